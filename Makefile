@@ -1,0 +1,40 @@
+# make demo   the main job, on a fresh machine
+# make test   every check and every test; .ci/run calls this
+# make check  format, lint, types, import contracts
+# make bench  measure against named peers and rewrite docs/benchmarks.md
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check bench clean
+
+demo: .venv/installed
+	$(BIN)/radmoe demo
+
+test: .venv/dev
+	scripts/check --tests
+
+check: .venv/dev
+	scripts/check
+
+bench: .venv/bench
+	$(BIN)/python -m benchmarks
+
+.venv/created:
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/installed: .venv/created pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/dev: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+.venv/bench: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	touch $@
+
+clean:
+	rm -rf .venv build src/*.egg-info

@@ -1,0 +1,1 @@
+"""Speed against the tools people already use; one module per part of radmoe."""

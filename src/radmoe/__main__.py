@@ -1,0 +1,5 @@
+"""`python -m radmoe`."""
+
+from radmoe.cli import main
+
+main()

@@ -1,0 +1,349 @@
+"""Where an anchor sits in a rollout: byte-exact, on the recorded token ids (App. "Method details and fallbacks").
+
+Text is never re-tokenised. A marker is searched in the bytes that the token ids spell, because
+`\\boxed{` merges with its neighbours in dozens of ways and may be sampled in odd pieces. The
+anchor is the first token that overlaps the marker; its length m counts the tokens that do. A
+control token (`</think>`, `<|channel|>`) is matched by id alone: the same characters in prose are
+no anchor, and no marker reaches into a control token.
+
+There is at most one anchor per token: a second occurrence that begins in the same token is the
+same anchor. Occurrences that begin in different tokens all count, even where they overlap.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from radmoe.errors import ReadoutError
+from radmoe.types import Anchor
+from radmoe.vocab import PREFIX_BYTES, Vocab
+
+KINDS = ("trajectory", "boundary", "delimiter")
+TASKS = ("math", "choice", "code", "agent")
+TAIL_SYMBOLS = 64  # how far a marker's tail may reach
+Ids = NDArray[np.intp]
+
+
+def _regex(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, flags)
+    except re.error as error:
+        raise ReadoutError(f"{pattern!r} is not a regular expression: {error}") from None
+
+
+@dataclass(frozen=True)
+class Marker:
+    """Literal bytes, and optionally a bytes regex (`tail`) that must match right behind them.
+
+    The text of a control token, in either, stands for that token where the vocabulary has it. A
+    tail may span at most 64 bytes; a control token counts as one.
+    """
+
+    kind: str
+    pattern: bytes
+    tail: bytes = b""
+
+    def __post_init__(self) -> None:
+        if not self.pattern:
+            raise ReadoutError(f"a {self.kind} marker must not be empty: give the text to look for")
+        _regex(self.tail.decode("latin-1"))
+
+
+@dataclass(frozen=True)
+class Family:
+    """Every single token whose decoded text satisfies a regex."""
+
+    name: str
+    pattern: str
+    kind: ClassVar[str] = "trajectory"
+
+    def __post_init__(self) -> None:
+        _regex(self.pattern)
+
+
+@dataclass(frozen=True)
+class Fence:
+    """The run of three or more backticks that opens a fenced code block.
+
+    Lines as in CommonMark: a fence stands alone at the start of its line, its info string holds no
+    backtick, and it closes at a bare run at least as long. Tildes and backticks inside a line are
+    no fences. Unlike CommonMark a fence may be indented by any blanks, since models put them into
+    lists; it closes at most three columns deeper than it opened, so that a fence quoted in a
+    docstring does not. A control token ends a line. A block left open counts. Pairing starts anew
+    behind the last `boundary`: a block left open in the thinking does not swallow the answer's.
+    """
+
+    boundary: Marker
+    kind: ClassVar[str] = "delimiter"
+
+
+Finder = Marker | Family | Fence
+
+
+@dataclass(frozen=True)
+class AnchorSpec:
+    """What to look for and which occurrence to take.
+
+    `find` is a fallback chain: the first alternative that occurs at all decides. `occurrence` is
+    "last", "latest" (the latest whose window fits the budget), or r >= 1 for the r-th.
+    """
+
+    kind: str
+    find: tuple[Finder, ...]
+    occurrence: str | int = "last"
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ReadoutError(f"unknown anchor kind {self.kind!r}: use one of {', '.join(KINDS)}")
+        if not self.find:
+            raise ReadoutError(f"a {self.kind} anchor needs at least one marker or family to find")
+        r = self.occurrence
+        if r not in ("last", "latest") and (isinstance(r, bool | str) or not isinstance(r, int | np.integer) or r < 1):
+            raise ReadoutError(f"occurrence {r!r} is not allowed: use 'last', 'latest', or a count from 1 up")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A model family's own markers: the final response, an agent's action, what stands in for a delimiter."""
+
+    name: str
+    boundary: Marker
+    action: Marker
+    fallback: tuple[Marker, ...] = ()
+
+
+_THINK = Marker("boundary", b"</think>")
+_FINAL = Marker(
+    "boundary",
+    b"<|channel|>final",
+    rb"(?:\s{0,4}<\|constrain\|>\s{0,4}[\w.+/-]{0,32})?\s{0,4}<\|message\|>",
+)
+_BOXED = Marker("delimiter", b"\\boxed{")
+
+PRESETS = {
+    "qwen3": Preset("qwen3", _THINK, _THINK),
+    "gpt-oss": Preset("gpt-oss", _FINAL, Marker("boundary", b"<|start|>"), (_FINAL,)),
+    "generic": Preset("generic", _THINK, _THINK),
+}
+
+_WORD = "(?i)(^|[^A-Za-z]){}($|[^A-Za-z])"  # the paper's form
+FAMILIES = {
+    "so": Family("so", _WORD.format("so")),
+    "now": Family("now", _WORD.format("now")),
+    "wait": Family("wait", _WORD.format("wait")),
+    ".\n\n": Family(".\n\n", r"\.\n\n"),  # wherever the token holds it: `).\n\n` ends a paragraph too
+    ".": Family(".", r"^\s*\.\s*$"),  # the sign alone, blanks aside: `().` and `./` end no sentence
+    ":": Family(":", r"^\s*:\s*$"),
+}
+
+
+def preset_for(vocab: Vocab) -> Preset:
+    """The preset whose control tokens the vocabulary has."""
+    if {"<|channel|>", "<|message|>"} <= vocab.added.keys():
+        return PRESETS["gpt-oss"]
+    return PRESETS["qwen3" if "</think>" in vocab.added else "generic"]
+
+
+def spec_for(
+    kind: str, task: str, vocab: Vocab, *, name: str | None = None, occurrence: str | int | None = None
+) -> AnchorSpec:
+    """The anchor of a task (App. "Delimiter-anchor location"), or a user's own.
+
+    `name` is a trajectory family (`so`, `now`, `wait`, `.\\n\\n`, `.`, `:`), `/regex/` for a family of
+    one's own (trajectory only), "```" for code fences (delimiter only), or any literal text. By
+    default a trajectory anchor is the first `so`, a boundary or delimiter the last of its kind.
+    Under task "agent" every action boundary is an anchor: use `find_all`.
+    """
+    if kind not in KINDS:
+        raise ReadoutError(f"unknown anchor kind {kind!r}: use one of {', '.join(KINDS)}")
+    if task not in TASKS:
+        raise ReadoutError(f"unknown task {task!r}: use one of {', '.join(TASKS)}")
+    preset = preset_for(vocab)
+    find: tuple[Finder, ...]
+    if kind == "trajectory":
+        find = (_trajectory("so" if name is None else name, vocab),)
+    elif name is not None:
+        find = (Fence(preset.boundary) if (kind, name) == ("delimiter", "```") else Marker(kind, name.encode()),)
+    elif kind == "boundary":
+        find = (preset.action if task == "agent" else preset.boundary,)
+    elif task == "agent":
+        raise ReadoutError("task 'agent' opens no answer, so it has no delimiter: use a boundary or trajectory anchor")
+    else:
+        find = (Fence(preset.boundary) if task == "code" else _BOXED, *preset.fallback)
+    if occurrence is None:
+        occurrence = 1 if kind == "trajectory" else "last"
+    return AnchorSpec(kind, find, occurrence)
+
+
+def _trajectory(name: str, vocab: Vocab) -> Finder:
+    family = FAMILIES.get(name.lower().replace("\\n", "\n"))
+    if family is None and len(name) > 2 and name[0] == name[-1] == "/":
+        family = Family(name, name[1:-1])
+        if not _tokens(family, vocab).any():
+            raise ReadoutError(f"no token of this vocabulary matches {name}: a family is a set of single tokens")
+    if family is None and not name:
+        raise ReadoutError(
+            f"empty trajectory name: use one of {', '.join(map(repr, FAMILIES))}, /regex/ or literal text"
+        )
+    return family or Marker("trajectory", name.encode())
+
+
+def find_all(spec: AnchorSpec, token_ids: ArrayLike, vocab: Vocab) -> list[Anchor]:
+    """Every anchor of the first alternative that occurs, in order."""
+    ids = vocab.check_ids(token_ids)
+    for finder in spec.find:
+        if found := list(_occurrences(finder, ids, vocab, backwards=False)):
+            return found
+    return []
+
+
+def locate(
+    spec: AnchorSpec, token_ids: ArrayLike, vocab: Vocab, *, width: int | None = None, budget: int | None = None
+) -> Anchor | None:
+    """The one anchor the spec asks for, or None.
+
+    Under a budget B only tokens [0, B) exist, and the whole window, `width` tokens from the anchor
+    (None: the marker itself) cut at the rollout's end, must lie in them (App. "Cost-certainty
+    frontier"). About 20 us for `\\boxed{` in 2,000 tokens.
+    """
+    for what, value, least in (("width", width, 1), ("budget", budget, 0)):
+        if value is not None and value < least:
+            raise ReadoutError(f"{what} {value} is not allowed: it must be at least {least}")
+    ids = vocab.check_ids(token_ids)
+    visible = ids if budget is None else ids[:budget]
+    wanted = spec.occurrence
+    for finder in spec.find:
+        anchor = None
+        for count, anchor in enumerate(_occurrences(finder, visible, vocab, isinstance(wanted, str)), 1):
+            fits = min(anchor.start + (width or anchor.length), len(ids)) <= len(visible)
+            if wanted == "last" or count == wanted or (wanted == "latest" and fits):
+                return anchor if fits else None
+        if anchor is not None:
+            return None
+    return None
+
+
+# -- occurrences, in order or backwards --------------------------------------------------------------
+
+
+def _occurrences(finder: Finder, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Anchor]:
+    if isinstance(finder, Fence):
+        yield from _fences(finder, ids, vocab, backwards)
+    elif isinstance(finder, Family):
+        yield from _singles(finder.kind, np.flatnonzero(_tokens(finder, vocab)[ids]), backwards)
+    else:
+        yield from _markers(finder, ids, vocab, backwards)
+
+
+def _singles(kind: str, at: Ids, backwards: bool) -> Iterator[Anchor]:
+    return (Anchor(start, 1, kind) for start in (at[::-1] if backwards else at).tolist())
+
+
+def _tokens(family: Family, vocab: Vocab) -> NDArray[np.bool_]:
+    return vocab.cached(family, lambda: vocab.tokens_matching(_regex(family.pattern)))
+
+
+def _markers(marker: Marker, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Anchor]:
+    literal, regex = vocab.cached(marker, lambda: _compile(marker, vocab))
+    if ord(literal[0]) < 256:
+        at = _candidates(literal, ids, vocab)
+    else:
+        at = np.flatnonzero(ids == ord(literal[0]) - 256)
+        if len(literal) == 1 and not marker.tail:
+            yield from _singles(marker.kind, at, backwards)
+            return
+    reach = len(literal) + (TAIL_SYMBOLS if marker.tail else 0)
+    for start in (at[::-1] if backwards else at).tolist():
+        text = vocab.symbols(int(ids[start]))
+        own, edges = len(text), [len(text)]
+        position = start + 1
+        while len(text) < own - 1 + reach and position < len(ids):
+            text += vocab.symbols(int(ids[position]))
+            edges.append(len(text))
+            position += 1
+        match = regex.search(text)
+        if match and match.start() < own:
+            yield Anchor(start, bisect_right(edges, match.end() - 1) + 1, marker.kind)
+
+
+def _compile(marker: Marker, vocab: Vocab) -> tuple[str, re.Pattern[str]]:
+    """The marker's literal and its whole regex, in the symbols of this vocabulary."""
+    literal, tail = marker.pattern.decode("latin-1"), marker.tail.decode("latin-1")
+    for control, token in vocab.controls.items():
+        text, symbol = control.decode("latin-1"), chr(256 + token)
+        literal, tail = literal.replace(text, symbol), tail.replace(re.escape(text), symbol)
+    return literal, _regex(re.escape(literal) + tail, re.ASCII)
+
+
+def _candidates(literal: str, ids: Ids, vocab: Vocab) -> Ids:
+    """Tokens in which the literal may begin: few, and nearly all of them do."""
+    prefix = re.match("[\x00-\xff]*", literal[:PREFIX_BYTES])[0].encode("latin-1")  # type: ignore[index]
+    opening, opens, follows = vocab.begins(prefix)
+    at = np.flatnonzero(opening[ids])
+    if at.size:
+        end = len(ids) - 1
+        mask = opens[ids[at]]
+        keep = mask & follows[ids[np.minimum(at + 1, end)]]
+        if at[-1] == end:
+            keep[-1] = mask[-1] & 1  # nothing goes on behind the last token
+        at = at[keep != 0]
+    return at
+
+
+# -- fenced code blocks ------------------------------------------------------------------------------
+
+_FENCE_LINE = re.compile(r"^([ \t]*)(`{3,})([^`\n]*)$", re.MULTILINE)
+_LINE_BREAK = re.compile("\r|[^\x00-\xff]")
+
+
+def _fences(fence: Fence, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Anchor]:
+    boundary = next(_markers(fence.boundary, ids, vocab, backwards=True), None)
+    cut = boundary.start + boundary.length if boundary else 0
+    parts = [(0, cut), (cut, len(ids))]
+    for low, high in reversed(parts) if backwards else parts:
+        blocks = _blocks(ids[low:high], vocab, low)
+        yield from reversed(blocks) if backwards else blocks
+
+
+def _blocks(ids: Ids, vocab: Vocab, shift: int) -> list[Anchor]:
+    """Opening fences of all blocks; only the lines around runs of backticks are spelled out."""
+    runs = _candidates("```", ids, vocab)
+    if not runs.size:
+        return []
+    breaks = np.flatnonzero(vocab.cached("line breaks", lambda: _line_breaks(vocab))[ids])
+    edges = np.concatenate(([0], breaks, [len(ids) - 1]))
+    lows = edges[np.searchsorted(breaks, runs)].tolist()  # the last break before the run's token
+    highs = edges[np.searchsorted(breaks, runs, "right") + 1].tolist()  # the first behind it
+    found: list[Anchor] = []
+    opened: tuple[int, int] | None = None  # columns, backticks
+    segment = [lows[0], highs[0]]
+    for low, high in zip([*lows[1:], len(ids)], [*highs[1:], 0], strict=True):
+        if low <= segment[1]:
+            segment[1] = max(segment[1], high)
+            continue
+        pieces = [vocab.symbols(token) for token in ids[segment[0] : segment[1] + 1].tolist()]
+        ends = list(accumulate(map(len, pieces)))
+        for line in _FENCE_LINE.finditer(_LINE_BREAK.sub("\n", "".join(pieces))):
+            columns, ticks = len(line[1].expandtabs(4)), len(line[2])
+            if opened is None:
+                opened = columns, ticks
+                first, last = bisect_right(ends, line.start(2)), bisect_right(ends, line.end(2) - 1)
+                found.append(Anchor(shift + segment[0] + first, last - first + 1, Fence.kind))
+            elif not line[3].strip(" \t") and ticks >= opened[1] and columns <= opened[0] + 3:
+                opened = None
+        segment = [low, high]
+    return found
+
+
+def _line_breaks(vocab: Vocab) -> NDArray[np.bool_]:
+    flags = vocab.tokens_with(b"\n") | vocab.tokens_with(b"\r")
+    flags[list(vocab.controls.values())] = True
+    return flags

@@ -1,0 +1,45 @@
+"""The `radmoe` command: thin commands over the library, loaded when called."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from radmoe.cli import bench, demo, inspect, select, verify
+from radmoe.errors import RadmoeError
+
+app = typer.Typer(
+    name="radmoe",
+    help="Best-of-N for open MoE models by routing agreement (RAD): no answer is parsed, compared or voted on.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+for module in (demo, inspect, verify, select, bench):
+    app.command(epilog=module.EXAMPLES)(module.command)
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if version:
+        from radmoe import __version__
+
+        typer.echo(f"radmoe {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line: a known error is one line on stderr and exit code 2."""
+    try:
+        app()
+    except RadmoeError as e:
+        print(f"radmoe: error: {e}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("radmoe: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise SystemExit(141) from None

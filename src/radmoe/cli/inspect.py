@@ -1,0 +1,142 @@
+"""`radmoe inspect`: what is in this pool."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from radmoe.cli.common import Json, PoolPath, console, limited, progress, size
+
+if TYPE_CHECKING:
+    from radmoe.pool import Pool
+
+EXAMPLES = "Examples: radmoe inspect pool/   |   radmoe inspect pool/ --json   |   radmoe inspect pool/ --limit 20"
+
+_COVERAGE = (
+    ("delimiter@16", "math"),
+    ("delimiter@16", "code"),
+    ("boundary@16", "math"),
+    ("trajectory:so@16", "math"),
+    ("trajectory:now@16", "math"),
+    ("boundary@union", "agent"),
+)
+
+
+def command(
+    pool: PoolPath,
+    limit: Annotated[int | None, typer.Option("--limit", help="Look for anchors in the first problems only.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a pool's model, shape, problems, rollouts, tokens, bytes, and which anchors its rollouts have."""
+    from radmoe.pool import open_pool
+
+    opened = open_pool(pool)
+    facts = _facts(opened)
+    facts["coverage"] = _coverage(opened, limit)
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _print(facts)
+
+
+def _facts(pool: Pool) -> dict[str, Any]:
+    stored = sum(shard.bytes for shard in pool.shards.values())
+    routing = _sum(pool, "bytes", "moe_")
+    kept = sum(
+        entry["rows"] * entry["per_row"] * (4 if "int32" in entry["dtype"] else 2)
+        for shard in pool.shards.values()
+        for name, entry in shard.meta["columns"].items()
+        if name.startswith("moe_")
+    )
+    captured = sum(int(shard.meta["captured_bytes"]) for shard in pool.shards.values())
+    counts = [len(pool.group(p)) for p in pool.problems[:1]]
+    return {
+        "path": str(pool.path),
+        "model": pool.model,
+        "router": str(pool.router),
+        "sampling": pool.sampling,
+        "profile": {k: v for k, v in pool.profile.to_json().items() if v not in (None, False)},
+        "weights": pool.has_weights,
+        "problems": len(pool.problems),
+        "rollouts": len(pool),
+        "rollouts_per_problem": counts[0] if counts else 0,
+        "tokens": pool.tokens,
+        "shards": len(pool.shards),
+        "bytes": stored,
+        "bytes_per_token": stored / pool.tokens if pool.tokens else None,
+        "routing_bytes": routing,
+        "routing_bytes_captured": captured,
+        "routing_bytes_saved_by_profile": captured - kept,
+        "compression": kept / routing if routing else None,
+    }
+
+
+def _sum(pool: Pool, key: str, prefix: str) -> int:
+    return sum(
+        int(entry[key])
+        for shard in pool.shards.values()
+        for name, entry in shard.meta["columns"].items()
+        if name.startswith(prefix)
+    )
+
+
+def _coverage(pool: Pool, limit: int | None) -> list[dict[str, Any]]:
+    from radmoe.readout import windows
+
+    found = dict.fromkeys(_COVERAGE, 0)
+    total = 0
+    problems = limited(limit, pool.problems)
+    for problem in progress(problems, len(problems), "looking for anchors"):
+        group = pool.group(problem)
+        for rollout in group.rollouts:
+            total += 1
+            for readout, task in _COVERAGE:
+                found[readout, task] += bool(windows(readout, rollout.token_ids, group.vocab, task))
+    return [
+        {
+            "readout": readout,
+            "task": task,
+            "located": count,
+            "rollouts": total,
+            "share": count / total if total else None,
+        }
+        for (readout, task), count in found.items()
+    ]
+
+
+def _print(facts: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    out = console()
+    table = Table(title=f"pool {facts['path']}", title_justify="left", show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column()
+    compression = facts["compression"]
+    saved, captured = facts["routing_bytes_saved_by_profile"], facts["routing_bytes_captured"]
+    rows = {
+        "model": facts["model"],
+        "router": facts["router"] + ("" if facts["weights"] else ", ids only"),
+        "sampling": json.dumps(facts["sampling"]) if facts["sampling"] else "not recorded",
+        "problems": f"{facts['problems']:,}",
+        "rollouts": f"{facts['rollouts']:,} ({facts['rollouts_per_problem']} of the first problem)",
+        "tokens": f"{facts['tokens']:,}",
+        "shards": str(facts["shards"]),
+        "on disk": f"{size(facts['bytes'])}, {facts['bytes_per_token'] or 0:.0f} bytes per token",
+        "routing": f"{size(captured)} captured, {size(facts['routing_bytes'])} on disk"
+        + (f", compressed {compression:.2f}x" if compression else ""),
+    }
+    if facts["profile"].keys() - {"task"}:
+        share = saved / captured if captured else 0.0
+        rows["profile"] = f"{json.dumps(facts['profile'])} left out {size(saved)} ({share:.0%})"
+    for name, value in rows.items():
+        table.add_row(name, value)
+    out.print(table)
+    anchors = Table(title="\nanchor coverage", title_justify="left", box=None)
+    for heading in ("readout", "task", "located", "share"):
+        anchors.add_column(heading, justify="left" if heading in ("readout", "task") else "right")
+    for row in facts["coverage"]:
+        share = "-" if row["share"] is None else f"{row['share']:.1%}"
+        anchors.add_row(row["readout"], row["task"], f"{row['located']:,}", share)
+    out.print(anchors)

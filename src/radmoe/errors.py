@@ -1,0 +1,76 @@
+"""Every error radmoe raises on purpose.
+
+RadmoeError
+├── InputError            an argument or value that cannot be used
+│   ├── ReadoutError      a readout or layer subset that does not parse or fit
+│   ├── RolloutError      arrays of a rollout that contradict each other or the router
+│   ├── KernelError       a matrix with NaN, infinite or negative entries
+│   └── VocabError        a tokenizer that cannot be turned into token bytes
+├── AnchorNotFound        no rollout carries the anchor: nothing can be selected
+└── PoolError             a pool directory
+    ├── PoolNotFound      there is no pool at this path
+    ├── PoolIncomplete    a writer is still open or was killed: recover or resume
+    ├── PoolCorrupt       bytes on disk contradict the pool's own description
+    ├── PoolVersion       written by a newer radmoe
+    ├── PoolMismatch      a writer that does not fit the pool it appends to
+    └── PoolWriteError    the disk refused: full, read-only, gone
+
+A message is one line: it names the value, what is allowed, and what to try next.
+The command line prints it and exits with code 2.
+"""
+
+
+class RadmoeError(Exception):
+    """Base of every error radmoe raises on purpose."""
+
+
+class InputError(RadmoeError, ValueError):
+    """A value that cannot be used."""
+
+
+class ReadoutError(InputError):
+    """A readout or layer subset that does not parse or does not fit the router."""
+
+
+class RolloutError(InputError):
+    """Arrays of a rollout that contradict each other or the router's shape."""
+
+
+class KernelError(InputError):
+    """A matrix the kernels cannot compare."""
+
+
+class VocabError(InputError):
+    """A tokenizer that cannot be turned into token bytes."""
+
+
+class AnchorNotFound(RadmoeError):
+    """No rollout carries the anchor, so nothing can be selected."""
+
+
+class PoolError(RadmoeError):
+    """Something is wrong with a pool directory."""
+
+
+class PoolNotFound(PoolError):
+    """There is no pool at this path."""
+
+
+class PoolIncomplete(PoolError):
+    """A writer is still open, or was killed before it finished."""
+
+
+class PoolCorrupt(PoolError):
+    """Bytes on disk contradict the pool's own description."""
+
+
+class PoolVersion(PoolError):
+    """The pool was written by a newer radmoe."""
+
+
+class PoolMismatch(PoolError):
+    """The writer does not fit the pool it would append to."""
+
+
+class PoolWriteError(PoolError):
+    """The disk refused a write."""

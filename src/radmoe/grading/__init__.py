@@ -1,0 +1,1 @@
+"""What reads answers. Nothing that selects may import this room."""

@@ -1,0 +1,440 @@
+"""Similarity between route vectors, and density under it: arrays in, arrays out.
+
+The Weighted-Jaccard kernel (Eq. 3), its binary counterpart and K-NN density (Eq. 5), with plain
+NumPy references at the end of the file.
+
+How the fast kernel works. Only sums of minima are needed: the sum of maxima is s_i + s_j - m_ij,
+and s_i is m_ii. Features are taken BLOCK at a time. A block of Z is transposed, so that rollouts
+lie side by side in vectors, and a 64-bit mask says where each rollout is non-zero; rollout i then
+walks its set bits only, adding min(z_i, z_j) for a vector of j at once. A route matrix is mostly
+zeros, so most of the work is never done.
+
+Why equal rollouts get equal bits. The selector breaks ties at the lowest index, so m_ij may not
+depend on where i and j stand, on threads, or on the vector width. Every m_ij is added up in one
+order: half a block of features in float32, the two halves, then block after block in float64. The
+terms that a mask skips are exact zeros. Rounding is monotone, so m_ij <= min(s_i, s_j), and the
+result lies in [0, 1] and is 1 for equal rows.
+
+Error. A block sum is off by at most 32 * 2^-24 of itself (31 additions and one for the halves),
+and a relative error e in m, s_i and s_j moves WJ by at most 2 e WJ (1 + WJ) <= 4 e < 8e-6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import ArrayLike, NDArray
+
+from radmoe.errors import KernelError
+
+BLOCK = 64  # features per mask word, and rollouts per panel: a transposed panel is 16 KiB, half of L1
+PANEL = (BLOCK + 1) * BLOCK  # one zero row more: where a half that has run out of set bits points to
+LANES = 16  # float32 per 512-bit vector; LLVM splits it where vectors are narrower
+SQUARE = 8  # side of the square transposed in registers
+LARGEST = 2.0**120  # 64 entries below this cannot overflow a float32 block sum
+
+_I1, _I32, _I64, _F32, _F64 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def weighted_jaccard(Z: ArrayLike, *, threads: int = 1) -> NDArray[np.float32]:
+    """WJ(u, v) = sum min(u, v) / sum max(u, v) between all rows of Z (Eq. 3).
+
+    Z [N, D] is non-negative, and float32 in C order is not copied; the result is [N, N]. A batch
+    [P, N, D] gives [P, N, N]. Two zero rows are identical: 1. Cost: N^2/2 minima per non-zero
+    feature. Threads share the problems of a batch, or the rows of a single matrix.
+    """
+    return _all_pairs(_weighted, _real(Z), threads)
+
+
+def binary_jaccard(B: ArrayLike, *, threads: int = 1) -> NDArray[np.float32]:
+    """|u & v| / |u | v| between the sets of non-zero entries of B's rows; shapes as weighted_jaccard.
+
+    Rows are packed 64 features to the word. Cost: N^2/2 * D/64 popcounts.
+    """
+    return _all_pairs(_binary, _real(B), threads)
+
+
+def weighted_jaccard_many(Zs: Iterable[ArrayLike], *, threads: int = 1) -> list[NDArray[np.float32]]:
+    """weighted_jaccard of matrices [n_p, D] that differ in height, threads over problems."""
+    return _each(partial(_weighted, threads=1), _problems(Zs), threads)
+
+
+def binary_jaccard_many(Bs: Iterable[ArrayLike], *, threads: int = 1) -> list[NDArray[np.float32]]:
+    """binary_jaccard of matrices [n_p, D] that differ in height, threads over problems."""
+    return _each(partial(_binary, threads=1), _problems(Bs), threads)
+
+
+def knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Sum of S_ij over the k rows j != i most similar to i (Eq. 5): [N], and 0 where N is 1.
+
+    k is cut to N - 1. Addition runs from the most similar down, so equal neighbour values give
+    equal bits. Cost: N^2, plus k per neighbour found.
+    """
+    S = _similarity(S)
+    nearest = knn(S, k)
+    density = np.zeros(len(S))
+    for column in nearest.T:
+        density += S[np.arange(len(S)), column]
+    return density
+
+
+def knn(S: ArrayLike, k: int) -> NDArray[np.int64]:
+    """The min(k, N - 1) rows most similar to each row, self left out, ties to the lowest index."""
+    S = _similarity(S)
+    if k < 1:
+        raise KernelError(f"k is {k}: a density needs at least one neighbour")
+    nearest = np.empty((len(S), max(0, min(k, len(S) - 1))), np.int64)
+    _nearest(S, nearest)
+    return nearest
+
+
+# Inputs -----------------------------------------------------------------------------------------
+
+
+def _real(X: ArrayLike) -> NDArray[Any]:
+    array = np.asarray(X)
+    if array.dtype.kind not in "biuf":
+        raise KernelError(f"a route matrix holds real numbers, got dtype {array.dtype}")
+    if array.ndim not in (2, 3):
+        raise KernelError(f"a route matrix is [N, D] or a batch [P, N, D], got shape {array.shape}")
+    return array
+
+
+def _problems(Xs: Iterable[ArrayLike]) -> list[NDArray[Any]]:
+    problems = [_real(X) for X in Xs]
+    for p, X in enumerate(problems):
+        if X.ndim != 2:
+            raise KernelError(f"problem {p} must be a matrix [N, D], got shape {X.shape}")
+    return problems
+
+
+def _similarity(S: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(S)
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise KernelError(f"a similarity matrix is square, got shape {array.shape}")
+    array = np.ascontiguousarray(array, np.float64)
+    if np.isnan(array).any():
+        raise KernelError(f"similarity is NaN at [row, column] = {_first(np.isnan(array))}")
+    return array
+
+
+def _refuse_invalid(X: NDArray[Any]) -> None:
+    if X.dtype.kind in "bu":
+        return
+    for what, wrong in (("NaN", np.isnan(X)), ("infinite", np.isinf(X)), ("negative", X < 0)):
+        if wrong.any():
+            raise KernelError(f"a route matrix must be finite and >= 0: {what} at [row, column] = {_first(wrong)}")
+
+
+def _first(mask: NDArray[np.bool_]) -> list[int]:
+    return [int(i) for i in np.argwhere(mask)[0]]
+
+
+# Matrices and threads ---------------------------------------------------------------------------
+
+
+def _all_pairs(
+    kernel: Callable[[NDArray[Any], int], NDArray[np.float32]], X: NDArray[Any], threads: int
+) -> NDArray[np.float32]:
+    if X.ndim == 2:
+        return kernel(X, threads)
+    found = _each(lambda x: kernel(x, 1), X, threads)
+    return np.stack(found) if found else np.empty((0, X.shape[1], X.shape[1]), np.float32)
+
+
+def _each(function: Callable[[Item], Result], items: Sequence[Item] | NDArray[Any], threads: int) -> list[Result]:
+    """Map in order. The compiled functions release the GIL, so plain threads run them side by side."""
+    if threads < 1:
+        raise KernelError(f"threads is {threads}: at least one is needed")
+    if threads == 1 or len(items) < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, items))
+
+
+def _weighted(Z: NDArray[Any], threads: int) -> NDArray[np.float32]:
+    if Z.dtype.kind == "f" and Z.dtype.itemsize > 4:
+        return _weighted_any_range(Z, threads)
+    narrow = np.ascontiguousarray(Z, np.float32)
+    rows = len(Z)
+    sums = np.zeros((rows, -(-rows // BLOCK) * BLOCK))
+    if any(_each(lambda t: _sum_minima(narrow, t, threads, sums), range(threads), threads)):
+        return _weighted_any_range(Z, threads)
+    return cast(NDArray[np.float32], _ratios(sums))
+
+
+def _weighted_any_range(Z: NDArray[Any], threads: int) -> NDArray[np.float32]:
+    """Refuse what is invalid, and bring what merely is too large or too wide for float32 into range."""
+    _refuse_invalid(Z)
+    wide = Z.astype(np.float64)
+    wide = np.ldexp(wide, -np.frexp(wide.max(initial=0.0))[1])
+    if wide.min(initial=1.0, where=wide > 0) < np.finfo(np.float32).tiny:
+        return reference_weighted_jaccard(wide)
+    return _weighted(wide.astype(np.float32), threads)
+
+
+def _binary(B: NDArray[Any], threads: int) -> NDArray[np.float32]:
+    _refuse_invalid(B)
+    rows, features = B.shape
+    packed = np.zeros((rows, -(-features // 64) * 8), np.uint8)
+    packed[:, : -(-features // 8)] = np.packbits(B != 0, axis=1)
+    sums = np.zeros((rows, rows))
+    _each(lambda t: _count_common(packed.view(np.uint64), t, threads, sums), range(threads), threads)
+    return cast(NDArray[np.float32], _ratios(sums))
+
+
+# Compiled ---------------------------------------------------------------------------------------
+
+
+def _jit(function: Function) -> Function:
+    return cast(Function, njit(cache=True, nogil=True)(function))
+
+
+def _intrinsic(function: Function) -> Function:
+    """A function that writes its own LLVM: numba's loops stop at 256 bits and cannot keep sums in registers."""
+    return cast(Function, intrinsic(function))
+
+
+def _int(value: int) -> ir.Constant:
+    return ir.Constant(_I64, value)
+
+
+def _vector_at(context: Any, builder: Any, kind: Any, array: Any, offset: Any, element: Any, lanes: int) -> Any:
+    """Pointer to `lanes` elements of a C-order array, from a flat offset on."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [offset]), ir.VectorType(element, lanes).as_pointer())
+
+
+@_intrinsic
+def _masks(_: Any, Z: Any, start: Any) -> Any:
+    """(where Z.flat[start : start + BLOCK] is non-zero, where it is not a number in [0, LARGEST]) as bits."""
+    signature = types.UniTuple(types.uint64, 2)(Z, types.int64)
+
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = builder.load(_vector_at(context, builder, signature.args[0], *args, _I32, BLOCK), align=4)
+
+        def splat(value: int) -> ir.Constant:
+            return ir.Constant(bits.type, [value] * BLOCK)
+
+        nonzero = builder.icmp_unsigned("!=", builder.and_(bits, splat(0x7FFFFFFF)), splat(0))
+        # Floats order as their bits do; minus one turns zero, like negatives and NaN, into a large integer.
+        limit = int(np.float32(LARGEST).view(np.uint32))
+        usable = builder.icmp_unsigned("<", builder.sub(bits, splat(1)), splat(limit))
+        nonzero, usable = builder.bitcast(nonzero, _I64), builder.bitcast(usable, _I64)
+        return context.make_tuple(builder, signature.return_type, [nonzero, builder.xor(nonzero, usable)])
+
+    return signature, write
+
+
+@_intrinsic
+def _transpose(_: Any, Z: Any, start: Any, stride: Any, last: Any, panel: Any, out: Any) -> Any:
+    """Transpose SQUARE rows of Z, `stride` apart, into rows of `panel` BLOCK apart; rows past `last` repeat it."""
+    signature = types.void(Z, types.int64, types.int64, types.int64, panel, types.int64)
+
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        z, start, stride, last, panel, out = args
+        rows = []
+        for k in range(SQUARE):
+            row = builder.select(builder.icmp_signed("<", _int(k), last), _int(k), last)
+            offset = builder.add(start, builder.mul(row, stride))
+            source = _vector_at(context, builder, signature.args[0], z, offset, _F32, SQUARE)
+            rows.append(builder.load(source, align=4))
+        for step in (1, 2, 4):  # swap off-diagonal squares of side 1, then 2, then 4
+            order = [[j + (SQUARE - step if j & step else 0) for j in range(SQUARE)]]
+            order.append([j + (SQUARE if j & step else step) for j in range(SQUARE)])
+            low, high = (ir.Constant(ir.VectorType(_I32, SQUARE), o) for o in order)
+            for k in range(SQUARE):
+                if not k & step:
+                    pair = rows[k], rows[k + step]
+                    rows[k], rows[k + step] = (builder.shuffle_vector(*pair, o) for o in (low, high))
+        for k, row in enumerate(rows):
+            offset = builder.add(out, _int(k * BLOCK))
+            target = _vector_at(context, builder, signature.args[4], panel, offset, _F32, SQUARE)
+            builder.store(row, target, align=4)
+        return context.get_dummy_value()
+
+    return signature, write
+
+
+@_intrinsic
+def _add_minima(_: Any, panels: Any, own: Any, other: Any, mask: Any, sums: Any, out: Any, width: Any) -> Any:
+    """sums.flat[out + j] += sum over set bits e of min(panels[own + 64 e], panels[other + 64 e + j]), j < 16 width.
+
+    The mask is not empty. One loop is written per width, so that its sums live in registers.
+    """
+    signature = types.void(panels, types.int64, types.int64, types.uint64, sums, types.int64, types.int64)
+
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        panels, own, other, mask, sums, out, width = args
+        vector = ir.VectorType(_F32, LANES)
+        nothing, broadcast = (
+            ir.Constant(ir.VectorType(_F32, 1), ir.Undefined),
+            ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES),
+        )
+        halves = [builder.and_(mask, _int(half)) for half in (0xFFFFFFFF, 0xFFFFFFFF << 32)]
+        done = builder.append_basic_block()
+        switch = builder.switch(width, done)
+        for vectors in range(1, BLOCK // LANES + 1):
+            entry, loop, leave = (builder.append_basic_block() for _ in range(3))
+            switch.add_case(_int(vectors), entry)
+            builder.position_at_end(entry)
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            lefts = [builder.phi(_I64) for _ in halves]
+            totals = [[builder.phi(vector) for _ in range(vectors)] for _ in halves]
+            added: list[list[Any]] = []
+            more = _int(0)
+            for half, left, total in zip(halves, lefts, totals, strict=True):
+                feature = builder.mul(builder.cttz(left, ir.Constant(_I1, 0)), _int(BLOCK))  # 64 when none is left
+                source = _vector_at(context, builder, signature.args[0], panels, builder.add(own, feature), _F32, 1)
+                value = builder.shuffle_vector(builder.load(source, align=4), nothing, broadcast)
+                added.append([])
+                for v, before in enumerate(total):
+                    offset = builder.add(builder.add(other, feature), _int(v * LANES))
+                    source = _vector_at(context, builder, signature.args[0], panels, offset, _F32, LANES)
+                    column = builder.load(source, align=4)
+                    least = builder.select(builder.fcmp_ordered("<", value, column), value, column)
+                    added[-1].append(builder.fadd(before, least))
+                    before.add_incoming(ir.Constant(vector, [0.0] * LANES), entry)
+                    before.add_incoming(added[-1][v], loop)
+                rest = builder.and_(left, builder.sub(left, _int(1)))
+                left.add_incoming(half, entry)
+                left.add_incoming(rest, loop)
+                more = builder.or_(more, rest)
+            builder.cbranch(builder.icmp_unsigned("!=", more, _int(0)), loop, leave)
+            builder.position_at_end(leave)
+            for v, (low, high) in enumerate(zip(*added, strict=True)):
+                block_sum = builder.fpext(builder.fadd(low, high), ir.VectorType(_F64, LANES))
+                offset = builder.add(out, _int(v * LANES))
+                target = _vector_at(context, builder, signature.args[4], sums, offset, _F64, LANES)
+                builder.store(builder.fadd(builder.load(target, align=8), block_sum), target, align=8)
+            builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return signature, write
+
+
+@_intrinsic
+def _popcount(_: Any, word: Any) -> Any:
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), write
+
+
+@_jit
+def _load_block(Z: Any, start: int, stride: int, first: int, step: int, panels: Any, base: int, masks: Any) -> Any:
+    """Transpose one block of features into panels, mask rows first, first + step, ...; non-zero if one is invalid."""
+    rows = len(masks)
+    invalid = np.uint64(0)
+    for i in range(first, rows, step):
+        masks[i], wrong = _masks(Z, start + i * stride)
+        invalid |= wrong
+    for i in range(0, rows, SQUARE):
+        out = base + i // BLOCK * PANEL + i % BLOCK
+        for e in range(0, BLOCK, SQUARE):
+            _transpose(Z, start + i * stride + e, stride, rows - 1 - i, panels, out + e * BLOCK)
+    return invalid
+
+
+@_jit
+def _sum_minima(Z: Any, first: int, step: int, sums: Any) -> bool:
+    """Fill rows first, first + step, ... of sums [N, padded N] from the diagonal on; True if one is invalid."""
+    rows, features = Z.shape
+    padded = sums.shape[1]
+    panels = np.zeros(padded // BLOCK * PANEL + LANES, np.float32)
+    base = -(panels.ctypes.data // 4) % LANES  # a vector across two cache lines loads at half speed
+    masks = np.empty(rows, np.uint64)
+    tail = np.zeros((rows, BLOCK), np.float32)
+    tail[:, : features % BLOCK] = Z[:, features - features % BLOCK :]
+    invalid = np.uint64(0)
+    for e in range(0, features, BLOCK):
+        if e + BLOCK <= features:
+            invalid |= _load_block(Z, e, features, first, step, panels, base, masks)
+        else:
+            invalid |= _load_block(tail, 0, BLOCK, first, step, panels, base, masks)
+        for panel in range(0, rows, BLOCK):
+            end = min(panel + BLOCK, -(-rows // LANES) * LANES)
+            for i in range(first, min(rows, end), step):
+                if masks[i]:
+                    j = max(panel, i // LANES * LANES)
+                    own = base + i // BLOCK * PANEL + i % BLOCK
+                    other = base + panel // BLOCK * PANEL + j % BLOCK
+                    _add_minima(panels, own, other, masks[i], sums, i * padded + j, (end - j) // LANES)
+    return invalid != 0
+
+
+@_jit
+def _count_common(packed: Any, first: int, step: int, sums: Any) -> None:
+    """Fill rows first, first + step, ... of sums [N, N] from the diagonal on with sizes of intersections."""
+    for i in range(first, len(packed), step):
+        for j in range(i, len(packed)):
+            common = np.uint64(0)
+            for word in range(packed.shape[1]):
+                common += _popcount(packed[i, word] & packed[j, word])
+            sums[i, j] = common
+
+
+@_jit
+def _ratios(sums: Any) -> Any:
+    """S from sums of minima given at and right of the diagonal."""
+    rows = len(sums)
+    S = np.empty((rows, rows), np.float32)
+    for i in range(rows):
+        S[i, i] = 1
+        for j in range(i + 1, rows):
+            whole = sums[i, i] + sums[j, j] - sums[i, j]
+            S[i, j] = S[j, i] = sums[i, j] / whole if whole > 0 else 1.0
+    return S
+
+
+@_jit
+def _nearest(S: Any, nearest: Any) -> None:
+    """Insert each row's columns into a list kept in order: most similar first, the lower index first on ties."""
+    rows, k = nearest.shape
+    for i in range(rows):
+        found = 0
+        for j in range(rows):
+            if j == i or (found == k and (k == 0 or S[i, j] <= S[i, nearest[i, k - 1]])):
+                continue
+            place = min(found, k - 1)
+            while place > 0 and S[i, nearest[i, place - 1]] < S[i, j]:
+                nearest[i, place] = nearest[i, place - 1]
+                place -= 1
+            nearest[i, place] = j
+            found = min(found + 1, k)
+
+
+# References -------------------------------------------------------------------------------------
+
+
+def reference_weighted_jaccard(Z: ArrayLike) -> NDArray[np.float32]:
+    """Eq. 3 as it is written, in float64: N passes over [N, D]."""
+    Z = np.asarray(Z, np.float64)
+    least = np.array([np.minimum(z, Z).sum(axis=1) for z in Z]).reshape(len(Z), len(Z))
+    most = np.array([np.maximum(z, Z).sum(axis=1) for z in Z]).reshape(len(Z), len(Z))
+    return np.divide(least, most, out=np.ones_like(most), where=most > 0).astype(np.float32)
+
+
+def reference_binary_jaccard(B: ArrayLike) -> NDArray[np.float32]:
+    """Weighted Jaccard of the indicator of B's non-zero entries."""
+    return reference_weighted_jaccard(np.asarray(B) != 0)
+
+
+def reference_knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Eq. 5 by sorting every row."""
+    S = np.asarray(S, np.float64)
+    others = [np.delete(row, i) for i, row in enumerate(S)]
+    return np.array([np.sort(row)[::-1][:k].sum() for row in others])

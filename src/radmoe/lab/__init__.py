@@ -1,0 +1,1 @@
+"""Rollouts anyone can make on two cores: for the demo, the tests and the benchmarks."""

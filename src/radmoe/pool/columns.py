@@ -1,0 +1,217 @@
+"""One column on disk: a blosc2 contiguous frame, written once in 4 MiB chunks, read by the block.
+
+A frame is [header][chunk 0][chunk 1]...[index and trailer]. Every part has a recorded CRC-32: the header
+and trailer are checked before blosc2 may parse them, so a damaged or hostile file is refused at the door,
+and each chunk's own lets `verify` say which rollouts a flipped byte touches.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from pathlib import Path
+from typing import Any
+
+import blosc2
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.errors import PoolCorrupt
+from radmoe.pool.schema import (
+    BLOCK_BYTES,
+    CHUNK_BYTES,
+    EXPERT_IDS,
+    EXPERT_WEIGHTS,
+    PROMPT_WEIGHTS,
+    Column,
+    crc32_file,
+    sync,
+)
+
+_MAX_TYPESIZE = 255  # blosc2's limit for the shuffle filter
+_MAGIC = b"b2frame\0"
+_MIN_FRAME = 87
+
+
+def compression(column: Column, top_k: int, *, sorted_experts: bool) -> dict[str, Any]:
+    """blosc2 parameters of a column.
+
+    Byte-delta, which the paper lists for both routing columns, only pays on experts sorted by id: between
+    unsorted ids a difference is noisier than the id. Weights descend within a token, so shuffling by slot
+    (K values at a time) puts like exponents side by side. Measured in docs/benchmarks.md.
+    """
+    size = column.dtype.itemsize
+    if column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS) and size * top_k <= _MAX_TYPESIZE:
+        size *= top_k
+    filters, meta = [blosc2.Filter.SHUFFLE], [0]
+    if column is EXPERT_IDS and sorted_experts:
+        filters, meta = [*filters, blosc2.Filter.BYTEDELTA], [0, size]
+    return {
+        "codec": blosc2.Codec.ZSTD,
+        "clevel": 5,
+        "typesize": size,
+        "filters": filters,
+        "filters_meta": meta,
+        "blocksize": BLOCK_BYTES // size * size,
+        "nthreads": 1,
+    }
+
+
+class ColumnWriter:
+    """Appends rows to a new column file; `finish` makes it durable and returns its description."""
+
+    def __init__(self, path: Path, column: Column, per_row: int, cparams: dict[str, Any]) -> None:
+        path.unlink(missing_ok=True)
+        self._path, self._column, self._per_row = path, column, per_row
+        size = cparams["typesize"]
+        self._chunk_bytes = CHUNK_BYTES // size * size
+        self._frame = blosc2.SChunk(
+            chunksize=self._chunk_bytes, contiguous=True, urlpath=str(path), mode="w", cparams=cparams
+        )
+        self._tail = bytearray()
+        self._rows = 0
+
+    def append(self, rows: NDArray[Any]) -> None:
+        self._rows += len(rows)
+        self._tail += np.ascontiguousarray(rows, self._column.dtype).data.cast("B") if rows.size else b""
+        while len(self._tail) >= self._chunk_bytes:
+            self._frame.append_data(bytes(self._tail[: self._chunk_bytes]))
+            del self._tail[: self._chunk_bytes]
+
+    def finish(self) -> dict[str, Any]:
+        if self._tail:
+            self._frame.append_data(bytes(self._tail))
+            self._tail.clear()
+        del self._frame
+        sync(self._path)
+        size = self._path.stat().st_size
+        head, data = _layout(self._path, size)
+        chunks = _chunk_sizes(self._path, head, data)
+        return {
+            "file": self._path.name,
+            "dtype": self._column.dtype.name,
+            "per_row": self._per_row,
+            "rows": self._rows,
+            "bytes": size,
+            "crc32": crc32_file(self._path),
+            "frame_head": head,
+            "frame_data": data,
+            "frame_crc32": _frame_crc(self._path, head, data, size),
+            "chunk_bytes": self._chunk_bytes,
+            "chunks": [[n, crc] for n, crc in chunks],
+        }
+
+
+class ColumnReader:
+    """Reads rows [start, stop) of a finished column, decompressing only the blocks they lie in."""
+
+    def __init__(self, path: Path, column: Column, meta: dict[str, Any]) -> None:
+        self.path, self.column, self.meta = path, column, meta
+        self.per_row, self.rows = int(meta["per_row"]), int(meta["rows"])
+        self._row_bytes = self.per_row * column.dtype.itemsize
+        self._frame: Any = None
+        self._lock = threading.Lock()  # a blosc2 frame has one decompression context
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows [start, stop) as [stop - start, per_row]."""
+        if not 0 <= start <= stop <= self.rows:
+            raise PoolCorrupt(
+                f"{self.path} holds {self.rows} rows, rows {start}..{stop} were asked for: run radmoe verify"
+            )
+        out = np.empty((stop - start, self.per_row), self.column.dtype)
+        if out.size == 0:
+            return out
+        with self._lock:
+            if self._frame is None:
+                self._frame = self._open()
+            unit = self._frame.typesize
+            try:
+                self._frame.get_slice(start * self._row_bytes // unit, stop * self._row_bytes // unit, out)
+            except (RuntimeError, ValueError, OSError) as e:
+                raise PoolCorrupt(
+                    f"{self.path} cannot be decompressed ({e}): radmoe verify names the rollouts"
+                ) from None
+        return out
+
+    def _open(self) -> Any:
+        check_frame(self.path, self.meta)
+        try:
+            frame = blosc2.open(str(self.path), mode="r", dparams={"nthreads": 1})
+        except (RuntimeError, ValueError, OSError) as e:
+            raise PoolCorrupt(f"{self.path} is not a blosc2 frame ({e}): restore it from a copy") from None
+        if not isinstance(frame, blosc2.SChunk) or frame.nbytes != self.rows * self._row_bytes:
+            raise PoolCorrupt(f"{self.path} does not hold {self.rows} rows of {self.per_row}: restore it from a copy")
+        return frame
+
+
+def check_size(path: Path, expected: int) -> None:
+    """Refuse a file that is missing or has another size than was recorded."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise PoolCorrupt(f"{path} is missing: restore it from a copy") from None
+    if size != expected:
+        raise PoolCorrupt(f"{path} has {size} bytes, {expected} were written: it was cut or changed, restore it")
+
+
+def check_frame(path: Path, meta: dict[str, Any]) -> None:
+    """Refuse a frame whose header or trailer is not the one that was written."""
+    check_size(path, meta["bytes"])
+    if _frame_crc(path, meta["frame_head"], meta["frame_data"], meta["bytes"]) != meta["frame_crc32"]:
+        raise PoolCorrupt(f"{path} has a damaged header or index: restore it from a copy")
+
+
+def damaged_chunks(path: Path, meta: dict[str, Any]) -> list[int]:
+    """Indices of the chunks whose bytes on disk are not the ones written."""
+    bad = []
+    with path.open("rb") as f:
+        f.seek(meta["frame_head"])
+        for index, (size, crc) in enumerate(meta["chunks"]):
+            if zlib.crc32(f.read(size)) != crc:
+                bad.append(index)
+    return bad
+
+
+def chunk_rows(meta: dict[str, Any], index: int) -> tuple[int, int]:
+    """Rows [first, last) that have bytes in a chunk."""
+    row_bytes = meta["per_row"] * np.dtype(meta["dtype"]).itemsize
+    first = index * meta["chunk_bytes"]
+    return first // row_bytes, min(meta["rows"], -(-(first + meta["chunk_bytes"]) // row_bytes))
+
+
+def _layout(path: Path, size: int) -> tuple[int, int]:
+    """Length of the frame's header and of its chunks, from the frame itself (C-Blosc2 frame format)."""
+    with path.open("rb") as f:
+        head = f.read(_MIN_FRAME)
+    if len(head) < _MIN_FRAME or head[2:10] != _MAGIC:
+        raise OSError(f"{path} was not written as a blosc2 frame")
+    header, frame, data = (
+        *struct.unpack_from(">i", head, 11),
+        *struct.unpack_from(">q", head, 16),
+        *struct.unpack_from(">q", head, 39),
+    )
+    if frame != size or header + data > size:
+        raise OSError(f"{path} was cut while it was written")
+    return header, data
+
+
+def _frame_crc(path: Path, head: int, data: int, size: int) -> int:
+    with path.open("rb") as f:
+        crc = zlib.crc32(f.read(head))
+        f.seek(head + data)
+        return zlib.crc32(f.read(size - head - data), crc)
+
+
+def _chunk_sizes(path: Path, head: int, data: int) -> list[tuple[int, int]]:
+    """Size and CRC-32 of each chunk; a chunk's header says how long it is."""
+    sizes = []
+    with path.open("rb") as f:
+        at = head
+        while at < head + data:
+            f.seek(at + 12)
+            (length,) = struct.unpack("<i", f.read(4))
+            f.seek(at)
+            sizes.append((length, zlib.crc32(f.read(length))))
+            at += length
+    return sizes

@@ -1,0 +1,88 @@
+"""What a pool keeps of each rollout: everything, or a compact part of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.errors import InputError
+from radmoe.readout import Readout, windows
+from radmoe.types import Rollout, RouterShape
+from radmoe.vocab import Vocab
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A compact capture. The default keeps every row of every layer as the router gave it.
+
+    sort_experts  order each token's experts by id; changes no selection. Ids shrink, weights grow, so it
+                  pays in ids-only pools.
+    layers        keep only these MoE layers; the shallowest tenth alone is within 1.7 points of the whole
+                  network (App. "Layer-depth profile").
+    readouts      keep only the routing rows these readouts of `task` need; token ids stay whole.
+    """
+
+    sort_experts: bool = False
+    layers: tuple[int, ...] | None = None
+    readouts: tuple[str, ...] | None = None
+    task: str = "math"
+
+    def __post_init__(self) -> None:
+        if self.layers is not None:
+            layers = tuple(int(layer) for layer in self.layers)
+            if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0:
+                raise InputError(
+                    f"profile layers must be distinct, ascending and not negative, got {list(self.layers)}"
+                )
+            object.__setattr__(self, "layers", layers)
+        if self.readouts is not None:
+            if not self.readouts:
+                raise InputError("profile readouts is empty: name at least one, such as delimiter@16")
+            object.__setattr__(self, "readouts", tuple(str(Readout.parse(r)) for r in self.readouts))
+
+    def stored_shape(self, shape: RouterShape) -> RouterShape:
+        """The router as the pool's columns see it."""
+        if self.layers is None:
+            return shape
+        if self.layers[-1] >= shape.layers:
+            raise InputError(f"profile layer {self.layers[-1]} does not exist: the router has {shape.layers} layers")
+        return RouterShape(len(self.layers), shape.experts, shape.top_k)
+
+    def kept_rows(self, rollout: Rollout, vocab: Vocab) -> NDArray[np.int32] | None:
+        """Token positions whose routing is kept, ascending; None when all are."""
+        if self.readouts is None:
+            return None
+        keep = np.zeros(len(rollout), bool)
+        for readout in self.readouts:
+            for start, stop in windows(Readout.parse(readout), rollout.token_ids, vocab, self.task):
+                keep[start:stop] = True
+        return np.flatnonzero(keep).astype(np.int32)
+
+    def routing(
+        self, ids: NDArray[np.int16], weights: NDArray[np.float16] | None
+    ) -> tuple[NDArray[np.int16], NDArray[np.float16] | None]:
+        """Rows of expert ids and weights [.., L, K] as they go to disk."""
+        if self.layers is not None:
+            kept = list(self.layers)
+            ids, weights = ids[:, kept], None if weights is None else weights[:, kept]
+        if self.sort_experts:
+            order = np.argsort(ids, axis=-1, kind="stable")
+            ids = np.take_along_axis(ids, order, -1)
+            weights = None if weights is None else np.take_along_axis(weights, order, -1)
+        return ids, weights
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Profile:
+        layers, readouts = body["layers"], body["readouts"]
+        return cls(
+            body["sort_experts"],
+            None if layers is None else tuple(layers),
+            None if readouts is None else tuple(readouts),
+            body["task"],
+        )

@@ -1,0 +1,233 @@
+"""Reading a pool: opening touches descriptions and pointers only, a window only its own blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from radmoe.errors import InputError, PoolCorrupt, PoolIncomplete, PoolNotFound, RolloutError, VocabError
+from radmoe.pool import journal, schema
+from radmoe.pool.columns import check_size
+from radmoe.pool.profile import Profile
+from radmoe.pool.shard import Shard
+from radmoe.types import Rollout, RolloutGroup, RouterShape, Rows, check_ids, check_weights
+from radmoe.vocab import Vocab
+
+_INDEX = ["problem_id", "rollout_index", "shard", "row", "tokens"]
+
+
+class StoredRollout(Rollout):
+    """A rollout that stays on disk: a column is read when it is first asked for, a window on its own."""
+
+    def __init__(self, shard: Shard, row: int, shape: RouterShape, tokens: int) -> None:
+        for name, value in (("_shard", shard), ("_row", row), ("_shape", shape), ("_tokens", tokens)):
+            object.__setattr__(self, name, value)
+
+    _shard: Shard
+    _row: int
+    _shape: RouterShape
+    _tokens: int
+
+    def __len__(self) -> int:
+        return self._tokens
+
+    @cached_property
+    def token_ids(self) -> NDArray[np.int32]:
+        ids = self._column(schema.TOKEN_IDS)
+        assert ids is not None
+        return ids[:, 0]
+
+    @cached_property
+    def expert_ids(self) -> NDArray[np.int16]:
+        return self.rows(0, len(self))[0]
+
+    @cached_property
+    def weights(self) -> NDArray[np.float16] | None:
+        return self.rows(0, len(self))[1]
+
+    @cached_property
+    def sampled_logprobs(self) -> NDArray[np.float32] | None:
+        column = self._column(schema.SAMPLED)
+        return None if column is None else column[:, 0]
+
+    @cached_property
+    def topk_logprobs(self) -> NDArray[np.float32] | None:
+        column = self._column(schema.TOPK)
+        return None if column is None else column.astype(np.float32)
+
+    @property
+    def has_weights(self) -> bool:
+        return schema.EXPERT_WEIGHTS.name in self._shard.columns
+
+    @cached_property
+    def kept(self) -> NDArray[np.int32] | None:
+        """Token positions whose routing a window-only pool kept; None when it kept all."""
+        index = self._column(schema.TOKEN_INDEX)
+        return None if index is None else index[:, 0]
+
+    def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
+        stop = min(stop, len(self))
+        first, last = start, stop
+        if self.kept is not None:
+            first, last = (int(i) for i in np.searchsorted(self.kept, (start, stop)))
+            if last - first != stop - start:
+                raise RolloutError(
+                    f"{self._shard.path} kept the routing of {len(self.kept)} tokens of this rollout, not all of "
+                    f"[{start}, {stop}): use a readout the pool was captured for (radmoe inspect lists them)"
+                )
+        ids = self._shard.read(schema.EXPERT_IDS, self._row, first, last)
+        mass = self._shard.read(schema.EXPERT_WEIGHTS, self._row, first, last) if weights else None
+        assert ids is not None
+        try:
+            check_ids(ids, self._shape.experts)
+            if mass is not None:
+                mass = mass.reshape(-1, self._shape.layers, self._shape.top_k)
+                check_weights(mass)
+        except RolloutError as e:
+            raise PoolCorrupt(f"{self._shard.path}, run {self._row}, tokens {start}..{stop}: {e}") from None
+        return ids.reshape(-1, self._shape.layers, self._shape.top_k), mass
+
+    def _column(self, column: schema.Column) -> NDArray[Any] | None:
+        return self._shard.read(column, self._row)
+
+
+class Pool:
+    """A complete pool. Opening reads no routing; `group` hands out rollouts that read themselves."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.meta = meta = _manifest(path)
+        try:
+            self.profile = Profile.from_json(meta["profile"])
+            self.router = RouterShape(meta["layers"], meta["experts"], meta["top_k"])
+            self.model, self.sampling = str(meta["model"]), meta["sampling"]
+            for name, entry in meta["files"].items():
+                check_size(path / name, entry["bytes"])
+            self.shards = {
+                int(name.rpartition("_")[2]): Shard(path / name, entry) for name, entry in meta["shards"].items()
+            }
+            self._index = self._read_index()
+        except (KeyError, TypeError, AttributeError, InputError) as e:
+            raise PoolCorrupt(
+                f"{path / schema.POOL_JSON} lacks what it must say ({e!r}): restore it from a copy"
+            ) from None
+
+    @property
+    def shape(self) -> RouterShape:
+        """The router as stored: a pool of a layer subset has that many layers."""
+        return self.profile.stored_shape(self.router)
+
+    @cached_property
+    def vocab(self) -> Vocab:
+        table = (self.path / schema.VOCAB_TABLE).read_bytes()
+        try:
+            return Vocab.from_table(table, (self.path / schema.TOKENIZER_JSON).read_bytes)
+        except VocabError as e:
+            raise PoolCorrupt(f"{self.path / schema.VOCAB_TABLE}: {e}") from None
+
+    @property
+    def problems(self) -> list[str]:
+        """Problem ids in the order they were first added."""
+        return list(self._index)
+
+    @property
+    def has_weights(self) -> bool:
+        return all(schema.EXPERT_WEIGHTS.name in shard.columns for shard in self.shards.values())
+
+    @property
+    def tokens(self) -> int:
+        return sum(int(shard.meta["tokens"]) for shard in self.shards.values())
+
+    def __len__(self) -> int:
+        """Rollouts in the pool."""
+        return int(self.meta["runs"])
+
+    def group(self, problem_id: str) -> RolloutGroup:
+        """The rollouts of one problem, by rollout index."""
+        if problem_id not in self._index:
+            some = ", ".join(repr(p) for p in self.problems[:5])
+            raise InputError(f"{self.path} has no problem {problem_id!r}; it has {len(self._index)}, such as {some}")
+        runs = self._index[problem_id]
+        shape = self.shape
+        rollouts = [StoredRollout(self.shards[shard], row, shape, tokens) for _, shard, row, tokens in runs]
+        return RolloutGroup(problem_id, rollouts, shape, self.vocab)
+
+    def rollout_indices(self, problem_id: str) -> list[int]:
+        """The rollout index of each member of `group(problem_id)`, in its order."""
+        return [index for index, *_ in self._index[problem_id]]
+
+    def texts(self, problem_id: str) -> list[str | None]:
+        """The text of each member of `group(problem_id)`: for what comes after selection."""
+        columns = ["rollout_index", "text"]
+        rows = self.runs(columns, filters=[("problem_id", "=", problem_id)]).to_pydict()
+        by_index = dict(zip(rows["rollout_index"], rows["text"], strict=True))
+        return [by_index[index] for index in self.rollout_indices(problem_id)]
+
+    def groups(self) -> Iterator[RolloutGroup]:
+        """Every problem's rollouts, one problem at a time."""
+        for problem_id in self._index:
+            yield self.group(problem_id)
+
+    def runs(self, columns: list[str] | None = None, filters: list[Any] | None = None) -> pa.Table:
+        """runs.parquet, or some columns and rows of it."""
+        try:
+            return pq.read_table(
+                self.path / schema.RUNS, columns=columns, filters=filters, page_checksum_verification=True
+            )
+        except (OSError, pa.ArrowException) as e:
+            raise PoolCorrupt(f"{self.path / schema.RUNS} cannot be read ({e}): restore it from a copy") from None
+
+    def _read_index(self) -> dict[str, list[tuple[int, int, int, int]]]:
+        """problem id -> [(rollout index, shard, row, tokens)], sorted."""
+        index: dict[str, list[tuple[int, int, int, int]]] = {}
+        columns = self.runs(_INDEX).to_pydict()
+        for problem, rollout, shard, row, tokens in zip(*(columns[name] for name in _INDEX), strict=True):
+            if shard not in self.shards or not 0 <= row < self.shards[shard].meta["runs"]:
+                raise PoolCorrupt(
+                    f"{self.path / schema.RUNS} names run {row} of shard {shard}, which is not there: restore it"
+                )
+            pointer = self.shards[shard].pointer(schema.TOKEN_IDS)
+            if tokens < 1 or int(pointer[row + 1] - pointer[row]) != tokens:
+                raise PoolCorrupt(
+                    f"{self.path / schema.RUNS} gives run {row} of shard {shard} {tokens} tokens, "
+                    f"its row pointer {int(pointer[row + 1] - pointer[row])}: restore it from a copy"
+                )
+            index.setdefault(problem, []).append((rollout, shard, row, tokens))
+        if sum(len(runs) for runs in index.values()) != self.meta["runs"]:
+            raise PoolCorrupt(
+                f"{self.path / schema.RUNS} does not list {self.meta['runs']} runs: restore it from a copy"
+            )
+        for runs in index.values():
+            runs.sort()
+        return index
+
+
+def open_pool(path: str | Path) -> Pool:
+    """Open a complete pool."""
+    return Pool(Path(path))
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    if (path / schema.POOL_JSON).is_file():
+        return schema.read_json(path / schema.POOL_JSON)
+    if not path.is_dir():
+        raise PoolNotFound(f"there is no pool at {path}: give the directory that holds {schema.POOL_JSON}")
+    if not (path / schema.OPEN_JSON).exists():
+        raise PoolNotFound(f"{path} is not a pool: it has no {schema.POOL_JSON}")
+    safe = live = 0
+    for directory in schema.shard_dirs(path):
+        waiting = directory / schema.JOURNAL
+        if waiting.exists():
+            live += journal.is_live(waiting)
+            safe += journal.count(waiting)
+        elif (directory / schema.SHARD_META).exists():
+            safe += schema.read_json(directory / schema.SHARD_META)["runs"]
+    who = f"{live} writer(s) are still open" if live else f"finish it with: radmoe verify --recover {path}"
+    raise PoolIncomplete(f"{path} is incomplete: {safe} rollouts are safe in it; {who}")

@@ -1,0 +1,148 @@
+"""A shard: the columns of some rollouts. Sealing turns a journal into one; a reader serves rows from it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from radmoe.errors import PoolCorrupt
+from radmoe.pool import journal, schema
+from radmoe.pool.columns import ColumnReader, ColumnWriter, check_size, compression
+from radmoe.pool.profile import Profile
+from radmoe.pool.schema import COLUMNS, MOE_PTR, TOK_PTR, Column
+from radmoe.types import RouterShape
+
+RUN_FIELDS = pa.schema(
+    [
+        ("run_id", pa.int64()),
+        ("problem_id", pa.string()),
+        ("rollout_index", pa.int64()),
+        ("shard", pa.int32()),
+        ("row", pa.int64()),
+        ("tokens", pa.int64()),
+        ("finish_reason", pa.string()),
+        ("text", pa.string()),
+        ("prompt", pa.string()),
+        ("extra", pa.string()),
+    ]
+)
+
+
+def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
+    """Turn `directory`'s journal into columns, then remove it.
+
+    Every file is durable before `moe_meta.json` appears, and that before the journal goes: a kill at any
+    moment leaves the journal, from which sealing starts over.
+    """
+    source = directory / schema.JOURNAL
+    writers: dict[Column, ColumnWriter] = {}
+    pointers: dict[str, list[int]] = {}
+    rows: list[dict[str, Any]] = []
+    captured = 0
+    for meta, arrays in journal.records(source):
+        if not rows:
+            pointers = {c.pointer: [0] for c in COLUMNS if c.name in arrays}
+            for column in (c for c in COLUMNS if c.name in arrays):
+                cparams = compression(column, shape.top_k, sorted_experts=profile.sort_experts)
+                per_row = int(np.prod(arrays[column.name].shape[1:], dtype=np.int64))
+                writers[column] = ColumnWriter(directory / column.file, column, per_row, cparams)
+        counts = {column.pointer: len(arrays[column.name]) for column in writers}
+        for pointer, count in counts.items():
+            pointers[pointer].append(pointers[pointer][-1] + count)
+        for column, writer in writers.items():
+            writer.append(arrays[column.name])
+        captured += meta.pop("captured_bytes")
+        rows.append(meta | {"shard": int(directory.name.rpartition("_")[2]), "row": len(rows)})
+
+    if profile.readouts is None and TOK_PTR in pointers:
+        del pointers[TOK_PTR]  # every token has its routing row: one pointer serves both
+    columns = {column.name: writer.finish() for column, writer in writers.items()}
+    written: dict[str, Any] = {}
+    for pointer, values in pointers.items():
+        path = directory / schema.pointer_file(pointer)
+        schema.write_atomic(path, np.array(values, "<i8").tobytes())
+        written[pointer] = {"bytes": path.stat().st_size, "crc32": schema.crc32_file(path)}
+    table = pa.Table.from_pylist(rows, schema=RUN_FIELDS)
+    schema.write_atomic(directory / schema.RUNS, lambda p: write_runs(table, p))
+    body = {
+        "schema_version": schema.SCHEMA_VERSION,
+        "layers": shape.layers,
+        "experts": shape.experts,
+        "top_k": shape.top_k,
+        "runs": len(rows),
+        "tokens": sum(row["tokens"] for row in rows),
+        "weights": any(c is schema.EXPERT_WEIGHTS for c in writers),
+        "captured_bytes": captured,
+        "dtypes": {name: column["dtype"] for name, column in columns.items()},
+        "pointers": written,
+        "columns": columns,
+    }
+    schema.write_atomic(directory / schema.SHARD_META, schema.seal_json(body))
+    source.unlink()
+    schema.sync(directory)
+
+
+def write_runs(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
+class Shard:
+    """A sealed shard, opened without reading more than its description and row pointers."""
+
+    def __init__(self, directory: Path, expected: dict[str, Any]) -> None:
+        self.path = directory
+        check_size(directory / schema.SHARD_META, expected["bytes"])
+        self.meta = schema.read_json(directory / schema.SHARD_META)
+        if self.meta["runs"] != expected["runs"]:
+            raise PoolCorrupt(
+                f"{directory} holds {self.meta['runs']} runs, pool.json says {expected['runs']}: restore it"
+            )
+        self.pointers = {name: self._pointer(name, entry) for name, entry in self.meta["pointers"].items()}
+        self.columns: dict[str, ColumnReader] = {}
+        for column in COLUMNS:
+            if (entry := self.meta["columns"].get(column.name)) is not None:
+                check_size(directory / column.file, entry["bytes"])
+                self.columns[column.name] = ColumnReader(directory / column.file, column, entry)
+                if self.pointer(column)[-1] != entry["rows"]:
+                    raise PoolCorrupt(
+                        f"{directory / column.file} has {entry['rows']} rows, its pointer ends elsewhere: restore it"
+                    )
+
+    def pointer(self, column: Column) -> NDArray[np.int64]:
+        """CSR pointer of a column: run -> row range."""
+        return self.pointers.get(column.pointer, self.pointers.get(MOE_PTR, _EMPTY))
+
+    def read(self, column: Column, run: int, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Rows [start, stop) of a run, or all of it; None when the pool does not keep this column."""
+        reader = self.columns.get(column.name)
+        if reader is None:
+            return None
+        pointer = self.pointer(column)
+        first, last = int(pointer[run]), int(pointer[run + 1])
+        return reader.read(first + start, last if stop is None else min(first + stop, last))
+
+    def _pointer(self, name: str, entry: dict[str, Any]) -> NDArray[np.int64]:
+        path = self.path / schema.pointer_file(name)
+        check_size(path, entry["bytes"])
+        pointer = np.fromfile(path, "<i8")
+        if len(pointer) != self.meta["runs"] + 1 or pointer[0] != 0 or (np.diff(pointer) < 0).any():
+            raise PoolCorrupt(
+                f"{path} is not a row pointer of {self.meta['runs']} runs rising from 0: restore it from a copy"
+            )
+        if schema.crc32_file(path) != entry["crc32"]:
+            raise PoolCorrupt(f"{path} does not match its checksum: restore it from a copy")
+        return pointer
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes on disk of every column and pointer."""
+        return sum(int(entry["bytes"]) for kind in ("columns", "pointers") for entry in self.meta[kind].values())
+
+
+_EMPTY = np.zeros(1, np.int64)

@@ -1,0 +1,115 @@
+"""Check every byte of a pool against what was written, and say which rollouts a fault touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from radmoe.errors import PoolError, RolloutError
+from radmoe.pool import schema
+from radmoe.pool.columns import ColumnReader, check_frame, check_size, chunk_rows, damaged_chunks
+from radmoe.pool.reader import Pool, open_pool
+from radmoe.pool.shard import Shard
+from radmoe.types import check_ids, check_weights
+
+_SLICE = 4096  # rows looked at together
+
+Run = tuple[str, int]  # problem id, rollout index
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something wrong in one file, and the rollouts it touches (empty: none, or all of the pool)."""
+
+    file: str
+    message: str
+    runs: tuple[Run, ...] = ()
+
+    def __str__(self) -> str:
+        some = ", ".join(f"{problem}#{index}" for problem, index in self.runs[:8])
+        more = f" and {len(self.runs) - 8} more" if len(self.runs) > 8 else ""
+        return f"{self.file}: {self.message}" + (f"; rollouts {some}{more}" if self.runs else "")
+
+
+def verify(path: str | Path, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
+    """Every fault of a pool; none means that all bytes and values are as written.
+
+    A pool that cannot be opened at all is one fault. `progress` is told the bytes checked so far.
+    """
+    path = Path(path)
+    try:
+        pool = open_pool(path)
+    except PoolError as e:
+        return [Fault(str(path), str(e))]
+    faults: list[Fault] = []
+    for name, entry in pool.meta["files"].items():
+        faults += _check_file(path, name, entry)
+    runs = _runs_by_row(pool)
+    for number, shard in pool.shards.items():
+        faults += _check_file(path, f"{shard.path.name}/{schema.SHARD_META}", pool.meta["shards"][shard.path.name])
+        for reader in shard.columns.values():
+            faults += _check_column(pool, shard, reader, runs[number])
+            if progress is not None:
+                progress(reader.meta["bytes"])
+    return faults
+
+
+def _check_file(root: Path, name: str, entry: dict[str, Any]) -> Iterator[Fault]:
+    try:
+        check_size(root / name, entry["bytes"])
+    except PoolError as e:
+        yield Fault(name, str(e))
+        return
+    if schema.crc32_file(root / name) != entry["crc32"]:
+        yield Fault(name, "the bytes are not the ones written: restore the file from a copy")
+
+
+def _check_column(pool: Pool, shard: Shard, reader: ColumnReader, runs: list[Run]) -> Iterator[Fault]:
+    name = f"{shard.path.name}/{reader.path.name}"
+    try:
+        check_frame(reader.path, reader.meta)
+    except PoolError as e:
+        yield Fault(name, str(e), tuple(runs))
+        return
+    if bad := damaged_chunks(reader.path, reader.meta):
+        pointer = shard.pointer(reader.column)
+        touched: set[int] = set()
+        for chunk in bad:
+            first, last = chunk_rows(reader.meta, chunk)
+            start = int(np.searchsorted(pointer, first, "right")) - 1
+            touched.update(range(start, int(np.searchsorted(pointer, last, "left"))))
+        chunks = ", ".join(map(str, bad[:8]))
+        yield Fault(name, f"damaged bytes in chunk {chunks}", tuple(runs[i] for i in sorted(touched)))
+        return
+    try:
+        for start in range(0, reader.rows, _SLICE):
+            _check_values(pool, reader, reader.read(start, min(start + _SLICE, reader.rows)))
+    except (PoolError, RolloutError) as e:
+        yield Fault(name, f"{e} (from row {start})", tuple(runs))
+
+
+def _check_values(pool: Pool, reader: ColumnReader, rows: Any) -> None:
+    if reader.column in (schema.EXPERT_IDS, schema.PROMPT_IDS):
+        check_ids(rows, pool.shape.experts)
+    elif reader.column in (schema.EXPERT_WEIGHTS, schema.PROMPT_WEIGHTS):
+        check_weights(rows.reshape(len(rows), -1, pool.shape.top_k))
+    elif reader.column is schema.TOKEN_IDS:
+        if rows.min() < 0 or rows.max() >= len(pool.vocab):
+            raise RolloutError(
+                f"token ids range over [{rows.min()}, {rows.max()}], outside the vocabulary of {len(pool.vocab)}"
+            )
+    elif reader.column.dtype.kind == "f" and np.isnan(rows).any():
+        raise RolloutError("logprobs contain NaN")
+
+
+def _runs_by_row(pool: Pool) -> dict[int, list[Run]]:
+    """For each shard, the (problem, rollout index) of its rows."""
+    table = pool.runs(["problem_id", "rollout_index", "shard", "row"]).to_pydict()
+    out: dict[int, list[Run]] = {n: [("", -1)] * shard.meta["runs"] for n, shard in pool.shards.items()}
+    for problem, index, shard, row in zip(*table.values(), strict=True):
+        out[shard][row] = (problem, index)
+    return out

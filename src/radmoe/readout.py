@@ -1,0 +1,244 @@
+"""From a readout's name to route vectors.
+
+    readout  = kind [":" name] [occurrence] "@" width
+    kind     = delimiter | boundary | trajectory | pre-delim | rand | rand-one-loc
+    name     = a trajectory family, or the text of a marker of one's own
+    occurrence = "#" r  (the r-th)  |  "*"  (the latest that fits the budget)
+    width    = tokens | "marker"  (all tokens of the marker)  |  "union"  (every marker, as one set)
+
+`delimiter@16` is RAD's headline, `delimiter@marker` the strict one, `trajectory:now*@16` the latest
+in-budget "now", `boundary@union` the agentic fingerprint. The last three kinds are the controls of
+Fig. 2: the window that ends where the delimiter begins, W positions drawn at random, and one window at
+a random place.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from radmoe.anchors import KINDS, find_all, locate, spec_for
+from radmoe.errors import InputError, ReadoutError
+from radmoe.types import Anchor, RolloutGroup
+from radmoe.vocab import Vocab
+
+CONTROLS = ("pre-delim", "rand", "rand-one-loc")
+
+Span = tuple[int, int]
+Layers = str | Sequence[int] | None
+
+_READOUT = re.compile(r"(?P<kind>[a-z-]+)(?::(?P<name>.+?))?(?P<occurrence>\*|#\d+)?@(?P<width>[^@]+)", re.DOTALL)
+_FORM = "use kind@width, such as delimiter@16, delimiter@marker, boundary@16, trajectory:now@16 or boundary@union"
+
+
+@dataclass(frozen=True)
+class Readout:
+    """An anchor and how much routing to read at it (Sec. "Anchor and window notation")."""
+
+    kind: str
+    width: int | str
+    name: str | None = None
+    occurrence: str | int | None = None
+
+    @classmethod
+    def parse(cls, text: str | Readout) -> Readout:
+        if isinstance(text, Readout):
+            return text
+        match = _READOUT.fullmatch(str(text))
+        if match is None:
+            raise ReadoutError(f"unknown readout {text!r}: {_FORM}")
+        width: int | str = match["width"]
+        if match["width"].isdecimal():
+            width = int(match["width"])
+        mark = match["occurrence"]
+        occurrence = None if mark is None else "latest" if mark == "*" else int(mark[1:])
+        return cls(match["kind"], width, match["name"], occurrence)
+
+    def __post_init__(self) -> None:
+        if self.kind not in (*KINDS, *CONTROLS):
+            raise ReadoutError(f"unknown readout kind {self.kind!r}: use one of {', '.join((*KINDS, *CONTROLS))}")
+        if isinstance(self.width, int):
+            if self.width < 1:
+                raise ReadoutError(
+                    f"readout width {self.width} in {str(self)!r} reads nothing: use 1 or more, or marker"
+                )
+        elif self.width not in ("marker", "union"):
+            raise ReadoutError(f"readout width {self.width!r} is unknown: use a number of tokens, marker or union")
+        elif self.kind in CONTROLS:
+            raise ReadoutError(f"{self.kind} has no marker: give its width in tokens, such as {self.kind}@16")
+        if self.kind in CONTROLS and (self.name, self.occurrence) != (None, None):
+            raise ReadoutError(f"{self.kind} takes no name and no occurrence: use {self.kind}@{self.width}")
+        if self.width == "union" and self.occurrence is not None:
+            raise ReadoutError("union reads every occurrence: leave the occurrence out")
+        if self.occurrence == 0:
+            raise ReadoutError("occurrences count from 1: use #1 for the first")
+
+    def __str__(self) -> str:
+        mark = "" if self.occurrence is None else "*" if self.occurrence == "latest" else f"#{self.occurrence}"
+        return f"{self.kind}{'' if self.name is None else ':' + self.name}{mark}@{self.width}"
+
+
+class Reading(NamedTuple):
+    """What a readout gives for a group: a row of Z per located rollout, in rollout order."""
+
+    Z: NDArray[np.float32]  # [n, L * E]
+    located: NDArray[np.bool_]  # [N]
+    anchors: tuple[Anchor | None, ...]  # [N]
+
+
+def route_matrix(
+    group: RolloutGroup,
+    readout: str | Readout = "delimiter@16",
+    task: str = "math",
+    *,
+    layers: Layers = None,
+    budget: int | None = None,
+    seed: int = 0,
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Route vectors z_i (Eq. 4) of the located rollouts [n, L*E], and who was located [N]."""
+    reading = read(group, readout, task, layers=layers, budget=budget, seed=seed)
+    return reading.Z, reading.located
+
+
+def read(
+    group: RolloutGroup,
+    readout: str | Readout,
+    task: str,
+    *,
+    layers: Layers = None,
+    budget: int | None = None,
+    seed: int = 0,
+    binary: bool = False,
+) -> Reading:
+    """Locate every rollout's window and average its routing; `binary` leaves the weights on disk.
+
+    Each layer's block of a row sums to one. A union is the mean over all its rows: its support is the
+    fingerprint, so compare it with the binary kernel.
+    """
+    readout = Readout.parse(readout)
+    kept = layer_subset(layers, group.shape.layers)
+    anchors: list[Anchor | None] = []
+    ids: list[NDArray[np.int16]] = []
+    weights: list[NDArray[np.float32]] = []
+    counts: list[int] = []
+    for i, rollout in enumerate(group.rollouts):
+        anchor, spans = _window(readout, rollout.token_ids, group.vocab, task, budget, (seed, group.problem_id, i))
+        anchors.append(anchor)
+        if anchor is None:
+            continue
+        rows = [rollout.rows(start, stop, weights=not binary) for start, stop in spans]
+        for experts, mass in rows:
+            ids.append(experts)
+            weights.append(
+                np.full(experts.shape, 1.0 / group.shape.top_k, np.float32) if mass is None else mass.astype(np.float32)
+            )
+        counts.append(sum(len(experts) for experts, _ in rows))
+    Z = np.zeros((len(counts), len(kept) * group.shape.experts), np.float32)
+    if counts:
+        owner = np.repeat(np.arange(len(counts)), counts)
+        _accumulate(Z, owner, np.array(counts), np.concatenate(ids), np.concatenate(weights), kept, group.shape.experts)
+    return Reading(Z, np.array([a is not None for a in anchors], bool), tuple(anchors))
+
+
+def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, task: str) -> list[Span]:
+    """Token ranges [start, stop) a readout reads in one rollout; none when it is not located."""
+    readout = Readout.parse(readout)
+    if readout.kind in ("rand", "rand-one-loc"):
+        raise ReadoutError(f"{readout} reads at random: it has no fixed window")
+    return _window(readout, token_ids, vocab, task, None, (0, "", 0))[1]
+
+
+def layer_subset(layers: Layers, total: int) -> NDArray[np.int64]:
+    """Layer numbers of a subset: s3 (decile 3), c3 (deciles 0-3), x3 (all but decile 3), "0-3,7", a list.
+
+    Decile i is layers floor(i*L/10) up to floor((i+1)*L/10), from the shallowest.
+    """
+    every = np.arange(total)
+    if layers is None:
+        return every
+    chosen = _parse_layers(layers, total) if isinstance(layers, str) else np.array(list(layers))
+    if chosen.size == 0:
+        raise ReadoutError(f"layer subset {layers!r} is empty: with {total} layers some deciles hold none")
+    if chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= total:
+        raise ReadoutError(f"layer subset {layers!r} leaves layers 0..{total - 1}")
+    return np.unique(chosen).astype(np.int64)
+
+
+def _parse_layers(text: str, total: int) -> NDArray[np.int64]:
+    every = np.arange(total)
+    if match := re.fullmatch(r"([scx])(\d)", text):
+        start, stop = int(match[2]) * total // 10, (int(match[2]) + 1) * total // 10
+        inside = (every >= start) & (every < stop)
+        return every[{"s": inside, "c": every < stop, "x": ~inside}[match[1]]]
+    chosen: list[int] = []
+    for part in text.split(","):
+        bounds = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if bounds is None:
+            raise ReadoutError(f"unknown layer subset {text!r}: use s0-s9, c0-c9, x0-x9, or numbers such as 0-3,7")
+        chosen += range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
+    return np.array(chosen, np.int64)
+
+
+def _window(
+    readout: Readout,
+    token_ids: NDArray[np.int32],
+    vocab: Vocab,
+    task: str,
+    budget: int | None,
+    draw: tuple[int, str, int],
+) -> tuple[Anchor | None, list[Span]]:
+    """The anchor and the token ranges to read at it, cut at the rollout's end."""
+    end = len(token_ids)
+    if budget is not None and budget < 1:
+        raise InputError(f"budget must be at least 1 token, got {budget}")
+    if readout.kind in ("rand", "rand-one-loc"):
+        assert isinstance(readout.width, int)
+        return _random_window(readout.kind, readout.width, end if budget is None else min(end, budget), draw)
+    kind = "delimiter" if readout.kind == "pre-delim" else readout.kind
+    spec = spec_for(kind, task, vocab, name=readout.name, occurrence=readout.occurrence)
+    if readout.width == "union":
+        found = find_all(spec, token_ids if budget is None else token_ids[:budget], vocab)
+        return (found[0], [(a.start, a.start + a.length) for a in found]) if found else (None, [])
+    if readout.kind == "pre-delim":
+        assert isinstance(readout.width, int)
+        anchor = locate(spec, token_ids, vocab, budget=budget)
+        if anchor is None or anchor.start == 0:
+            return None, []
+        return anchor, [(max(0, anchor.start - readout.width), anchor.start)]
+    width = readout.width if isinstance(readout.width, int) else None
+    anchor = locate(spec, token_ids, vocab, width=width, budget=budget)
+    if anchor is None:
+        return None, []
+    return anchor, [(anchor.start, min(anchor.start + (width or anchor.length), end))]
+
+
+def _random_window(kind: str, width: int, end: int, draw: tuple[int, str, int]) -> tuple[Anchor, list[Span]]:
+    seed, problem_id, index = draw
+    rng = np.random.default_rng([seed, zlib.crc32(problem_id.encode()), index])
+    width = min(width, end)
+    if kind == "rand-one-loc":
+        start = int(rng.integers(end - width + 1))
+        return Anchor(start, width, kind), [(start, start + width)]
+    positions = np.sort(rng.choice(end, size=width, replace=False))
+    return Anchor(int(positions[0]), width, kind), [(int(p), int(p) + 1) for p in positions]
+
+
+@njit(cache=True, nogil=True)
+def _accumulate(Z, owner, counts, ids, weights, layers, experts):  # type: ignore[no-untyped-def]
+    """Z[owner] += weights / count, one row of routing at a time."""
+    for row in range(len(owner)):
+        i = owner[row]
+        for at in range(len(layers)):
+            layer = layers[at]
+            for k in range(ids.shape[2]):
+                Z[i, at * experts + ids[row, layer, k]] += weights[row, layer, k]
+    for i in range(len(counts)):
+        for e in range(Z.shape[1]):
+            Z[i, e] /= counts[i]

@@ -1,0 +1,181 @@
+"""Routing Agreement Decoding: which of N rollouts to return. Reads routing, never an answer.
+
+RAD takes the rollout in the densest K-NN neighbourhood of route space (Eq. 5). RAD+DC first asks each
+rollout's own confidence. The agentic form compares sets of fired experts over every action boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.confidence import rollout_confidence
+from radmoe.errors import InputError
+from radmoe.kernels import binary_jaccard, knn, knn_density, weighted_jaccard
+from radmoe.readout import Layers, Reading, Readout, read
+from radmoe.types import RolloutGroup, Selection
+
+KERNELS = ("weighted", "binary")
+FUSIONS = ("conf50", "ranksum")
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def select(
+    group: RolloutGroup,
+    *,
+    readout: str | Readout = "delimiter@16",
+    task: str = "math",
+    k: int = 10,
+    kernel: str = "weighted",
+    confidence: str | None = None,
+    layers: Layers = None,
+    budget: int | None = None,
+    seed: int = 0,
+) -> Selection:
+    """Pick one rollout, or abstain when fewer than two are located.
+
+    confidence=None is RAD. "conf50" keeps the more confident half (cBW) and takes the densest in it; its
+    ties go to the more confident. "ranksum" adds the ranks of density and confidence. Plain ties go to
+    the lowest index. Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of
+    support s.
+    """
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InputError(f"k must be a whole number of neighbours from 1 up, got {k!r}")
+    if confidence is not None and confidence not in FUSIONS:
+        raise InputError(f"unknown confidence {confidence!r}: use one of {', '.join(FUSIONS)}, or none for plain RAD")
+    S, reading = similarity(group, readout=readout, task=task, kernel=kernel, layers=layers, budget=budget, seed=seed)
+    members = np.flatnonzero(reading.located)
+    if len(members) < 2:
+        return _abstain(reading)
+    scored, trust = np.arange(len(members)), np.zeros(len(members))
+    if confidence is not None:
+        trust = _trust(group, members)
+    if confidence == "conf50":
+        scored = np.sort(np.lexsort((members, -trust))[: (len(members) + 1) // 2])
+    density = knn_density(S[np.ix_(scored, scored)], k)
+    score = density
+    if confidence == "ranksum":
+        score = _ranks(density) + _ranks(trust)
+    near = knn(S[np.ix_(scored, scored)], k)
+    return _selection(reading, members[scored], near, density, score, trust[scored])
+
+
+def select_agent(group: RolloutGroup, *, k: int = 4, layers: Layers = None) -> Selection:
+    """Agentic RAD (App. "Agentic best-of-N"): binary Jaccard of the experts fired at any action boundary."""
+    return select(group, readout="boundary@union", task="agent", k=k, kernel="binary", layers=layers)
+
+
+def medoid(group: RolloutGroup, **options: Any) -> Selection:
+    """The rollout most similar to all others: a density whose neighbourhood is everyone. A control."""
+    return select(group, k=max(1, len(group)), **options)
+
+
+def select_many(groups: Iterable[RolloutGroup], *, threads: int = 1, **options: Any) -> Iterator[Selection]:
+    """`select` over many problems, in order; no result depends on the number of threads."""
+    if threads < 1:
+        raise InputError(f"threads must be at least 1, got {threads}")
+    choose = partial(select, **options)
+    if threads == 1:
+        yield from map(choose, groups)
+        return
+    source = iter(groups)
+    with ThreadPoolExecutor(threads) as workers:
+        while batch := list(islice(source, 4 * threads)):  # bounds what is open at once
+            yield from workers.map(choose, batch)
+
+
+def similarity(
+    group: RolloutGroup,
+    *,
+    readout: str | Readout = "delimiter@16",
+    task: str = "math",
+    kernel: str = "weighted",
+    layers: Layers = None,
+    budget: int | None = None,
+    seed: int = 0,
+) -> tuple[NDArray[np.float32], Reading]:
+    """The consensus matrix S [n, n] of the located rollouts, and what was read."""
+    if kernel not in KERNELS:
+        raise InputError(f"unknown kernel {kernel!r}: use one of {', '.join(KERNELS)}")
+    binary = kernel == "binary"
+    reading = read(group, readout, task, layers=layers, budget=budget, seed=seed, binary=binary)
+    return (binary_jaccard if binary else weighted_jaccard)(reading.Z), reading
+
+
+def _selection(reading: Reading, runs: Ints, near: Ints, density: Floats, score: Floats, trust: Floats) -> Selection:
+    """Put the pick and its reasons together; arrays are over the scored rollouts `runs`."""
+    best_first = np.lexsort((runs, -trust, -score))
+    rank = np.empty(len(runs), np.int64)
+    rank[best_first] = np.arange(len(runs))
+    root = _climb(near, rank)
+    pick = int(best_first[0])
+    others = score[root != pick]
+    total = len(reading.located)
+    return Selection(
+        index=int(runs[pick]),
+        density=_spread(density, runs, total, np.nan),
+        located=reading.located,
+        anchors=reading.anchors,
+        k=near.shape[1],
+        basin=tuple(int(i) for i in runs[root == pick]),
+        margin=float(score[pick] - others.max()) if len(others) else float("nan"),
+        neighbours=tuple(int(i) for i in runs[near[pick]]),
+        score=_spread(score, runs, total, np.nan),
+        roots=_spread(runs[root], runs, total, -1),
+    )
+
+
+def _climb(near: Ints, rank: Ints) -> Ints:
+    """The mode each rollout climbs to: step to the most similar neighbour that is preferred, until none is.
+
+    Mode seeking on the K-NN graph. A chain of plain nearest neighbours would end in some pair that are
+    each other's nearest, rarely at the pick; climbing in preference always ends at a local maximum, and
+    the pick, the global one, is the root of its own basin.
+    """
+    root = np.arange(len(rank))
+    for i in np.argsort(rank):  # best first: whoever i steps to already knows its root
+        better = near[i][rank[near[i]] < rank[i]]
+        if len(better):
+            root[i] = root[better[0]]
+    return root
+
+
+def _trust(group: RolloutGroup, members: Ints) -> Floats:
+    trust = np.empty(len(members))
+    for at, i in enumerate(members):
+        logprobs = group.rollouts[i].topk_logprobs
+        if logprobs is None:
+            raise InputError(
+                f"rollout {i} of problem {group.problem_id!r} has no top-k logprobs, which RAD+DC needs: "
+                "capture them, or select without confidence"
+            )
+        trust[at] = rollout_confidence(logprobs)
+    return trust
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ascending ranks from 1, ties sharing their mean rank."""
+    ordered = np.sort(values)
+    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2.0
+
+
+def _spread(values: NDArray[Any], runs: Ints, total: int, blank: float) -> NDArray[Any]:
+    out = np.full(total, blank, values.dtype)
+    out[runs] = values
+    return out
+
+
+def _abstain(reading: Reading) -> Selection:
+    total = len(reading.located)
+    blank = np.full(total, np.nan)
+    return Selection(
+        None, blank, reading.located, reading.anchors, 0, (), float("nan"), (), blank, np.full(total, -1, np.int64)
+    )

@@ -1,0 +1,229 @@
+"""What the rooms hand to each other: frozen, validated, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from radmoe.errors import InputError, RolloutError
+
+if TYPE_CHECKING:
+    from radmoe.vocab import Vocab
+
+MAX_EXPERTS = 2**15  # expert ids are int16 on disk
+WEIGHT_SUM_TOLERANCE = 1e-2  # float16 and bfloat16 rounding of K weights stays far below
+
+Rows = tuple[NDArray[np.int16], NDArray[np.float16] | None]
+
+
+@dataclass(frozen=True)
+class RouterShape:
+    """MoE layers L, routed experts per layer E (shared experts left out), experts per token K."""
+
+    layers: int
+    experts: int
+    top_k: int
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "experts", "top_k"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise InputError(f"RouterShape {name} must be a positive integer, got {value!r}")
+            object.__setattr__(self, name, int(value))
+        if self.experts > MAX_EXPERTS:
+            raise InputError(f"RouterShape experts is {self.experts}, at most {MAX_EXPERTS} fit int16 ids")
+        if self.top_k > self.experts:
+            raise InputError(f"RouterShape top_k={self.top_k} exceeds experts={self.experts}")
+
+    def __str__(self) -> str:
+        return f"{self.layers}x{self.experts} top-{self.top_k}"
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Where a marker sits: first token that overlaps it, and how many tokens do (m)."""
+
+    start: int
+    length: int
+    kind: str
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """One completed rollout: T tokens and the routing that predicted each of them.
+
+    `expert_ids[t]` and `weights[t]` are R(t), recorded in the forward pass that predicts
+    `token_ids[t]` (Sec. "Answer-string-free protocol"). Weights sum to 1 per token and layer;
+    None means ids only, and every chosen expert then weighs 1/K.
+    """
+
+    token_ids: NDArray[np.int32]  # [T]
+    expert_ids: NDArray[np.int16]  # [T, L, K]
+    weights: NDArray[np.float16] | None = None  # [T, L, K]
+    sampled_logprobs: NDArray[np.float32] | None = None  # [T]
+    topk_logprobs: NDArray[np.float32] | None = None  # [T, C]
+
+    def __post_init__(self) -> None:
+        tokens = _integers("token_ids", self.token_ids, np.int32, 1)
+        length = len(tokens)
+        if length == 0:
+            raise RolloutError("a rollout of zero tokens carries no routing: keep its end token, or leave it out")
+        experts = _integers("expert_ids", self.expert_ids, np.int16, 3)
+        _same_length("expert_ids", experts, length)
+        weights = self.weights
+        if weights is not None:
+            weights = np.asarray(weights)
+            if weights.shape != experts.shape:
+                raise RolloutError(f"weights have shape {weights.shape}, expert_ids {experts.shape}: they must agree")
+            check_weights(weights)
+            weights = weights.astype(np.float16, copy=False)
+        sampled = self.sampled_logprobs
+        if sampled is not None:
+            sampled = _logprobs("sampled_logprobs", sampled, 1, length)
+        topk = self.topk_logprobs
+        if topk is not None:
+            topk = _logprobs("topk_logprobs", topk, 2, length)
+        for name, value in (
+            ("token_ids", tokens),
+            ("expert_ids", experts),
+            ("weights", weights),
+            ("sampled_logprobs", sampled),
+            ("topk_logprobs", topk),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def has_weights(self) -> bool:
+        return self.weights is not None
+
+    def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
+        """Expert ids and weights of tokens [start, stop); a stored rollout reads only these."""
+        mass = self.weights[start:stop] if weights and self.weights is not None else None
+        return self.expert_ids[start:stop], mass
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutGroup:
+    """The N rollouts of one problem: RAD's whole input."""
+
+    problem_id: str
+    rollouts: Sequence[Rollout]
+    shape: RouterShape
+    vocab: Vocab
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "problem_id", str(self.problem_id))
+        object.__setattr__(self, "rollouts", tuple(self.rollouts))
+        for i, rollout in enumerate(self.rollouts):
+            if type(rollout) is Rollout:  # a stored rollout is checked as its rows are read
+                check_routing(rollout, self.shape, f"rollout {i} of problem {self.problem_id!r}")
+
+    def __len__(self) -> int:
+        return len(self.rollouts)
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Which rollout was picked, and why.
+
+    `index` is None when RAD abstains (fewer than two rollouts scored). `score` is what was
+    maximised: the density, or the rank sum under confidence="ranksum". A rollout that was not
+    scored has NaN. `roots[i]` is the mode that rollout i climbs to (its basin), -1 if unscored;
+    `basin` lists the rollouts of the pick's basin; `margin` is the pick's score minus the best
+    score in any other basin, NaN where there is none.
+    """
+
+    index: int | None
+    density: NDArray[np.float64]  # [N]
+    located: NDArray[np.bool_]  # [N]
+    anchors: tuple[Anchor | None, ...]  # [N]
+    k: int
+    basin: tuple[int, ...]
+    margin: float
+    neighbours: tuple[int, ...] = ()
+    score: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    roots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def abstained(self) -> bool:
+        return self.index is None
+
+
+def check_weights(weights: NDArray[Any], where: str = "weights") -> None:
+    """Refuse NaN, negative and non-normalised routing weights [..., K], naming the first offender."""
+    if weights.dtype.kind != "f":
+        raise RolloutError(f"{where} must be floating point, got {weights.dtype}")
+    sums = weights.sum(axis=-1, dtype=np.float32)
+    off = ~(np.abs(sums - 1.0) <= WEIGHT_SUM_TOLERANCE)  # a NaN sum is off too
+    if not off.any() and weights.min(initial=0) >= 0:
+        return
+    if np.isnan(weights).any():
+        raise RolloutError(
+            f"{where} are NaN at [token, layer, k] = {_first(np.isnan(weights))}: recapture this rollout"
+        )
+    if weights.min(initial=0) < 0:
+        raise RolloutError(f"{where} are negative at [token, layer, k] = {_first(weights < 0)}: recapture this rollout")
+    at = _first(off)
+    raise RolloutError(
+        f"{where} at [token, layer] = {at} sum to {float(sums[tuple(at)]):.4g}, not 1: divide each token's weights by their sum"
+    )
+
+
+def check_ids(ids: NDArray[Any], experts: int, where: str = "expert_ids") -> None:
+    """Refuse expert ids outside [0, E)."""
+    if ids.size and (ids.min() < 0 or ids.max() >= experts):
+        bad = (ids < 0) | (ids >= experts)
+        raise RolloutError(
+            f"{where} hold {int(ids[bad][0])} at [token, layer, k] = {_first(bad)}, outside [0, {experts})"
+        )
+
+
+def check_routing(rollout: Rollout, shape: RouterShape, where: str) -> None:
+    """Refuse a rollout whose routing does not fit the router."""
+    if rollout.expert_ids.shape[1:] != (shape.layers, shape.top_k):
+        raise RolloutError(
+            f"{where} has routing of {rollout.expert_ids.shape[1]} layers, top-{rollout.expert_ids.shape[2]}; the router is {shape}"
+        )
+    check_ids(rollout.expert_ids, shape.experts, f"expert_ids of {where}")
+
+
+def _first(mask: NDArray[np.bool_]) -> list[int]:
+    return [int(i) for i in np.argwhere(mask)[0]]
+
+
+def _integers(name: str, value: ArrayLike, dtype: type[np.integer[Any]], ndim: int) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.size == 0 and array.ndim == ndim:
+        return array.astype(dtype)
+    if array.dtype.kind not in "iu":
+        raise RolloutError(f"{name} must be integers, got {array.dtype}")
+    if array.ndim != ndim:
+        raise RolloutError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
+    info = np.iinfo(dtype)
+    if array.min() < (0 if ndim == 1 else info.min) or array.max() > info.max:
+        raise RolloutError(f"{name} range over [{array.min()}, {array.max()}] and do not fit {np.dtype(dtype).name}")
+    return array.astype(dtype, copy=False)
+
+
+def _logprobs(name: str, value: ArrayLike, ndim: int, length: int) -> NDArray[np.float32]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu" or array.ndim != ndim:
+        raise RolloutError(f"{name} must be floats with {ndim} dimension(s), got {array.dtype} of shape {array.shape}")
+    _same_length(name, array, length)
+    if np.isnan(array).any():
+        raise RolloutError(
+            f"{name} are NaN at {_first(np.isnan(array))}: recapture this rollout, or leave the column out"
+        )
+    return array.astype(np.float32, copy=False)
+
+
+def _same_length(name: str, array: NDArray[Any], length: int) -> None:
+    if len(array) != length:
+        raise RolloutError(f"{name} have {len(array)} rows for {length} tokens: one row per generated token")
