@@ -91,8 +91,13 @@ def test_a_token_outside_the_byte_alphabet_is_taken_literally():
     assert table.token_bytes(0) == "Ġ日".encode()
 
 
-def test_byte_fallback_tokens_are_bytes_and_the_low_line_is_a_space():
-    table = Vocab.from_json(json.dumps(sentencepiece()))
+@pytest.mark.parametrize("said_by", ["model", "decoder", "metaspace"])
+def test_byte_fallback_tokens_are_bytes_and_the_low_line_is_a_space(said_by):
+    spec = sentencepiece()
+    spec["model"]["byte_fallback"] = said_by == "model"
+    if said_by != "decoder":
+        spec["decoder"] = {"type": "Metaspace"} if said_by == "metaspace" else None
+    table = Vocab.from_json(json.dumps(spec))
     assert [table.token_bytes(i) for i in (3, 4, 5, 6, 7)] == [b"\n", b"\xe2", b" the", "é ".encode(), b" "]
     assert table.special_id("<s>") == 1
     assert table.special_id("[INST]") == 8

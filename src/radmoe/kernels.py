@@ -23,11 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import ArrayLike, NDArray
@@ -38,13 +37,14 @@ BLOCK = 64  # features per mask word, and rollouts per panel: a transposed panel
 PANEL = (BLOCK + 1) * BLOCK  # one zero row more: where a half that has run out of set bits points to
 LANES = 16  # float32 per 512-bit vector; LLVM splits it where vectors are narrower
 SQUARE = 8  # side of the square transposed in registers
-LARGEST = 2.0**120  # 64 entries below this cannot overflow a float32 block sum
+LARGEST = 2.0**120  # 64 entries up to this cannot overflow a float32 block sum
+THREAD_WORK = 2**28  # N * N * D that one more thread is worth starting for: some milliseconds
 
 _I1, _I32, _I64, _F32, _F64 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Item = TypeVar("Item")
 Result = TypeVar("Result")
+Kernel = Callable[[NDArray[Any], int], NDArray[np.float32]]
 
 
 def weighted_jaccard(Z: ArrayLike, *, threads: int = 1) -> NDArray[np.float32]:
@@ -54,7 +54,7 @@ def weighted_jaccard(Z: ArrayLike, *, threads: int = 1) -> NDArray[np.float32]:
     [P, N, D] gives [P, N, N]. Two zero rows are identical: 1. Cost: N^2/2 minima per non-zero
     feature. Threads share the problems of a batch, or the rows of a single matrix.
     """
-    return _all_pairs(_weighted, _real(Z), threads)
+    return _all_pairs(_weighted, _real(Z, 2, 3), threads)
 
 
 def binary_jaccard(B: ArrayLike, *, threads: int = 1) -> NDArray[np.float32]:
@@ -62,17 +62,17 @@ def binary_jaccard(B: ArrayLike, *, threads: int = 1) -> NDArray[np.float32]:
 
     Rows are packed 64 features to the word. Cost: N^2/2 * D/64 popcounts.
     """
-    return _all_pairs(_binary, _real(B), threads)
+    return _all_pairs(_binary, _real(B, 2, 3), threads)
 
 
 def weighted_jaccard_many(Zs: Iterable[ArrayLike], *, threads: int = 1) -> list[NDArray[np.float32]]:
     """weighted_jaccard of matrices [n_p, D] that differ in height, threads over problems."""
-    return _each(partial(_weighted, threads=1), _problems(Zs), threads)
+    return _each_problem(_weighted, [_real(Z, 2) for Z in Zs], threads)
 
 
 def binary_jaccard_many(Bs: Iterable[ArrayLike], *, threads: int = 1) -> list[NDArray[np.float32]]:
     """binary_jaccard of matrices [n_p, D] that differ in height, threads over problems."""
-    return _each(partial(_binary, threads=1), _problems(Bs), threads)
+    return _each_problem(_binary, [_real(B, 2) for B in Bs], threads)
 
 
 def knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
@@ -81,51 +81,23 @@ def knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
     k is cut to N - 1. Addition runs from the most similar down, so equal neighbour values give
     equal bits. Cost: N^2, plus k per neighbour found.
     """
-    S = _similarity(S)
-    nearest = knn(S, k)
-    density = np.zeros(len(S))
-    for column in nearest.T:
-        density += S[np.arange(len(S)), column]
-    return density
+    return _neighbours(S, k)[1]
 
 
 def knn(S: ArrayLike, k: int) -> NDArray[np.int64]:
     """The min(k, N - 1) rows most similar to each row, self left out, ties to the lowest index."""
-    S = _similarity(S)
-    if k < 1:
-        raise KernelError(f"k is {k}: a density needs at least one neighbour")
-    nearest = np.empty((len(S), max(0, min(k, len(S) - 1))), np.int64)
-    _nearest(S, nearest)
-    return nearest
+    return _neighbours(S, k)[0]
 
 
 # Inputs -----------------------------------------------------------------------------------------
 
 
-def _real(X: ArrayLike) -> NDArray[Any]:
+def _real(X: ArrayLike, *dimensions: int) -> NDArray[Any]:
     array = np.asarray(X)
     if array.dtype.kind not in "biuf":
         raise KernelError(f"a route matrix holds real numbers, got dtype {array.dtype}")
-    if array.ndim not in (2, 3):
-        raise KernelError(f"a route matrix is [N, D] or a batch [P, N, D], got shape {array.shape}")
-    return array
-
-
-def _problems(Xs: Iterable[ArrayLike]) -> list[NDArray[Any]]:
-    problems = [_real(X) for X in Xs]
-    for p, X in enumerate(problems):
-        if X.ndim != 2:
-            raise KernelError(f"problem {p} must be a matrix [N, D], got shape {X.shape}")
-    return problems
-
-
-def _similarity(S: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(S)
-    if array.ndim != 2 or array.shape[0] != array.shape[1]:
-        raise KernelError(f"a similarity matrix is square, got shape {array.shape}")
-    array = np.ascontiguousarray(array, np.float64)
-    if np.isnan(array).any():
-        raise KernelError(f"similarity is NaN at [row, column] = {_first(np.isnan(array))}")
+    if array.ndim not in dimensions:
+        raise KernelError(f"a route matrix is [N, D], and a batch of them [P, N, D]; got shape {array.shape}")
     return array
 
 
@@ -144,38 +116,51 @@ def _first(mask: NDArray[np.bool_]) -> list[int]:
 # Matrices and threads ---------------------------------------------------------------------------
 
 
-def _all_pairs(
-    kernel: Callable[[NDArray[Any], int], NDArray[np.float32]], X: NDArray[Any], threads: int
-) -> NDArray[np.float32]:
+def _all_pairs(kernel: Kernel, X: NDArray[Any], threads: int) -> NDArray[np.float32]:
     if X.ndim == 2:
         return kernel(X, threads)
-    found = _each(lambda x: kernel(x, 1), X, threads)
-    return np.stack(found) if found else np.empty((0, X.shape[1], X.shape[1]), np.float32)
+    S = np.empty((len(X), X.shape[1], X.shape[1]), np.float32)
+    for p, similarity in enumerate(_each_problem(kernel, X, threads)):
+        S[p] = similarity
+    return S
 
 
-def _each(function: Callable[[Item], Result], items: Sequence[Item] | NDArray[Any], threads: int) -> list[Result]:
-    """Map in order. The compiled functions release the GIL, so plain threads run them side by side."""
+def _each_problem(
+    kernel: Kernel, problems: Sequence[NDArray[Any]] | NDArray[Any], threads: int
+) -> list[NDArray[np.float32]]:
+    def one(p: int) -> NDArray[np.float32]:
+        try:
+            return kernel(problems[p], 1)
+        except KernelError as error:
+            raise KernelError(f"problem {p}: {error}") from None
+
+    return _parallel(one, len(problems), threads)
+
+
+def _parallel(function: Callable[[int], Result], count: int, threads: int) -> list[Result]:
+    """[function(0), ..., function(count - 1)]; what is compiled releases the GIL, so plain threads do."""
     if threads < 1:
         raise KernelError(f"threads is {threads}: at least one is needed")
-    if threads == 1 or len(items) < 2:
-        return [function(item) for item in items]
+    if threads == 1 or count < 2:
+        return [function(i) for i in range(count)]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(function, items))
+        return list(pool.map(function, range(count)))
 
 
 def _weighted(Z: NDArray[Any], threads: int) -> NDArray[np.float32]:
     if Z.dtype.kind == "f" and Z.dtype.itemsize > 4:
         return _weighted_any_range(Z, threads)
     narrow = np.ascontiguousarray(Z, np.float32)
-    rows = len(Z)
-    sums = np.zeros((rows, -(-rows // BLOCK) * BLOCK))
-    if any(_each(lambda t: _sum_minima(narrow, t, threads, sums), range(threads), threads)):
+    tail = _tail(narrow)
+    sums = np.zeros((len(Z), -(-len(Z) // BLOCK) * BLOCK))
+    step = min(threads, 1 + sums.size * Z.shape[1] // THREAD_WORK)
+    if any(_parallel(lambda first: _sum_minima(narrow, tail, first, step, sums), step, threads)):
         return _weighted_any_range(Z, threads)
     return cast(NDArray[np.float32], _ratios(sums))
 
 
 def _weighted_any_range(Z: NDArray[Any], threads: int) -> NDArray[np.float32]:
-    """Refuse what is invalid, and bring what merely is too large or too wide for float32 into range."""
+    """Refuse what is invalid; scale by a power of two what is merely too large or too fine for float32."""
     _refuse_invalid(Z)
     wide = Z.astype(np.float64)
     wide = np.ldexp(wide, -np.frexp(wide.max(initial=0.0))[1])
@@ -185,13 +170,40 @@ def _weighted_any_range(Z: NDArray[Any], threads: int) -> NDArray[np.float32]:
 
 
 def _binary(B: NDArray[Any], threads: int) -> NDArray[np.float32]:
-    _refuse_invalid(B)
-    rows, features = B.shape
-    packed = np.zeros((rows, -(-features // 64) * 8), np.uint8)
-    packed[:, : -(-features // 8)] = np.packbits(B != 0, axis=1)
-    sums = np.zeros((rows, rows))
-    _each(lambda t: _count_common(packed.view(np.uint64), t, threads, sums), range(threads), threads)
+    if B.dtype.kind == "f" and B.dtype.itemsize > 4:  # a tiny float64 may not become a float32 zero
+        _refuse_invalid(B)
+        B = B != 0
+    narrow = np.ascontiguousarray(B, np.float32)
+    packed = np.empty((len(B), -(-B.shape[1] // BLOCK)), np.uint64)
+    if _pack(narrow, _tail(narrow), packed):
+        _refuse_invalid(B)
+    sums = np.zeros((len(B), len(B)))
+    step = min(threads, 1 + sums.size * packed.shape[1] // THREAD_WORK)
+    _parallel(lambda first: _count_common(packed, first, step, sums), step, threads)
     return cast(NDArray[np.float32], _ratios(sums))
+
+
+def _tail(Z: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The features left over by whole blocks, padded with zeros to one more: [N, BLOCK]."""
+    tail = np.zeros((len(Z), BLOCK), np.float32)
+    left = Z.shape[1] % BLOCK
+    tail[:, :left] = Z[:, Z.shape[1] - left :]
+    return tail
+
+
+def _neighbours(S: ArrayLike, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    array = np.asarray(S)
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise KernelError(f"a similarity matrix is square, got shape {array.shape}")
+    if k < 1:
+        raise KernelError(f"k is {k}: a density needs at least one neighbour")
+    array = np.ascontiguousarray(array, np.float64)
+    if np.isnan(array).any():
+        raise KernelError(f"a similarity is a number: NaN at [row, column] = {_first(np.isnan(array))}")
+    nearest = np.empty((len(array), max(0, min(k, len(array) - 1))), np.int64)
+    density = np.zeros(len(array))
+    _nearest(array, nearest, density)
+    return nearest, density
 
 
 # Compiled ---------------------------------------------------------------------------------------
@@ -201,9 +213,9 @@ def _jit(function: Function) -> Function:
     return cast(Function, njit(cache=True, nogil=True)(function))
 
 
-def _intrinsic(function: Function) -> Function:
+def _intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that writes its own LLVM: numba's loops stop at 256 bits and cannot keep sums in registers."""
-    return cast(Function, intrinsic(function))
+    return cast(Callable[..., Any], intrinsic(function))
 
 
 def _int(value: int) -> ir.Constant:
@@ -219,10 +231,10 @@ def _vector_at(context: Any, builder: Any, kind: Any, array: Any, offset: Any, e
 @_intrinsic
 def _masks(_: Any, Z: Any, start: Any) -> Any:
     """(where Z.flat[start : start + BLOCK] is non-zero, where it is not a number in [0, LARGEST]) as bits."""
-    signature = types.UniTuple(types.uint64, 2)(Z, types.int64)
+    signature = types.UniTuple(types.uint64, 2)(Z, types.int64)  # type: ignore[no-untyped-call]
 
     def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bits = builder.load(_vector_at(context, builder, signature.args[0], *args, _I32, BLOCK), align=4)
+        bits = builder.load(_vector_at(context, builder, signature.args[0], args[0], args[1], _I32, BLOCK), align=4)
 
         def splat(value: int) -> ir.Constant:
             return ir.Constant(bits.type, [value] * BLOCK)
@@ -350,15 +362,13 @@ def _load_block(Z: Any, start: int, stride: int, first: int, step: int, panels: 
 
 
 @_jit
-def _sum_minima(Z: Any, first: int, step: int, sums: Any) -> bool:
+def _sum_minima(Z: Any, tail: Any, first: int, step: int, sums: Any) -> Any:
     """Fill rows first, first + step, ... of sums [N, padded N] from the diagonal on; True if one is invalid."""
     rows, features = Z.shape
     padded = sums.shape[1]
     panels = np.zeros(padded // BLOCK * PANEL + LANES, np.float32)
     base = -(panels.ctypes.data // 4) % LANES  # a vector across two cache lines loads at half speed
     masks = np.empty(rows, np.uint64)
-    tail = np.zeros((rows, BLOCK), np.float32)
-    tail[:, : features % BLOCK] = Z[:, features - features % BLOCK :]
     invalid = np.uint64(0)
     for e in range(0, features, BLOCK):
         if e + BLOCK <= features:
@@ -373,6 +383,21 @@ def _sum_minima(Z: Any, first: int, step: int, sums: Any) -> bool:
                     own = base + i // BLOCK * PANEL + i % BLOCK
                     other = base + panel // BLOCK * PANEL + j % BLOCK
                     _add_minima(panels, own, other, masks[i], sums, i * padded + j, (end - j) // LANES)
+    return invalid != 0
+
+
+@_jit
+def _pack(B: Any, tail: Any, packed: Any) -> Any:
+    """Fill packed [N, words] with one bit per feature; True if an entry may be invalid."""
+    features = B.shape[1]
+    invalid = np.uint64(0)
+    for i in range(len(B)):
+        for word in range(packed.shape[1]):
+            if (word + 1) * BLOCK <= features:
+                packed[i, word], wrong = _masks(B, i * features + word * BLOCK)
+            else:
+                packed[i, word], wrong = _masks(tail, i * BLOCK)
+            invalid |= wrong
     return invalid != 0
 
 
@@ -401,7 +426,7 @@ def _ratios(sums: Any) -> Any:
 
 
 @_jit
-def _nearest(S: Any, nearest: Any) -> None:
+def _nearest(S: Any, nearest: Any, density: Any) -> None:
     """Insert each row's columns into a list kept in order: most similar first, the lower index first on ties."""
     rows, k = nearest.shape
     for i in range(rows):
@@ -415,17 +440,21 @@ def _nearest(S: Any, nearest: Any) -> None:
                 place -= 1
             nearest[i, place] = j
             found = min(found + 1, k)
+        for place in range(k):
+            density[i] += S[i, nearest[i, place]]
 
 
 # References -------------------------------------------------------------------------------------
 
 
 def reference_weighted_jaccard(Z: ArrayLike) -> NDArray[np.float32]:
-    """Eq. 3 as it is written, in float64: N passes over [N, D]."""
+    """Eq. 3 as it is written, in float64: 2 N passes over [N, D]."""
     Z = np.asarray(Z, np.float64)
-    least = np.array([np.minimum(z, Z).sum(axis=1) for z in Z]).reshape(len(Z), len(Z))
-    most = np.array([np.maximum(z, Z).sum(axis=1) for z in Z]).reshape(len(Z), len(Z))
-    return np.divide(least, most, out=np.ones_like(most), where=most > 0).astype(np.float32)
+    S = np.ones((len(Z), len(Z)), np.float32)
+    for i, z in enumerate(Z):
+        least, most = np.minimum(z, Z).sum(axis=1), np.maximum(z, Z).sum(axis=1)
+        S[i, most > 0] = least[most > 0] / most[most > 0]
+    return S
 
 
 def reference_binary_jaccard(B: ArrayLike) -> NDArray[np.float32]:

@@ -160,7 +160,8 @@ def check_weights(weights: NDArray[Any], where: str = "weights") -> None:
     """Refuse NaN, negative and non-normalised routing weights [..., K], naming the first offender."""
     if weights.dtype.kind != "f":
         raise RolloutError(f"{where} must be floating point, got {weights.dtype}")
-    sums = weights.sum(axis=-1, dtype=np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities are refused below, not warned of
+        sums = weights.sum(axis=-1, dtype=np.float32)
     off = ~(np.abs(sums - 1.0) <= WEIGHT_SUM_TOLERANCE)  # a NaN sum is off too
     if not off.any() and weights.min(initial=0) >= 0:
         return
