@@ -1,1 +1,1 @@
-"""Speed against the tools people already use; one module per part of radmoe."""
+"""Speed against named peers. `python -m benchmarks` measures everything and rewrites docs/benchmarks.md."""

@@ -64,6 +64,11 @@ def one_huge_entry(rng, rows, features):
     return Z
 
 
+def near_the_largest(rng, rows, features):
+    """Sums of these overflow float32."""
+    return random_sparse(rng, rows, features) * np.float32(2.0**127)
+
+
 def absorbed_by_a_leading_entry(rng, rows, features):
     """A leading 1 followed by terms of about half a float32 ulp: sequential summation at its worst."""
     Z = (2.0**-24 * (1 + 1e-3 * rng.integers(-1, 2, (rows, features)))).astype(np.float32)
@@ -81,6 +86,7 @@ MAKERS = (
     wild_scales,
     wild_entries,
     one_huge_entry,
+    near_the_largest,
     absorbed_by_a_leading_entry,
 )
 

@@ -6,8 +6,8 @@ NumPy references at the end of the file.
 How the fast kernel works. Only sums of minima are needed: the sum of maxima is s_i + s_j - m_ij,
 and s_i is m_ii. Features are taken BLOCK at a time. A block of Z is transposed, so that rollouts
 lie side by side in vectors, and a 64-bit mask says where each rollout is non-zero; rollout i then
-walks its set bits only, adding min(z_i, z_j) for a vector of j at once. A route matrix is mostly
-zeros, so most of the work is never done.
+walks its set bits only, adding min(z_i, z_j) for a vector of j at once. Much of a route matrix is
+zero, and that much of the work is never done.
 
 Why equal rollouts get equal bits. The selector breaks ties at the lowest index, so m_ij may not
 depend on where i and j stand, on threads, or on the vector width. Every m_ij is added up in one
@@ -26,21 +26,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from radmoe.errors import KernelError
+from radmoe.vectors import BLOCK, LANES, SQUARE, add_minima, masks_of, popcount, transpose
 
-BLOCK = 64  # features per mask word, and rollouts per panel: a transposed panel is 16 KiB, half of L1
 PANEL = (BLOCK + 1) * BLOCK  # one zero row more: where a half that has run out of set bits points to
-LANES = 16  # float32 per 512-bit vector; LLVM splits it where vectors are narrower
-SQUARE = 8  # side of the square transposed in registers
-LARGEST = 2.0**120  # 64 entries up to this cannot overflow a float32 block sum
 THREAD_WORK = 2**28  # N * N * D that one more thread is worth starting for: some milliseconds
-
-_I1, _I32, _I64, _F32, _F64 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -213,151 +206,18 @@ def _jit(function: Function) -> Function:
     return cast(Function, njit(cache=True, nogil=True)(function))
 
 
-def _intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that writes its own LLVM: numba's loops stop at 256 bits and cannot keep sums in registers."""
-    return cast(Callable[..., Any], intrinsic(function))
-
-
-def _int(value: int) -> ir.Constant:
-    return ir.Constant(_I64, value)
-
-
-def _vector_at(context: Any, builder: Any, kind: Any, array: Any, offset: Any, element: Any, lanes: int) -> Any:
-    """Pointer to `lanes` elements of a C-order array, from a flat offset on."""
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [offset]), ir.VectorType(element, lanes).as_pointer())
-
-
-@_intrinsic
-def _masks(_: Any, Z: Any, start: Any) -> Any:
-    """(where Z.flat[start : start + BLOCK] is non-zero, where it is not a number in [0, LARGEST]) as bits."""
-    signature = types.UniTuple(types.uint64, 2)(Z, types.int64)  # type: ignore[no-untyped-call]
-
-    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bits = builder.load(_vector_at(context, builder, signature.args[0], args[0], args[1], _I32, BLOCK), align=4)
-
-        def splat(value: int) -> ir.Constant:
-            return ir.Constant(bits.type, [value] * BLOCK)
-
-        nonzero = builder.icmp_unsigned("!=", builder.and_(bits, splat(0x7FFFFFFF)), splat(0))
-        # Floats order as their bits do; minus one turns zero, like negatives and NaN, into a large integer.
-        limit = int(np.float32(LARGEST).view(np.uint32))
-        usable = builder.icmp_unsigned("<", builder.sub(bits, splat(1)), splat(limit))
-        nonzero, usable = builder.bitcast(nonzero, _I64), builder.bitcast(usable, _I64)
-        return context.make_tuple(builder, signature.return_type, [nonzero, builder.xor(nonzero, usable)])
-
-    return signature, write
-
-
-@_intrinsic
-def _transpose(_: Any, Z: Any, start: Any, stride: Any, last: Any, panel: Any, out: Any) -> Any:
-    """Transpose SQUARE rows of Z, `stride` apart, into rows of `panel` BLOCK apart; rows past `last` repeat it."""
-    signature = types.void(Z, types.int64, types.int64, types.int64, panel, types.int64)
-
-    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        z, start, stride, last, panel, out = args
-        rows = []
-        for k in range(SQUARE):
-            row = builder.select(builder.icmp_signed("<", _int(k), last), _int(k), last)
-            offset = builder.add(start, builder.mul(row, stride))
-            source = _vector_at(context, builder, signature.args[0], z, offset, _F32, SQUARE)
-            rows.append(builder.load(source, align=4))
-        for step in (1, 2, 4):  # swap off-diagonal squares of side 1, then 2, then 4
-            order = [[j + (SQUARE - step if j & step else 0) for j in range(SQUARE)]]
-            order.append([j + (SQUARE if j & step else step) for j in range(SQUARE)])
-            low, high = (ir.Constant(ir.VectorType(_I32, SQUARE), o) for o in order)
-            for k in range(SQUARE):
-                if not k & step:
-                    pair = rows[k], rows[k + step]
-                    rows[k], rows[k + step] = (builder.shuffle_vector(*pair, o) for o in (low, high))
-        for k, row in enumerate(rows):
-            offset = builder.add(out, _int(k * BLOCK))
-            target = _vector_at(context, builder, signature.args[4], panel, offset, _F32, SQUARE)
-            builder.store(row, target, align=4)
-        return context.get_dummy_value()
-
-    return signature, write
-
-
-@_intrinsic
-def _add_minima(_: Any, panels: Any, own: Any, other: Any, mask: Any, sums: Any, out: Any, width: Any) -> Any:
-    """sums.flat[out + j] += sum over set bits e of min(panels[own + 64 e], panels[other + 64 e + j]), j < 16 width.
-
-    The mask is not empty. One loop is written per width, so that its sums live in registers.
-    """
-    signature = types.void(panels, types.int64, types.int64, types.uint64, sums, types.int64, types.int64)
-
-    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        panels, own, other, mask, sums, out, width = args
-        vector = ir.VectorType(_F32, LANES)
-        nothing, broadcast = (
-            ir.Constant(ir.VectorType(_F32, 1), ir.Undefined),
-            ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES),
-        )
-        halves = [builder.and_(mask, _int(half)) for half in (0xFFFFFFFF, 0xFFFFFFFF << 32)]
-        done = builder.append_basic_block()
-        switch = builder.switch(width, done)
-        for vectors in range(1, BLOCK // LANES + 1):
-            entry, loop, leave = (builder.append_basic_block() for _ in range(3))
-            switch.add_case(_int(vectors), entry)
-            builder.position_at_end(entry)
-            builder.branch(loop)
-            builder.position_at_end(loop)
-            lefts = [builder.phi(_I64) for _ in halves]
-            totals = [[builder.phi(vector) for _ in range(vectors)] for _ in halves]
-            added: list[list[Any]] = []
-            more = _int(0)
-            for half, left, total in zip(halves, lefts, totals, strict=True):
-                feature = builder.mul(builder.cttz(left, ir.Constant(_I1, 0)), _int(BLOCK))  # 64 when none is left
-                source = _vector_at(context, builder, signature.args[0], panels, builder.add(own, feature), _F32, 1)
-                value = builder.shuffle_vector(builder.load(source, align=4), nothing, broadcast)
-                added.append([])
-                for v, before in enumerate(total):
-                    offset = builder.add(builder.add(other, feature), _int(v * LANES))
-                    source = _vector_at(context, builder, signature.args[0], panels, offset, _F32, LANES)
-                    column = builder.load(source, align=4)
-                    least = builder.select(builder.fcmp_ordered("<", value, column), value, column)
-                    added[-1].append(builder.fadd(before, least))
-                    before.add_incoming(ir.Constant(vector, [0.0] * LANES), entry)
-                    before.add_incoming(added[-1][v], loop)
-                rest = builder.and_(left, builder.sub(left, _int(1)))
-                left.add_incoming(half, entry)
-                left.add_incoming(rest, loop)
-                more = builder.or_(more, rest)
-            builder.cbranch(builder.icmp_unsigned("!=", more, _int(0)), loop, leave)
-            builder.position_at_end(leave)
-            for v, (low, high) in enumerate(zip(*added, strict=True)):
-                block_sum = builder.fpext(builder.fadd(low, high), ir.VectorType(_F64, LANES))
-                offset = builder.add(out, _int(v * LANES))
-                target = _vector_at(context, builder, signature.args[4], sums, offset, _F64, LANES)
-                builder.store(builder.fadd(builder.load(target, align=8), block_sum), target, align=8)
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return signature, write
-
-
-@_intrinsic
-def _popcount(_: Any, word: Any) -> Any:
-    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.uint64(types.uint64), write
-
-
 @_jit
 def _load_block(Z: Any, start: int, stride: int, first: int, step: int, panels: Any, base: int, masks: Any) -> Any:
     """Transpose one block of features into panels, mask rows first, first + step, ...; non-zero if one is invalid."""
     rows = len(masks)
     invalid = np.uint64(0)
     for i in range(first, rows, step):
-        masks[i], wrong = _masks(Z, start + i * stride)
+        masks[i], wrong = masks_of(Z, start + i * stride)
         invalid |= wrong
     for i in range(0, rows, SQUARE):
         out = base + i // BLOCK * PANEL + i % BLOCK
         for e in range(0, BLOCK, SQUARE):
-            _transpose(Z, start + i * stride + e, stride, rows - 1 - i, panels, out + e * BLOCK)
+            transpose(Z, start + i * stride + e, stride, rows - 1 - i, panels, out + e * BLOCK)
     return invalid
 
 
@@ -382,7 +242,7 @@ def _sum_minima(Z: Any, tail: Any, first: int, step: int, sums: Any) -> Any:
                     j = max(panel, i // LANES * LANES)
                     own = base + i // BLOCK * PANEL + i % BLOCK
                     other = base + panel // BLOCK * PANEL + j % BLOCK
-                    _add_minima(panels, own, other, masks[i], sums, i * padded + j, (end - j) // LANES)
+                    add_minima(panels, own, other, masks[i], sums, i * padded + j, (end - j) // LANES)
     return invalid != 0
 
 
@@ -394,9 +254,9 @@ def _pack(B: Any, tail: Any, packed: Any) -> Any:
     for i in range(len(B)):
         for word in range(packed.shape[1]):
             if (word + 1) * BLOCK <= features:
-                packed[i, word], wrong = _masks(B, i * features + word * BLOCK)
+                packed[i, word], wrong = masks_of(B, i * features + word * BLOCK)
             else:
-                packed[i, word], wrong = _masks(tail, i * BLOCK)
+                packed[i, word], wrong = masks_of(tail, i * BLOCK)
             invalid |= wrong
     return invalid != 0
 
@@ -408,7 +268,7 @@ def _count_common(packed: Any, first: int, step: int, sums: Any) -> None:
         for j in range(i, len(packed)):
             common = np.uint64(0)
             for word in range(packed.shape[1]):
-                common += _popcount(packed[i, word] & packed[j, word])
+                common += popcount(packed[i, word] & packed[j, word])
             sums[i, j] = common
 
 

@@ -18,15 +18,16 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from radmoe.anchors import KINDS, find_all, locate, spec_for
-from radmoe.errors import InputError, ReadoutError
-from radmoe.types import Anchor, RolloutGroup
+from radmoe.errors import InputError, ReadoutError, RolloutError
+from radmoe.types import WEIGHT_SUM_TOLERANCE, Anchor, RolloutGroup, Rows, check_ids, check_weights
 from radmoe.vocab import Vocab
 
 CONTROLS = ("pre-delim", "rand", "rand-one-loc")
@@ -125,26 +126,36 @@ def read(
     readout = Readout.parse(readout)
     kept = layer_subset(layers, group.shape.layers)
     anchors: list[Anchor | None] = []
-    ids: list[NDArray[np.int16]] = []
-    weights: list[NDArray[np.float32]] = []
-    counts: list[int] = []
+    owners: list[int] = []  # rollout of each piece read
+    pieces: list[Rows] = []
     for i, rollout in enumerate(group.rollouts):
         anchor, spans = _window(readout, rollout.token_ids, group.vocab, task, budget, (seed, group.problem_id, i))
         anchors.append(anchor)
-        if anchor is None:
-            continue
-        rows = [rollout.rows(start, stop, weights=not binary) for start, stop in spans]
-        for experts, mass in rows:
-            ids.append(experts)
-            weights.append(
-                np.full(experts.shape, 1.0 / group.shape.top_k, np.float32) if mass is None else mass.astype(np.float32)
-            )
-        counts.append(sum(len(experts) for experts, _ in rows))
-    Z = np.zeros((len(counts), len(kept) * group.shape.experts), np.float32)
-    if counts:
-        owner = np.repeat(np.arange(len(counts)), counts)
-        _accumulate(Z, owner, np.array(counts), np.concatenate(ids), np.concatenate(weights), kept, group.shape.experts)
-    return Reading(Z, np.array([a is not None for a in anchors], bool), tuple(anchors))
+        for start, stop in spans:
+            owners.append(i)
+            pieces.append(rollout.rows(start, stop, weights=not binary))
+    located = np.array([a is not None for a in anchors], bool)
+    Z = np.zeros((int(located.sum()), len(kept) * group.shape.experts), np.float32)
+    if pieces:
+        place = np.cumsum(located) - 1
+        owner = np.repeat(place[owners], [len(ids) for ids, _ in pieces])
+        ids = np.concatenate([ids for ids, _ in pieces])
+        halves = [mass.view(np.uint16) for _, mass in pieces if mass is not None]
+        mass = np.concatenate(halves) if halves else np.empty((0, 0, 0), np.uint16)
+        scale = 1.0 / np.bincount(owner)
+        if _accumulate(Z, owner, scale, ids, mass, _half_values(), kept, group.shape.experts):
+            _name_fault(group, owners, pieces)
+    return Reading(Z, located, tuple(anchors))
+
+
+def _name_fault(group: RolloutGroup, owners: list[int], pieces: list[Rows]) -> NoReturn:
+    """Say which rollout's routing no router can have given."""
+    for i, (ids, mass) in zip(owners, pieces, strict=True):
+        where = f"of rollout {i} of problem {group.problem_id!r}"
+        check_ids(ids, group.shape.experts, f"expert_ids {where}")
+        if mass is not None:
+            check_weights(mass, f"weights {where}")
+    raise RolloutError(f"routing of problem {group.problem_id!r} does not fit the router {group.shape}")
 
 
 def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, task: str) -> list[Span]:
@@ -230,15 +241,35 @@ def _random_window(kind: str, width: int, end: int, draw: tuple[int, str, int]) 
     return Anchor(int(positions[0]), width, kind), [(int(p), int(p) + 1) for p in positions]
 
 
+@cache
+def _half_values() -> NDArray[np.float32]:
+    """The value of every float16, by its bits: numba knows no float16."""
+    return np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
+
+
 @njit(cache=True, nogil=True)
-def _accumulate(Z, owner, counts, ids, weights, layers, experts):  # type: ignore[no-untyped-def]
-    """Z[owner] += weights / count, one row of routing at a time."""
+def _accumulate(Z, owner, scale, ids, mass, values, layers, experts):  # type: ignore[no-untyped-def]
+    """Z[owner] += weights * scale[owner], row by row; True if an id or a weight is impossible.
+
+    `mass` holds the bits of float16 weights; empty, every expert weighs 1/K.
+    """
+    top_k = ids.shape[2]
+    weighted = mass.size > 0
+    weight = np.float32(1.0 / top_k)
     for row in range(len(owner)):
         i = owner[row]
+        share = np.float32(scale[i])
         for at in range(len(layers)):
             layer = layers[at]
-            for k in range(ids.shape[2]):
-                Z[i, at * experts + ids[row, layer, k]] += weights[row, layer, k]
-    for i in range(len(counts)):
-        for e in range(Z.shape[1]):
-            Z[i, e] /= counts[i]
+            total = np.float32(0.0)
+            for k in range(top_k):
+                expert = np.int64(ids[row, layer, k])
+                if weighted:
+                    weight = values[mass[row, layer, k]]
+                if expert < 0 or expert >= experts or not weight >= 0:
+                    return True
+                total += weight
+                Z[i, at * experts + expert] += weight * share
+            if not abs(total - np.float32(1.0)) <= WEIGHT_SUM_TOLERANCE:
+                return True
+    return False

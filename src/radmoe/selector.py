@@ -23,6 +23,7 @@ from radmoe.types import RolloutGroup, Selection
 
 KERNELS = ("weighted", "binary")
 FUSIONS = ("conf50", "ranksum")
+TIE = 2.5e-7  # a similarity is a float32 of 6e-8; densities closer than this per neighbour are equal
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,7 +45,7 @@ def select(
 
     confidence=None is RAD. "conf50" keeps the more confident half (cBW) and takes the densest in it; its
     ties go to the more confident. "ranksum" adds the ranks of density and confidence. Plain ties go to
-    the lowest index. Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of
+    the lowest index; densities that float32 similarities cannot tell apart are ties. Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of
     support s.
     """
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
@@ -60,12 +61,12 @@ def select(
         trust = _trust(group, members)
     if confidence == "conf50":
         scored = np.sort(np.lexsort((members, -trust))[: (len(members) + 1) // 2])
-    density = knn_density(S[np.ix_(scored, scored)], k)
+    among = S[np.ix_(scored, scored)]
+    density = knn_density(among, k)
     score = density
     if confidence == "ranksum":
-        score = _ranks(density) + _ranks(trust)
-    near = knn(S[np.ix_(scored, scored)], k)
-    return _selection(reading, members[scored], near, density, score, trust[scored])
+        score = _ranks(_levels(density, k)) + _ranks(trust)
+    return _selection(reading, members[scored], among, k, density, score, trust[scored])
 
 
 def select_agent(group: RolloutGroup, *, k: int = 4, layers: Layers = None) -> Selection:
@@ -110,14 +111,17 @@ def similarity(
     return (binary_jaccard if binary else weighted_jaccard)(reading.Z), reading
 
 
-def _selection(reading: Reading, runs: Ints, near: Ints, density: Floats, score: Floats, trust: Floats) -> Selection:
+def _selection(
+    reading: Reading, runs: Ints, S: NDArray[np.float32], k: int, density: Floats, score: Floats, trust: Floats
+) -> Selection:
     """Put the pick and its reasons together; arrays are over the scored rollouts `runs`."""
-    best_first = np.lexsort((runs, -trust, -score))
+    best_first = np.lexsort((runs, -trust, -_levels(score, k)))
     rank = np.empty(len(runs), np.int64)
     rank[best_first] = np.arange(len(runs))
-    root = _climb(near, rank)
+    root = _climb(S, k, rank)
     pick = int(best_first[0])
     others = score[root != pick]
+    near = knn(S, k)
     total = len(reading.located)
     return Selection(
         index=int(runs[pick]),
@@ -133,19 +137,33 @@ def _selection(reading: Reading, runs: Ints, near: Ints, density: Floats, score:
     )
 
 
-def _climb(near: Ints, rank: Ints) -> Ints:
-    """The mode each rollout climbs to: step to the most similar neighbour that is preferred, until none is.
+def _climb(S: NDArray[np.float32], k: int, rank: Ints) -> Ints:
+    """The mode each rollout climbs to: step to the most similar mutual neighbour that ranks higher, until none does.
 
-    Mode seeking on the K-NN graph. A chain of plain nearest neighbours would end in some pair that are
-    each other's nearest, rarely at the pick; climbing in preference always ends at a local maximum, and
-    the pick, the global one, is the root of its own basin.
+    Mode seeking. A chain of plain nearest neighbours ends in some pair that are each other's nearest,
+    rarely at the pick; climbing in rank ends at a local maximum, and the pick, the global one, is the root
+    of its own basin. Neighbours must be mutual, and be at most a quarter of all, or a basin of fewer than
+    k would reach into the next (docs/log.md has the comparison).
     """
+    if len(rank) < 2:
+        return np.arange(len(rank))
+    near = knn(S, max(1, min(k, len(rank) // 4)))
+    reach = S[np.arange(len(rank)), near[:, -1]]  # similarity to the last neighbour: ties with it count as near
+    steps = (np.maximum(reach, reach[:, None]) <= S) & (rank < rank[:, None])
+    toward = np.where(steps, S, -1.0).argmax(axis=1)
     root = np.arange(len(rank))
     for i in np.argsort(rank):  # best first: whoever i steps to already knows its root
-        better = near[i][rank[near[i]] < rank[i]]
-        if len(better):
-            root[i] = root[better[0]]
+        if steps[i, toward[i]]:
+            root[i] = root[toward[i]]
     return root
+
+
+def _levels(score: Floats, k: int) -> Ints:
+    """Scores as ranks in which those that float32 similarities cannot tell apart are equal."""
+    order = np.argsort(score)
+    levels = np.empty(len(score), np.int64)
+    levels[order] = np.concatenate(([0], np.cumsum(np.diff(score[order]) > TIE * k)))
+    return levels
 
 
 def _trust(group: RolloutGroup, members: Ints) -> Floats:
@@ -161,7 +179,7 @@ def _trust(group: RolloutGroup, members: Ints) -> Floats:
     return trust
 
 
-def _ranks(values: Floats) -> Floats:
+def _ranks(values: NDArray[Any]) -> Floats:
     """Ascending ranks from 1, ties sharing their mean rank."""
     ordered = np.sort(values)
     return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2.0

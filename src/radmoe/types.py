@@ -104,7 +104,7 @@ class Rollout:
         return self.weights is not None
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
-        """Expert ids and weights of tokens [start, stop); a stored rollout reads only these."""
+        """Expert ids and weights of tokens [start, stop). A stored rollout reads only these, unchecked."""
         mass = self.weights[start:stop] if weights and self.weights is not None else None
         return self.expert_ids[start:stop], mass
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import RECIPE
 
+from conftest import RECIPE
 from radmoe.errors import InputError, PoolCorrupt, PoolNotFound, PoolVersion
 from radmoe.lab.planted import PlantedGroup
 from radmoe.pool import open_pool, schema

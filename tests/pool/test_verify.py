@@ -61,7 +61,9 @@ def test_a_flip_touches_only_the_rollouts_of_its_chunk(tmp_path: Path) -> None:
     assert "q#" in str(fault)
 
 
-def test_values_no_router_gives_are_found_behind_good_checksums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_no_router_gives_are_found_behind_good_checksums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shape = RouterShape(2, 8, 2)
     ids = np.tile(np.array([1, 9], np.int16), (5, 2, 1))
     monkeypatch.setattr("radmoe.pool.writer.check_routing", lambda *_: None)  # a writer that does not look

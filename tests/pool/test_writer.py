@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import RECIPE, write_pool
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import RECIPE, write_pool
 from radmoe.errors import (
     InputError,
     PoolError,
@@ -113,7 +113,7 @@ def test_an_open_pool_says_it_is_incomplete_and_how_much_is_safe(tmp_path: Path)
     w = writer(tmp_path / "p")
     w.add("a", rollout(5))
     w.add("a", rollout(6))
-    with pytest.raises(PoolIncomplete, match="2 rollouts are safe.*1 writer"):
+    with pytest.raises(PoolIncomplete, match=r"2 rollouts are safe.*1 writer"):
         open_pool(tmp_path / "p")
     w.abandon()
     with pytest.raises(PoolIncomplete, match="verify --recover"):
@@ -123,9 +123,9 @@ def test_an_open_pool_says_it_is_incomplete_and_how_much_is_safe(tmp_path: Path)
 
 
 def test_an_exception_leaves_what_was_added_recoverable(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), writer(tmp_path / "p") as w:
+    with pytest.raises(RolloutError, match="the router is 3x8"), writer(tmp_path / "p") as w:
         w.add("a", rollout(5))
-        raise ZeroDivisionError
+        w.add("a", rollout(5, shape=RouterShape(4, 8, 2)))
     assert recover(tmp_path / "p") == 1
 
 
@@ -303,7 +303,9 @@ def test_a_disk_that_refuses_everything_is_one_clear_error() -> None:
 def test_planted_pools_are_the_same_every_time(made: list[PlantedGroup], tmp_path: Path) -> None:
     again = list(planted.groups(RECIPE))
     assert all(
-        same(a, b) for m, n in zip(made, again, strict=True) for a, b in zip(m.group.rollouts, n.group.rollouts, strict=True)
+        same(a, b)
+        for m, n in zip(made, again, strict=True)
+        for a, b in zip(m.group.rollouts, n.group.rollouts, strict=True)
     )
     first, second = (write_pool(tmp_path / name, again[:1]) for name in "ab")
     shard = "token_data_00000/moe_topk_expert_ids.int16.b2"

@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for module in (demo, inspect, verify, select, bench):
-    app.command(epilog=module.EXAMPLES)(module.command)
+    app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLES)(module.command)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,12 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from radmoe.cli.common import Json, Kernel, Neighbours, ReadoutName, Task, console, defaults, limited, progress
+from radmoe.errors import InputError
+
+_SAMPLES = 20  # at least so many per stage
 
 EXAMPLES = "Examples: radmoe bench   (a planted pool of 64 x 2,000 tokens)   |   radmoe bench pool/ --task code"
 
@@ -66,6 +69,8 @@ def _measure(path: Path, options: dict[str, Any], limit: int) -> dict[str, Any]:
 
     pool = open_pool(path)
     problems = limited(limit, pool.problems)
+    if not problems:
+        raise InputError(f"{path} holds no rollouts: nothing to measure")
     select(pool.group(problems[0]), **options)  # compile before timing
     place = {name: options[name] for name in ("readout", "task")}
     kernel = binary_jaccard if options["kernel"] == "binary" else weighted_jaccard
@@ -77,16 +82,15 @@ def _measure(path: Path, options: dict[str, Any], limit: int) -> dict[str, Any]:
         yield
         times.setdefault(name, []).append(1e3 * (time.perf_counter() - start))
 
-    for problem in progress(problems, len(problems), "measuring"):
+    rounds = problems * -(-_SAMPLES // len(problems))
+    for problem in progress(rounds, len(rounds), "measuring"):
         with stage("whole selection, pool opened fresh"):
             select(open_pool(path).group(problem), **options)
-        with stage("  open the pool"):
+        with stage("  open the pool, read token ids"):
             group = open_pool(path).group(problem)
-        with stage("  read token ids"):
-            tokens = [rollout.token_ids for rollout in group.rollouts]
         with stage("  locate anchors"):
-            for ids in tokens:
-                windows(token_ids=ids, vocab=group.vocab, **place)
+            for rollout in group.rollouts:
+                windows(token_ids=rollout.token_ids, vocab=group.vocab, **place)
         with stage("  locate, read windows, average"):
             reading = read(group, **place, binary=options["kernel"] == "binary")
         with stage("  kernel"):
@@ -94,5 +98,5 @@ def _measure(path: Path, options: dict[str, Any], limit: int) -> dict[str, Any]:
         if len(S) > 1:
             with stage("  density"):
                 knn_density(S, options["k"])
-    medians = {name: float(np.median(values)) for name, values in times.items()}
+    medians = {name: median(values) for name, values in times.items()}
     return {"problems": len(problems), "router": str(pool.shape)} | medians

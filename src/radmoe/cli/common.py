@@ -58,10 +58,11 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
-    """A bar on stderr for long work; silent when it is quick or nobody looks."""
+    """A bar on stderr for long work; none when nobody looks."""
     from rich.progress import track
 
-    yield from track(items, what, total=total, console=console(stderr=True), transient=True)
+    screen = console(stderr=True)
+    yield from track(items, what, total=total, console=screen, transient=True, disable=not screen.is_terminal)
 
 
 @contextmanager
@@ -70,7 +71,8 @@ def byte_progress(total: int, what: str) -> Iterator[Any]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+    screen = console(stderr=True)
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task(what, total=total)
         yield lambda n: bar.advance(task, n)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from radmoe.cli.common import console, progress
@@ -89,7 +89,7 @@ def _compare(pool: Pool, task: str) -> None:
     for group in progress(pool.groups(), len(pool.problems), f"selecting {task}"):
         graded = [labels[group.problem_id][i] for i in pool.rollout_indices(group.problem_id)]
         correct = [label.correct for label in graded]
-        right["random rollout"].append(float(np.mean(correct)))
+        right["random rollout"].append(fmean(correct))
         right["majority of answers"].append(_majority(graded))
         for name, method in methods.items():
             index = method(group).index
@@ -102,7 +102,7 @@ def _compare(pool: Pool, task: str) -> None:
     table.add_column("right", justify="right")
     table.add_column("")
     for name, values in right.items():
-        share = float(np.mean(values))
+        share = fmean(values)
         style = "bold" if name.startswith("RAD  delimiter@16") else ""
         table.add_row(name, f"{share:.1%}", "█" * round(30 * share), style=style)
     console().print(table)
@@ -118,6 +118,7 @@ def _majority(graded: list[Label]) -> float:
 
 def _show_matrix(pool: Pool, problem: str, task: str) -> None:
     """The consensus matrix of one problem, ordered by basin, in the terminal."""
+    import numpy as np
     from rich.text import Text
 
     from radmoe.selector import select, similarity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,42 +24,38 @@ _INDEX = ["problem_id", "rollout_index", "shard", "row", "tokens"]
 
 
 class StoredRollout(Rollout):
-    """A rollout that stays on disk: a column is read when it is first asked for, a window on its own."""
+    """A rollout whose routing stays on disk: a column is read when first asked for, a window on its own."""
 
-    def __init__(self, shard: Shard, row: int, shape: RouterShape, tokens: int) -> None:
-        for name, value in (("_shard", shard), ("_row", row), ("_shape", shape), ("_tokens", tokens)):
-            object.__setattr__(self, name, value)
-
+    token_ids: NDArray[np.int32]
     _shard: Shard
     _row: int
     _shape: RouterShape
-    _tokens: int
 
-    def __len__(self) -> int:
-        return self._tokens
-
-    @cached_property
-    def token_ids(self) -> NDArray[np.int32]:
-        ids = self._column(schema.TOKEN_IDS)
-        assert ids is not None
-        return ids[:, 0]
+    def __init__(self, shard: Shard, row: int, shape: RouterShape, token_ids: NDArray[np.int32]) -> None:
+        for name, value in (("_shard", shard), ("_row", row), ("_shape", shape), ("token_ids", token_ids)):
+            object.__setattr__(self, name, value)
 
     @cached_property
     def expert_ids(self) -> NDArray[np.int16]:
-        return self.rows(0, len(self))[0]
+        ids, _ = self.rows(0, len(self), weights=False)
+        self._checked(lambda: check_ids(ids, self._shape.experts))
+        return ids
 
     @cached_property
     def weights(self) -> NDArray[np.float16] | None:
-        return self.rows(0, len(self))[1]
+        _, weights = self.rows(0, len(self))
+        if weights is not None:
+            self._checked(lambda: check_weights(weights))
+        return weights
 
     @cached_property
     def sampled_logprobs(self) -> NDArray[np.float32] | None:
-        column = self._column(schema.SAMPLED)
+        column = self._shard.read(schema.SAMPLED, self._row)
         return None if column is None else column[:, 0]
 
     @cached_property
     def topk_logprobs(self) -> NDArray[np.float32] | None:
-        column = self._column(schema.TOPK)
+        column = self._shard.read(schema.TOPK, self._row)
         return None if column is None else column.astype(np.float32)
 
     @property
@@ -69,7 +65,7 @@ class StoredRollout(Rollout):
     @cached_property
     def kept(self) -> NDArray[np.int32] | None:
         """Token positions whose routing a window-only pool kept; None when it kept all."""
-        index = self._column(schema.TOKEN_INDEX)
+        index = self._shard.read(schema.TOKEN_INDEX, self._row)
         return None if index is None else index[:, 0]
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
@@ -82,20 +78,17 @@ class StoredRollout(Rollout):
                     f"{self._shard.path} kept the routing of {len(self.kept)} tokens of this rollout, not all of "
                     f"[{start}, {stop}): use a readout the pool was captured for (radmoe inspect lists them)"
                 )
+        shape = (-1, self._shape.layers, self._shape.top_k)
         ids = self._shard.read(schema.EXPERT_IDS, self._row, first, last)
         mass = self._shard.read(schema.EXPERT_WEIGHTS, self._row, first, last) if weights else None
         assert ids is not None
-        try:
-            check_ids(ids, self._shape.experts)
-            if mass is not None:
-                mass = mass.reshape(-1, self._shape.layers, self._shape.top_k)
-                check_weights(mass)
-        except RolloutError as e:
-            raise PoolCorrupt(f"{self._shard.path}, run {self._row}, tokens {start}..{stop}: {e}") from None
-        return ids.reshape(-1, self._shape.layers, self._shape.top_k), mass
+        return ids.reshape(shape), None if mass is None else mass.reshape(shape)
 
-    def _column(self, column: schema.Column) -> NDArray[Any] | None:
-        return self._shard.read(column, self._row)
+    def _checked(self, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except RolloutError as e:
+            raise PoolCorrupt(f"{self._shard.path}, run {self._row}: {e}") from None
 
 
 class Pool:
@@ -154,9 +147,11 @@ class Pool:
         if problem_id not in self._index:
             some = ", ".join(repr(p) for p in self.problems[:5])
             raise InputError(f"{self.path} has no problem {problem_id!r}; it has {len(self._index)}, such as {some}")
-        runs = self._index[problem_id]
         shape = self.shape
-        rollouts = [StoredRollout(self.shards[shard], row, shape, tokens) for _, shard, row, tokens in runs]
+        rollouts = [
+            StoredRollout(self.shards[shard], row, shape, token_ids)
+            for (_, shard, row, _), token_ids in zip(self._index[problem_id], self._token_ids(problem_id), strict=True)
+        ]
         return RolloutGroup(problem_id, rollouts, shape, self.vocab)
 
     def rollout_indices(self, problem_id: str) -> list[int]:
@@ -183,6 +178,22 @@ class Pool:
             )
         except (OSError, pa.ArrowException) as e:
             raise PoolCorrupt(f"{self.path / schema.RUNS} cannot be read ({e}): restore it from a copy") from None
+
+    def _token_ids(self, problem_id: str) -> Iterator[NDArray[np.int32]]:
+        """Token ids of each rollout; neighbours on disk, as a problem's rollouts mostly are, are read at once."""
+        runs = self._index[problem_id]
+        first = 0
+        while first < len(runs):
+            _, number, row, _ = runs[first]
+            last = first + 1
+            while last < len(runs) and runs[last][1:3] == (number, row + last - first):
+                last += 1
+            column = self.shards[number].read(schema.TOKEN_IDS, row, runs=last - first)
+            if column is None:
+                raise PoolCorrupt(f"{self.shards[number].path} has no token ids: restore it from a copy")
+            ends = np.cumsum([tokens for *_, tokens in runs[first:last]])
+            yield from np.split(column[:, 0], ends[:-1])
+            first = last
 
     def _read_index(self) -> dict[str, list[tuple[int, int, int, int]]]:
         """problem id -> [(rollout index, shard, row, tokens)], sorted."""

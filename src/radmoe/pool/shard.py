@@ -118,13 +118,15 @@ class Shard:
         """CSR pointer of a column: run -> row range."""
         return self.pointers.get(column.pointer, self.pointers.get(MOE_PTR, _EMPTY))
 
-    def read(self, column: Column, run: int, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
-        """Rows [start, stop) of a run, or all of it; None when the pool does not keep this column."""
+    def read(
+        self, column: Column, run: int, start: int = 0, stop: int | None = None, *, runs: int = 1
+    ) -> NDArray[Any] | None:
+        """Rows [start, stop) of a run, or all of it and the `runs` - 1 after it; None for a column not kept."""
         reader = self.columns.get(column.name)
         if reader is None:
             return None
         pointer = self.pointer(column)
-        first, last = int(pointer[run]), int(pointer[run + 1])
+        first, last = int(pointer[run]), int(pointer[run + runs])
         return reader.read(first + start, last if stop is None else min(first + stop, last))
 
     def _pointer(self, name: str, entry: dict[str, Any]) -> NDArray[np.int64]:

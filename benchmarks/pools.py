@@ -1,0 +1,208 @@
+"""The pool: selection end to end, memory, write throughput and compression, on planted pools.
+
+`python -m benchmarks.pools` prints all four.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blosc2
+import numpy as np
+
+from radmoe.lab import planted
+from radmoe.lab.planted import Planted, PlantedGroup
+from radmoe.pool import PoolWriter, Profile, open_pool, schema
+from radmoe.pool.columns import compression
+from radmoe.readout import windows
+from radmoe.selector import select
+from radmoe.types import RolloutGroup, RouterShape
+
+SHAPE = RouterShape(48, 128, 8)
+RECIPE = Planted(shape=SHAPE, problems=2, rollouts=64, tokens=1850)  # 2,000 tokens a rollout, give or take
+BIG = 2_000_000_000  # bytes on disk of the pool that memory is measured on
+
+
+def write(path: Path, made: list[PlantedGroup], repeats: int = 1, profile: Profile | None = None) -> float:
+    """A pool of every group `repeats` times over; returns the seconds it took."""
+    start = time.perf_counter()
+    with PoolWriter(path, shape=SHAPE, vocab=planted.vocab(), model="planted", profile=profile) as writer:
+        for repeat in range(repeats):
+            for group in made:
+                for rollout in group.group.rollouts:
+                    writer.add(f"{group.group.problem_id}-{repeat}", rollout)
+    return time.perf_counter() - start
+
+
+def whole_columns(path: Path, problem: str) -> np.ndarray[Any, Any]:
+    """What one does without a window reader: decompress both columns, average, broadcast in NumPy. Densities."""
+    group = open_pool(path).group(problem)
+    Z = []
+    for rollout in group.rollouts:
+        ids, weights = rollout.expert_ids, rollout.weights
+        assert weights is not None
+        for start, stop in windows("delimiter@16", rollout.token_ids, group.vocab, "math"):
+            z = np.zeros((SHAPE.layers, SHAPE.experts), np.float32)
+            layer = np.arange(SHAPE.layers)[None, :, None]
+            np.add.at(z, (layer, ids[start:stop]), weights[start:stop].astype(np.float32) / (stop - start))
+            Z.append(z.reshape(-1))
+    stacked = np.array(Z)
+    least = np.minimum(stacked[:, None], stacked[None]).sum(axis=-1)
+    S = least / np.maximum(stacked[:, None], stacked[None]).sum(axis=-1)
+    np.fill_diagonal(S, 0.0)
+    return np.asarray(np.sort(S, axis=1)[:, -10:].sum(axis=1))
+
+
+def end_to_end(path: Path, problem: str, repeats: int = 15) -> dict[str, float]:
+    """Milliseconds from a closed pool to the pick, ours and whole-column NumPy, interleaved; medians and minima."""
+    selection = select(open_pool(path).group(problem))
+    worst = np.abs(selection.density[selection.located] - whole_columns(path, problem)).max()
+    if not worst < 1e-4:
+        raise AssertionError(f"densities differ by {worst}")
+    calls: dict[str, Callable[[], object]] = {
+        "radmoe": lambda: select(open_pool(path).group(problem)),
+        "numpy": lambda: whole_columns(path, problem),
+    }
+    spent: dict[str, list[float]] = {name: [] for name in calls}
+    for round_ in range(repeats):
+        for name, call in calls.items():
+            if name == "numpy" and round_ >= 5:
+                continue
+            start = time.perf_counter()
+            call()
+            spent[name].append(1e3 * (time.perf_counter() - start))
+    return {
+        f"{name} {kind}": f(times) for name, times in spent.items() for kind, f in (("median", np.median), ("min", min))
+    }
+
+
+def peak_memory(path: Path, warm: Path) -> dict[str, float]:
+    """Megabytes that selecting over `path` adds to a process that has already selected from `warm`."""
+    code = (
+        "import re, sys; from pathlib import Path; from radmoe import open_pool, select\n"
+        "def peak(): return int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) / 1024\n"
+        "[select(g) for g in open_pool(sys.argv[2]).groups()]; before = peak()\n"
+        "n = sum(select(g).index is not None for g in open_pool(sys.argv[1]).groups())\n"
+        "print(n, before, peak() - before)"
+    )  # VmHWM, not ru_maxrss: that one is inherited from this process
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(warm)], capture_output=True, text=True, check=True
+    )
+    problems, before, grown = map(float, done.stdout.split())
+    return {"problems": problems, "before_mb": before, "grown_mb": grown}
+
+
+def routing(path: Path) -> dict[str, float]:
+    """Bytes of the routing columns, as captured and on disk, and their ratio; per column and together."""
+    pool = open_pool(path)
+    out: dict[str, float] = {"captured": 0.0, "kept": 0.0, "disk": 0.0}
+    for shard in pool.shards.values():
+        out["captured"] += shard.meta["captured_bytes"]
+        for column in schema.ROUTING:
+            if (entry := shard.meta["columns"].get(column.name)) is not None:
+                raw = entry["rows"] * entry["per_row"] * column.dtype.itemsize
+                out["kept"] += raw
+                out["disk"] += entry["bytes"]
+                out[column.name] = raw / entry["bytes"]
+    return out
+
+
+def settings_table(group: RolloutGroup) -> list[dict[str, Any]]:
+    """Ratio, write and window-read speed of the routing columns: the paper's settings and ours."""
+    paper = {
+        "codec": blosc2.Codec.ZSTD,
+        "clevel": 5,
+        "typesize": 2,
+        "filters": [blosc2.Filter.SHUFFLE, blosc2.Filter.BYTEDELTA],
+        "filters_meta": [0, 2],
+        "nthreads": 1,
+    }
+    rows = []
+    for column, name in ((schema.EXPERT_IDS, "expert_ids"), (schema.EXPERT_WEIGHTS, "weights")):
+        data = np.concatenate([getattr(rollout, name) for rollout in group.rollouts[:24]])
+        ours = compression(column, SHAPE.top_k, sorted_experts=False)
+        choices = {
+            "paper: SHUFFLE + BYTEDELTA, level 5, blosc2's block": paper,
+            "the same, 16 KiB blocks": paper | {"blocksize": schema.BLOCK_BYTES},
+            "without BYTEDELTA": paper
+            | {"blocksize": schema.BLOCK_BYTES, "filters": paper["filters"][:1], "filters_meta": [0]},
+            "radmoe": ours,
+        }
+        rows += [
+            {"column": name, "settings": label} | _measure_frame(data, cparams) for label, cparams in choices.items()
+        ]
+    return rows
+
+
+def _measure_frame(data: np.ndarray[Any, Any], cparams: dict[str, Any]) -> dict[str, float]:
+    unit = cparams["typesize"]
+    chunk = schema.CHUNK_BYTES // unit * unit
+    raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    start = time.perf_counter()
+    frame = blosc2.SChunk(chunksize=chunk, contiguous=True, cparams=cparams, dparams={"nthreads": 1})
+    for at in range(0, len(raw), chunk):
+        frame.append_data(raw[at : at + chunk])
+    spent = time.perf_counter() - start
+    per_row = raw.size // len(data) // unit
+    starts = np.linspace(0, len(data) - 16, 64).astype(int)
+    reads = []
+    for _ in range(7):
+        begin = time.perf_counter()
+        for row in starts:
+            frame.get_slice(int(row) * per_row, (int(row) + 16) * per_row)
+        reads.append(1e3 * (time.perf_counter() - begin))
+    return {"ratio": raw.size / frame.cbytes, "write_mb_s": raw.size / spent / 1e6, "read_ms": min(reads)}
+
+
+def measure(scratch: Path) -> dict[str, Any]:
+    """Every figure of the pool."""
+    made = list(planted.groups(RECIPE))
+    small = scratch / "small"
+    seconds = write(small, made)
+    pool = open_pool(small)
+    size = routing(small)
+    results: dict[str, Any] = {
+        "rollouts": RECIPE.rollouts,
+        "tokens": pool.tokens / len(pool),
+        "write_mb_s": size["captured"] / seconds / 1e6,
+        "write_tokens_s": pool.tokens / seconds,
+        "routing": size,
+        "end_to_end": end_to_end(small, pool.problems[0]),
+        "settings": settings_table(made[0].group),
+        "profiles": {},
+    }
+    profiles = {
+        "experts sorted by id": Profile(sort_experts=True),
+        "shallowest tenth of the layers": Profile(layers=tuple(range(4))),
+        "windows of delimiter@16 only": Profile(readouts=("delimiter@16",)),
+        "both of the last two, sorted": Profile(sort_experts=True, layers=tuple(range(4)), readouts=("delimiter@16",)),
+    }
+    for name, profile in profiles.items():
+        write(scratch / name, made[:1], profile=profile)
+        results["profiles"][name] = routing(scratch / name)
+    write(scratch / "plain", made[:1])
+    results["profiles"] = {"everything (the default)": routing(scratch / "plain")} | results["profiles"]
+    on_disk = sum(shard.bytes for shard in pool.shards.values())
+    write(scratch / "big", made, repeats=-(-BIG // on_disk))
+    big = open_pool(scratch / "big")
+    results["memory"] = {"pool_gb": sum(s.bytes for s in big.shards.values()) / 1e9} | peak_memory(
+        scratch / "big", small
+    )
+    return results
+
+
+def main() -> None:
+    import json
+
+    with tempfile.TemporaryDirectory() as scratch:
+        print(json.dumps(measure(Path(scratch)), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The access boundary: what selects never sees what grades, in the code and on disk."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import radmoe
+from radmoe.grading.labels import Label, read_labels, write_labels
+from radmoe.pool import open_pool, schema
+from radmoe.selector import select
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_deleting_the_labels_changes_no_selection(pool_path: Path) -> None:
+    pool = open_pool(pool_path)
+    labels = [Label(p, i, "7", i % 2 == 0) for p in pool.problems for i in pool.rollout_indices(p)]
+    write_labels(pool_path, labels)
+    assert read_labels(pool_path)["planted-0000"][1] == Label("planted-0000", 1, "7", False)
+    before = [select(g, confidence=c) for g in open_pool(pool_path).groups() for c in (None, "conf50", "ranksum")]
+    (pool_path / schema.LABELS).unlink()
+    after = [select(g, confidence=c) for g in open_pool(pool_path).groups() for c in (None, "conf50", "ranksum")]
+    for a, b in zip(before, after, strict=True):
+        assert (a.index, a.basin, a.neighbours, a.anchors) == (b.index, b.basin, b.neighbours, b.anchors)
+        assert np.array_equal(a.density, b.density, equal_nan=True)
+
+
+def test_selecting_reads_no_text(pool_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    read = radmoe.Pool.runs
+
+    def watched(self: radmoe.Pool, columns: list[str] | None = None, filters: object = None) -> object:
+        seen.extend(columns or ["every column"])
+        return read(self, columns, filters)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(radmoe.Pool, "runs", watched)
+    for group in open_pool(pool_path).groups():
+        select(group)
+    assert set(seen) == {"problem_id", "rollout_index", "shard", "row", "tokens"}
+
+
+@pytest.mark.parametrize("module", ["anchors", "readout", "kernels", "confidence", "selector"])
+def test_the_import_contract_fails_when_what_selects_imports_grading(module: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    assert _lint(tmp_path).returncode == 0
+    with (tmp_path / "src" / "radmoe" / f"{module}.py").open("a") as f:
+        f.write("\nimport radmoe.grading.labels\n")
+    broken = _lint(tmp_path)
+    assert broken.returncode != 0
+    assert "Access boundary" in broken.stdout
+    assert "BROKEN" in broken.stdout
+
+
+def _lint(directory: Path) -> subprocess.CompletedProcess[str]:
+    code = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command; lint_imports_command()"
+    command = [sys.executable, "-c", code, "--no-cache"]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+
+
+def test_every_public_name_can_be_imported() -> None:
+    for name in radmoe.__all__:
+        assert getattr(radmoe, name).__name__ == name
+    assert set(radmoe.__all__) <= set(dir(radmoe))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        radmoe.nothing  # noqa: B018
