@@ -37,12 +37,12 @@ def command(
     screen = console()
     for task in ("math", "code"):
         path = out / f"planted-{task}-{seed}"
-        pool = _make(Planted(task=task, seed=seed), path)
+        pool = _make(Planted(task=task, seed=seed, rollouts=32), path)
         _compare(pool, task)
     _show_matrix(pool, pool.problems[0], task)
-    screen.print(
-        f"\nNow try:  radmoe inspect {path}   |   radmoe select {path} --task {task}   |   radmoe verify {path}"
-    )
+    screen.print("\nNow try:")
+    for call in (f"inspect {path}", f"select {path} --task {task}", f"verify {path}"):
+        screen.print(f"  .venv/bin/radmoe {call}", soft_wrap=True)
 
 
 def _make(recipe: Planted, path: Path) -> Pool:
@@ -133,18 +133,19 @@ def _show_matrix(pool: Pool, problem: str, task: str) -> None:
     off = shown[~np.eye(len(shown), dtype=bool)]
     low, high = float(off.min()), float(off.max())
     screen = console()
-    screen.print(f"\nconsensus matrix of {problem}, ordered by basin (similarity {low:.2f} dark to {high:.2f} bright)")
+    screen.print(f"\nconsensus matrix of {problem} by basin; similarity {low:.2f} (dark) to {high:.2f} (bright)")
+    cell = "  " if 2 * len(shown) + 40 <= screen.width else " "
     for i, row in enumerate(shown):
         line = Text("  ")
         for value in row:
             level = int((min(float(value), high) - low) / max(high - low, 1e-9) * (len(_SHADES) - 1))
-            line.append("  ", style=f"on {_SHADES[level]}")
+            line.append(cell, style=f"on {_SHADES[level]}")
         run = int(runs[order[i]])
-        line.append(f"  rollout {run:2d}" + _note(picked, run))
-        screen.print(line)
+        line.append(f"  {run:2d} " + _note(picked, run))
+        screen.print(line, no_wrap=True)
 
 
 def _note(picked: Any, run: int) -> str:
     if run == picked.index:
-        return f"  <- RAD's pick, density {picked.density[run]:.2f}, basin of {len(picked.basin)}"
-    return f"  basin of {picked.roots[run]}"
+        return f"RAD's pick: density {picked.density[run]:.2f}, {len(picked.basin)} in its basin"
+    return f"climbs to {picked.roots[run]}" if picked.roots[run] != run else "a mode of its own"

@@ -1,0 +1,231 @@
+"""The command line, run as a stranger runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import RECIPE, write_pool
+from radmoe.lab import planted
+from radmoe.lab.planted import Planted, PlantedGroup
+from radmoe.pool import PoolWriter, Profile, open_pool
+from radmoe.selector import select
+from radmoe.types import Rollout, RouterShape
+
+
+def radmoe(*arguments: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "radmoe", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COLUMNS": "160"},
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[dict]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def error(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line of a known error."""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("radmoe: error: ")
+    return line
+
+
+def test_help_answers_fast_and_lists_the_commands() -> None:
+    start = time.perf_counter()
+    done = radmoe("--help")
+    assert time.perf_counter() - start < 5  # half a second on a quiet machine: benchmarks, not tests, hold that
+    for command in ("demo", "inspect", "verify", "select", "bench"):
+        assert command in done.stdout
+    code = "import sys, radmoe.cli; print([m for m in ('numpy', 'numba', 'pyarrow', 'blosc2', 'torch') if m in sys.modules])"
+    heavy = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert heavy.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("command", ["demo", "inspect", "verify", "select", "bench"])
+def test_every_command_shows_examples(command: str) -> None:
+    assert f"radmoe {command}" in radmoe(command, "--help").stdout.replace("\n", " ")
+
+
+def test_version() -> None:
+    from radmoe import __version__
+
+    assert radmoe("--version").stdout.strip() == f"radmoe {__version__}"
+
+
+def test_inspect_tells_what_is_in_a_pool(shared_pool: Path) -> None:
+    facts = json.loads(radmoe("inspect", shared_pool, "--json").stdout)
+    pool = open_pool(shared_pool)
+    assert (facts["model"], facts["router"]) == ("planted", "12x32 top-4")
+    assert (facts["problems"], facts["rollouts"], facts["tokens"]) == (4, 48, pool.tokens)
+    assert facts["bytes_per_token"] == pytest.approx(facts["bytes"] / facts["tokens"])
+    assert facts["routing_bytes_captured"] == pool.tokens * 12 * 4 * 4
+    assert facts["routing_bytes_saved_by_profile"] == 0
+    located = sum(int(select(g).located.sum()) for g in pool.groups())
+    coverage = {(row["readout"], row["task"]): row for row in facts["coverage"]}
+    assert coverage["delimiter@16", "math"]["located"] == located
+    assert coverage["delimiter@16", "code"]["located"] == 0
+    text = radmoe("inspect", shared_pool).stdout
+    for word in ("planted", "12x32 top-4", "anchor coverage", "bytes per token"):
+        assert word in text
+
+
+def test_inspect_reports_what_a_profile_saved(made: list[PlantedGroup], tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "p", made, profile=Profile(layers=(0, 1, 2)))
+    facts = json.loads(radmoe("inspect", path, "--json").stdout)
+    assert facts["routing_bytes_saved_by_profile"] == pytest.approx(0.75 * facts["routing_bytes_captured"])
+    assert "left out" in radmoe("inspect", path).stdout
+
+
+def test_select_prints_one_object_per_problem(shared_pool: Path) -> None:
+    rows = lines(radmoe("select", shared_pool, "--json", "--k", 4))
+    assert [row["problem_id"] for row in rows] == open_pool(shared_pool).problems
+    for row, group in zip(rows, open_pool(shared_pool).groups(), strict=True):
+        expected = select(group, k=4)
+        assert row["index"] == row["rollout_index"] == expected.index
+        assert row["located"] == expected.located.tolist()
+        assert [d is None for d in row["density"]] == np.isnan(expected.density).tolist()
+        assert row["density"][row["index"]] == expected.density[expected.index]
+        assert row["abstained"] is False
+        assert row["basin"] == list(expected.basin)
+
+
+def test_select_options_reach_the_selector(shared_pool: Path) -> None:
+    arguments = ("--readout", "boundary@8", "--kernel", "binary", "--confidence", "ranksum", "--layers", "s0", "--k", 3)
+    rows = lines(radmoe("select", shared_pool, "--json", "--jobs", 2, *arguments))
+    for row, group in zip(rows, open_pool(shared_pool).groups(), strict=True):
+        expected = select(group, readout="boundary@8", kernel="binary", confidence="ranksum", layers="s0", k=3)
+        assert (row["index"], row["k"]) == (expected.index, 3)
+
+
+def test_select_shows_a_table_and_the_text_when_asked(shared_pool: Path) -> None:
+    done = radmoe("select", shared_pool, "--problem", "planted-0001", "--text")
+    pick = select(open_pool(shared_pool).group("planted-0001")).index
+    assert "mean similarity" in done.stdout
+    assert f"planted-0001, rollout {pick}" in done.stdout
+    assert open_pool(shared_pool).texts("planted-0001")[pick] in done.stdout
+
+
+def test_select_writes_a_file_whole_or_not_at_all(shared_pool: Path, tmp_path: Path) -> None:
+    radmoe("select", shared_pool, "--out", tmp_path / "picks.jsonl")
+    assert len((tmp_path / "picks.jsonl").read_text().splitlines()) == RECIPE.problems
+    done = radmoe("select", shared_pool, "--out", "/proc/picks.jsonl", expect=2)
+    assert "cannot write /proc/picks.jsonl" in error(done)
+
+
+def test_code_pools_select_at_the_fence(tmp_path: Path) -> None:
+    groups = list(planted.groups(Planted(problems=2, rollouts=8, tokens=60, task="code")))
+    path = write_pool(tmp_path / "code", groups)
+    rows = lines(radmoe("select", path, "--task", "code", "--json"))
+    assert [row["index"] for row in rows] == [select(m.group, task="code").index for m in groups]
+
+
+def test_the_agent_task_uses_the_papers_setting(shared_pool: Path) -> None:
+    from radmoe import select_agent
+
+    rows = lines(radmoe("select", shared_pool, "--task", "agent", "--json"))
+    assert [row["index"] for row in rows] == [select_agent(g).index for g in open_pool(shared_pool).groups()]
+    assert {row["k"] for row in rows} == {4}
+
+
+def test_nothing_selected_anywhere_is_an_error_after_the_rows(shared_pool: Path) -> None:
+    done = radmoe("select", shared_pool, "--task", "code", "--json", expect=2)
+    assert "no rollout has the anchor of delimiter@16 for task code" in error(done)
+    for row in lines(done):
+        assert (row["index"], row["rollout_index"], row["margin"], row["abstained"]) == (None, None, None, True)
+        assert row["density"] == [None] * RECIPE.rollouts
+
+
+def single(path: Path, rollouts: int) -> Path:
+    group = next(planted.groups(Planted(problems=1, rollouts=max(rollouts, 1), tokens=30, seed=1))).group
+    with PoolWriter(path, shape=group.shape, vocab=group.vocab, model="few") as writer:
+        for rollout in group.rollouts[:rollouts]:
+            writer.add("only", rollout)
+    return path
+
+
+def test_pools_of_none_one_and_two_rollouts(tmp_path: Path) -> None:
+    assert "holds no rollouts" in error(radmoe("select", single(tmp_path / "0", 0), expect=2))
+    assert "sample more rollouts" in radmoe("select", single(tmp_path / "1", 1), "--json", expect=2).stderr
+    (row,) = lines(radmoe("select", single(tmp_path / "2", 2), "--json"))
+    assert (row["index"], row["k"]) == (0, 1)
+    radmoe("inspect", tmp_path / "0")
+    radmoe("verify", tmp_path / "0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--readout", "delimiter@0"], "readout width 0 in 'delimiter@0' reads nothing"),
+        (["--readout", "foo@16"], "unknown readout kind 'foo'"),
+        (["--task", "poetry"], "unknown task 'poetry'"),
+        (["--kernel", "cosine"], "unknown kernel 'cosine'"),
+        (["--confidence", "dc"], "unknown confidence 'dc'"),
+        (["--k", "0"], "k must be a whole number"),
+        (["--layers", "s99"], "unknown layer subset 's99'"),
+        (["--problem", "x"], "has no problem 'x'"),
+        (["--limit", "0"], "--limit must be at least 1"),
+        (["--jobs", "0"], "threads must be at least 1"),
+        (["--budget", "0"], "budget must be at least 1"),
+    ],
+)
+def test_bad_options_are_one_line_and_exit_code_two(shared_pool: Path, arguments: list[str], message: str) -> None:
+    assert message in error(radmoe("select", shared_pool, *arguments, expect=2))
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "select", "bench"])
+def test_no_pool_there_is_one_line_and_exit_code_two(command: str, tmp_path: Path) -> None:
+    assert "there is no pool at" in error(radmoe(command, tmp_path / "nowhere", expect=2))
+
+
+def test_verify_names_the_file_and_the_rollouts(pool_path: Path) -> None:
+    assert "every byte as written" in radmoe("verify", pool_path).stdout
+    file = pool_path / "token_data_00000" / "moe_topk_expert_weights.float16.b2"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    done = radmoe("verify", pool_path, expect=2)
+    assert "token_data_00000/moe_topk_expert_weights.float16.b2: damaged bytes in chunk 0" in done.stdout
+    assert "planted-0000#0" in done.stdout
+    assert "1 fault(s)" in error(done)
+    (fault,) = json.loads(radmoe("verify", pool_path, "--json", expect=2).stdout)
+    assert len(fault["runs"]) == 48
+
+
+def test_a_killed_capture_is_recovered_by_verify(tmp_path: Path) -> None:
+    shape = RouterShape(2, 4, 1)
+    writer = PoolWriter(tmp_path / "p", shape=shape, vocab=planted.vocab(), model="killed")
+    writer.add("a", Rollout(np.arange(5), np.zeros((5, 2, 1), np.int16)))
+    writer.abandon()
+    assert "verify --recover" in error(radmoe("inspect", tmp_path / "p", expect=2))
+    assert "recovered 1 rollouts" in radmoe("verify", tmp_path / "p", "--recover").stderr
+    radmoe("inspect", tmp_path / "p")
+
+
+def test_bench_times_every_stage(shared_pool: Path) -> None:
+    stages = json.loads(radmoe("bench", shared_pool, "--limit", 2, "--json").stdout)
+    assert stages.pop("router") == "12x32 top-4"
+    assert stages.pop("problems") == 2
+    assert len(stages) == 6
+    assert all(ms > 0 for ms in stages.values())
+
+
+def test_demo_makes_pools_compares_and_can_be_repeated(tmp_path: Path) -> None:
+    first, second = (radmoe("demo", "--out", tmp_path).stdout for _ in range(2))
+    assert first == second
+    for word in ("RAD  delimiter@16", "majority of answers", "oracle", "RAD's pick"):
+        assert word in first
+    radmoe("verify", tmp_path / "planted-code-0")
