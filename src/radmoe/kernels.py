@@ -26,16 +26,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from radmoe.errors import KernelError
+from radmoe.jit import jit
 from radmoe.vectors import BLOCK, LANES, SQUARE, add_minima, masks_of, popcount, transpose
 
 PANEL = (BLOCK + 1) * BLOCK  # one zero row more: where a half that has run out of set bits points to
 THREAD_WORK = 2**28  # N * N * D that one more thread is worth starting for: some milliseconds
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
 Kernel = Callable[[NDArray[Any], int], NDArray[np.float32]]
 
@@ -202,11 +201,7 @@ def _neighbours(S: ArrayLike, k: int) -> tuple[NDArray[np.int64], NDArray[np.flo
 # Compiled ---------------------------------------------------------------------------------------
 
 
-def _jit(function: Function) -> Function:
-    return cast(Function, njit(cache=True, nogil=True)(function))
-
-
-@_jit
+@jit
 def _load_block(Z: Any, start: int, stride: int, first: int, step: int, panels: Any, base: int, masks: Any) -> Any:
     """Transpose one block of features into panels, mask rows first, first + step, ...; non-zero if one is invalid."""
     rows = len(masks)
@@ -221,7 +216,7 @@ def _load_block(Z: Any, start: int, stride: int, first: int, step: int, panels: 
     return invalid
 
 
-@_jit
+@jit
 def _sum_minima(Z: Any, tail: Any, first: int, step: int, sums: Any) -> Any:
     """Fill rows first, first + step, ... of sums [N, padded N] from the diagonal on; True if one is invalid."""
     rows, features = Z.shape
@@ -246,7 +241,7 @@ def _sum_minima(Z: Any, tail: Any, first: int, step: int, sums: Any) -> Any:
     return invalid != 0
 
 
-@_jit
+@jit
 def _pack(B: Any, tail: Any, packed: Any) -> Any:
     """Fill packed [N, words] with one bit per feature; True if an entry may be invalid."""
     features = B.shape[1]
@@ -261,7 +256,7 @@ def _pack(B: Any, tail: Any, packed: Any) -> Any:
     return invalid != 0
 
 
-@_jit
+@jit
 def _count_common(packed: Any, first: int, step: int, sums: Any) -> None:
     """Fill rows first, first + step, ... of sums [N, N] from the diagonal on with sizes of intersections."""
     for i in range(first, len(packed), step):
@@ -272,7 +267,7 @@ def _count_common(packed: Any, first: int, step: int, sums: Any) -> None:
             sums[i, j] = common
 
 
-@_jit
+@jit
 def _ratios(sums: Any) -> Any:
     """S from sums of minima given at and right of the diagonal."""
     rows = len(sums)
@@ -285,7 +280,7 @@ def _ratios(sums: Any) -> Any:
     return S
 
 
-@_jit
+@jit
 def _nearest(S: Any, nearest: Any, density: Any) -> None:
     """Insert each row's columns into a list kept in order: most similar first, the lower index first on ties."""
     rows, k = nearest.shape

@@ -22,11 +22,11 @@ from functools import cache
 from typing import NamedTuple, NoReturn
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from radmoe.anchors import KINDS, find_all, locate, spec_for
 from radmoe.errors import InputError, ReadoutError, RolloutError
+from radmoe.jit import jit
 from radmoe.types import WEIGHT_SUM_TOLERANCE, Anchor, RolloutGroup, Rows, check_ids, check_weights
 from radmoe.vocab import Vocab
 
@@ -247,7 +247,7 @@ def _half_values() -> NDArray[np.float32]:
     return np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _accumulate(Z, owner, scale, ids, mass, values, layers, experts):  # type: ignore[no-untyped-def]
     """Z[owner] += weights * scale[owner], row by row; True if an id or a weight is impossible.
 

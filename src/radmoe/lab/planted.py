@@ -14,10 +14,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
+from radmoe.jit import jit
 from radmoe.types import Rollout, RolloutGroup, RouterShape
 from radmoe.vocab import Vocab
 
@@ -145,7 +145,7 @@ def _popularity(shape: RouterShape) -> NDArray[np.float64]:
     return np.cumsum(mass[order] / mass.sum(), axis=1)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _mix(x: np.uint64) -> np.uint64:
     """splitmix64: a hash good enough to draw from."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
@@ -154,7 +154,7 @@ def _mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _route(ids, state, cdf, top_k, agreement, seed):  # type: ignore[no-untyped-def]
     """Experts int16[T, L, K] and weights float32[T, L, K] for the tokens `ids` in their hidden `state`.
 
