@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import pytest
+from numba import njit
 
 from radmoe.jit import jit
 
@@ -15,7 +15,7 @@ def double(x: int) -> int:
 
 
 def test_a_read_only_machine_compiles_without_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    njit, asked = numba.njit, []
+    asked = []
 
     def read_only(**options: Any) -> Any:
         asked.append(options.get("cache", False))
@@ -23,6 +23,6 @@ def test_a_read_only_machine_compiles_without_a_cache(monkeypatch: pytest.Monkey
             raise RuntimeError("cannot cache function 'double': no locator available for file 'x'")
         return njit(**options)
 
-    monkeypatch.setattr(numba, "njit", read_only)
+    monkeypatch.setattr("radmoe.jit.njit", read_only)
     assert jit(double)(21) == 42
     assert asked == [True, False]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numba
+from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -13,7 +13,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def jit(function: Function) -> Function:
     """Compile on the first call; where no directory can hold the cache, once per process."""
     try:
-        compiled = numba.njit(cache=True, nogil=True)(function)
+        compiled = njit(cache=True, nogil=True)(function)
     except RuntimeError:  # "no locator available": package and home are both read-only
-        compiled = numba.njit(nogil=True)(function)
+        compiled = njit(nogil=True)(function)
     return cast(Function, compiled)

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -248,7 +248,7 @@ def _half_values() -> NDArray[np.float32]:
 
 
 @jit
-def _accumulate(Z, owner, scale, ids, mass, values, layers, experts):  # type: ignore[no-untyped-def]
+def _accumulate(Z: Any, owner: Any, scale: Any, ids: Any, mass: Any, values: Any, layers: Any, experts: int) -> bool:
     """Z[owner] += weights * scale[owner], row by row; True if an id or a weight is impossible.
 
     `mass` holds the bits of float16 weights; empty, every expert weighs 1/K.

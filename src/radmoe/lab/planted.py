@@ -155,7 +155,7 @@ def _mix(x: np.uint64) -> np.uint64:
 
 
 @jit
-def _route(ids, state, cdf, top_k, agreement, seed):  # type: ignore[no-untyped-def]
+def _route(ids: Any, state: Any, cdf: Any, top_k: int, agreement: float, seed: int) -> Any:
     """Experts int16[T, L, K] and weights float32[T, L, K] for the tokens `ids` in their hidden `state`.
 
     A slot takes the expert that its (token, state, layer) prefers with probability `agreement`, else
