@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 from pathlib import Path
 
@@ -178,6 +179,32 @@ def test_several_processes_fill_shards_of_their_own(tmp_path: Path) -> None:
     for i in range(3):
         assert all(same(rollout(11, j), r) for j, r in enumerate(pool.group(f"own-{i}").rollouts))
     assert verify(tmp_path / "p") == []
+
+
+def test_a_writer_may_wait_while_another_completes_the_pool(tmp_path: Path) -> None:
+    early, late = writer(tmp_path / "p"), writer(tmp_path / "p")
+    early.add("a", rollout(5))
+    early.close()
+    assert len(open_pool(tmp_path / "p")) == 1
+    late.add("b", rollout(6))
+    with pytest.raises(PoolIncomplete):
+        open_pool(tmp_path / "p")
+    idle = writer(tmp_path / "p")
+    late.close()
+    idle.close()
+    assert open_pool(tmp_path / "p").problems == ["a", "b"]
+    assert verify(tmp_path / "p") == []
+
+
+def test_the_same_rollout_from_two_writers_is_named_not_lost(tmp_path: Path) -> None:
+    one, two = writer(tmp_path / "p"), writer(tmp_path / "p")
+    one.add("a", rollout(5), rollout_index=3)
+    two.add("a", rollout(6), rollout_index=3)
+    one.close()
+    with pytest.raises(PoolMismatch, match="token_data_00000 and token_data_00001 both hold rollout 3 of problem 'a'"):
+        two.close()
+    shutil.rmtree(tmp_path / "p" / "token_data_00001")
+    assert recover(tmp_path / "p") == 1
 
 
 def test_a_live_writer_cannot_be_recovered_away(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class PoolWriter:
         self._journal: journal.Journal | None = None
         self._columns: dict[str, list[int]] | None = None
         self._closed = False
-        header = {
+        self._header = {
             "schema_version": schema.SCHEMA_VERSION,
             "model": str(model),
             "layers": shape.layers,
@@ -73,7 +73,7 @@ class PoolWriter:
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             with _locked(self.path):
-                self._columns = _join(self.path, header, vocab)
+                self._columns = _join(self.path, self._header, vocab)
                 seal_orphans(self.path)
                 sealed = [d for d in schema.shard_dirs(self.path) if not (d / schema.JOURNAL).exists()]
                 known = [_shard_runs(self.path, d, ["problem_id", "rollout_index"]) for d in sealed]
@@ -220,13 +220,15 @@ class PoolWriter:
     def _new_shard(self, columns: dict[str, list[int]]) -> journal.Journal:
         """Make the next shard; the first one of a pool settles which columns all of them have."""
         with _locked(self.path):
-            header = schema.read_json(self.path / schema.OPEN_JSON)
-            self._columns = header.setdefault("columns", columns)
+            settled = _join(self.path, self._header, self.vocab)  # again: another writer may have completed the pool
+            self._columns = settled or columns
             if columns != self._columns:
                 raise PoolMismatch(
                     f"{self.path} has columns {_describe(self._columns)}, this rollout {_describe(columns)}: they must agree"
                 )
-            schema.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(header))
+            if settled is None:
+                opened = self._header | {"columns": columns}
+                schema.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(opened))
             taken = [int(d.name.rpartition("_")[2]) for d in schema.shard_dirs(self.path)]
             directory = self.path / schema.shard_name(max(taken, default=-1) + 1)
             directory.mkdir()
@@ -245,8 +247,6 @@ def recover(path: str | Path) -> int:
     if not (path / schema.OPEN_JSON).exists() and not (path / schema.POOL_JSON).exists():
         raise PoolNotFound(f"{path} is not a pool: it has neither {schema.POOL_JSON} nor {schema.OPEN_JSON}")
     with disk_errors(path), _locked(path):
-        if not (path / schema.OPEN_JSON).exists():
-            return int(schema.read_json(path / schema.POOL_JSON)["runs"])
         if live := seal_orphans(path):
             raise PoolError(f"{path} still has {live} live writer(s): let them close, or stop them, then recover")
         return complete(path)
@@ -270,7 +270,9 @@ def seal_orphans(path: Path) -> int:
 
 
 def complete(path: Path) -> int:
-    """Write runs.parquet and, last, pool.json, unless a writer is still open. Needs the pool's lock."""
+    """Write runs.parquet and, last, pool.json, unless a shard is still filling. Needs the pool's lock."""
+    if not (path / schema.OPEN_JSON).exists():
+        return int(schema.read_json(path / schema.POOL_JSON)["runs"])  # another writer did
     directories = schema.shard_dirs(path)
     if any((d / schema.JOURNAL).exists() for d in directories):
         return 0
@@ -314,7 +316,8 @@ def _join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[in
     if not opened.exists():
         schema.write_atomic(opened, schema.seal_json(header))
     finished.unlink(missing_ok=True)
-    return header.get("columns")
+    columns: dict[str, list[int]] | None = header.get("columns")
+    return columns
 
 
 def _shard_runs(path: Path, directory: Path, columns: list[str] | None = None) -> pa.Table:
