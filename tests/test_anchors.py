@@ -1,14 +1,15 @@
+"""Anchors on the token-id stream, against brute force over the real vocabularies."""
+
 import json
 import random
 import re
-import time
-from functools import cache
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oracles import ids_of_bytes, neighbours, oracle, pairs, split
 from radmoe.anchors import (
     FAMILIES,
     PRESETS,
@@ -27,84 +28,6 @@ from radmoe.vocab import Vocab
 from vocabularies import REAL, byte_level, encode, small_vocab, vocab
 
 BOXED = b"\\boxed{"
-
-
-# -- an independent oracle: spell everything out, search, count tokens -------------------------------
-
-
-def spans(table, ids):
-    """(first byte, end) of every token, and the text with control tokens blanked to one NUL."""
-    texts = [b"\0" if table.token_bytes(i) in table.controls else table.token_bytes(i) for i in ids]
-    edges = np.concatenate(([0], np.cumsum([len(t) for t in texts]))).astype(int)
-    return b"".join(texts), edges
-
-
-def covering(edges, low, high):
-    """Tokens that share a byte with [low, high)."""
-    return [t for t in range(len(edges) - 1) if edges[t] < high and edges[t + 1] > low and edges[t] < edges[t + 1]]
-
-
-def oracle(table, ids, literal):
-    text, edges = spans(table, ids)
-    found = {}
-    at = text.find(literal)
-    while at >= 0:
-        tokens = covering(edges, at, at + len(literal))
-        found.setdefault(tokens[0], tokens[-1] - tokens[0] + 1)
-        at = text.find(literal, at + 1)
-    return sorted(found.items())
-
-
-def oracle_fences(table, ids):
-    """Openers as (token, m): split into lines, walk them one by one."""
-    text, edges = spans(table, ids)
-    ends = [t for t, i in enumerate(ids) if table.token_bytes(i) == b"</think>"]
-    cut = edges[ends[-1] + 1] if ends else 0
-    found = []
-    for low, high in ((0, cut), (cut, len(text))):
-        fence, at = None, low
-        for line in re.split(rb"[\n\r\0]", text[low:high]):
-            bare = line.lstrip(b" \t")
-            ticks = len(bare) - len(bare.lstrip(b"`"))
-            columns = len(line[: len(line) - len(bare)].expandtabs(4))
-            rest = bare[ticks:]
-            if ticks >= 3 and b"`" not in rest:
-                if fence is None:
-                    fence = (ticks, columns)
-                    begin = at + len(line) - len(bare)
-                    tokens = covering(edges, begin, begin + ticks)
-                    found.append((tokens[0], tokens[-1] - tokens[0] + 1))
-                elif ticks >= fence[0] and columns <= fence[1] + 3 and not rest.strip(b" \t"):
-                    fence = None
-            at += len(line) + 1
-    return found
-
-
-def pairs(anchors):
-    return [(a.start, a.length) for a in anchors]
-
-
-@cache
-def ids_of_bytes(name):
-    table = vocab(name)
-    return {table.token_bytes(i): i for i in range(len(table)) if table.token_bytes(i) not in table.controls}
-
-
-@cache
-def neighbours(name, literal):
-    """Tokens that merge with the literal at one of its edges."""
-    return [i for b, i in ids_of_bytes(name).items() if b.startswith(literal[-1:]) or b.endswith(literal[:1])]
-
-
-def split(name, data, rng):
-    """Spell bytes in random vocabulary tokens, mostly not the canonical ones."""
-    known, ids, at = ids_of_bytes(name), [], 0
-    while at < len(data):
-        sizes = [n for n in range(1, min(8, len(data) - at) + 1) if data[at : at + n] in known]
-        size = rng.choice(sizes)
-        ids.append(known[data[at : at + size]])
-        at += size
-    return ids
 
 
 # -- the marker contexts of engines.md -----------------------------------------------------------------
@@ -316,136 +239,6 @@ def test_an_alternative_that_occurs_decides_even_if_its_window_does_not_fit():
     assert locate(spec_for("delimiter", "math", table, occurrence=2), ids, table) is None
 
 
-# -- fences --------------------------------------------------------------------------------------------
-
-FENCES = {
-    "plain": ("a\n```python\nx\n```\nb", [0]),
-    "two blocks": ("```py\nx\n```\n\n```\ny\n```\n", [0, 2]),
-    "at the very start": ("```\nx\n```", [0]),
-    "unclosed": ("```\nx\n```\ntext\n```python\nprint(", [0, 2]),
-    "cut after the run": ("text\n```", [0]),
-    "cut inside the info string": ("text\n```pyth", [0]),
-    "inline is no fence": ("text ``` inline\nand `a` ``b`` ```c``` d", []),
-    "a line of inline code is no fence": ("```c``` starts a line\n", []),
-    "tildes are no fence": ("~~~\nx\n~~~\n", []),
-    "tildes do not close": ("```\n~~~\n```\n```\n", [0, 2]),
-    "two backticks are no fence": ("``\nx\n``\n", []),
-    "four around three": ("````md\n```py\nx\n```\n````\n", [0]),
-    "a longer run closes": ("```\nx\n`````\n```\ny\n```", [0, 2]),
-    "a run with an info string does not close": ("```\n```py\nx\n```\n", [0]),
-    "info string": ('```python title="a.py" {1,2}\nx\n```', [0]),
-    "indented by three": ("   ```\n   x\n   ```\n", [0]),
-    "indented in a list": ("1. do:\n\n     ```py\n     x\n     ```\n\n```\ny\n```", [0, 2]),
-    "tabs": ("\t```\n\tx\n\t```\n```\n", [0, 2]),
-    "quoted in a docstring": ('```py\ndef f():\n    """\n    ```\n    x\n    ```\n    """\n```\n', [0]),
-    "blanks behind the closing run": ("```\nx\n```  \t\n```\n", [0, 2]),
-    "carriage returns": ("```py\r\nx\r\n```\r\n```\r\n", [0, 2]),
-    "empty": ("", []),
-}
-
-
-def runs_of(text):
-    """Byte spans of all runs of three or more backticks."""
-    return [m.span() for m in re.finditer(rb"`{3,}", text.encode())]
-
-
-@pytest.mark.parametrize("name", REAL)
-@pytest.mark.parametrize("case", FENCES)
-def test_fences_open_where_commonmark_says(name, case):
-    text, openers = FENCES[case]
-    table, rng = vocab(name), random.Random(case)
-    spec = spec_for("delimiter", "code", table)
-    for ids in [encode(name, text), *(split(name, text.encode(), rng) for _ in range(20))]:
-        _, edges = spans(table, ids)
-        want = [covering(edges, *runs_of(text)[i]) for i in openers]
-        assert pairs(find_all(spec, ids, table)) == [(w[0], len(w)) for w in want]
-        assert pairs(find_all(spec, ids, table)) == oracle_fences(table, ids)
-        got = locate(spec, ids, table)
-        assert (got.start if got else None) == (want[-1][0] if want else None)
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_the_fence_is_its_backticks_as_the_tokenizer_cuts_them(name):
-    table, spec = vocab(name), spec_for("delimiter", "code", vocab(name))
-    python = {"qwen3": [73594, 12669], "gpt-oss": [168394, 29010]}[name]
-    assert encode(name, "```python") == python
-    bare = {"qwen3": [13874, 3989], "gpt-oss": [26178, 7450]}[name]
-    assert encode(name, "```\n") == bare
-    blank = {"qwen3": [41233], "gpt-oss": [93366]}[name]
-    assert encode(name, " ```\n") == blank
-    assert [find_all(spec, ids, table) for ids in (python, bare, blank)] == [
-        [Anchor(0, 1, "delimiter")],
-        [Anchor(0, 2, "delimiter")],
-        [Anchor(0, 1, "delimiter")],
-    ]
-
-
-def last_fence(name, text):
-    """Start byte of the located fence in a text with one boundary."""
-    table = vocab(name)
-    ids = encode(name, text)
-    anchor = locate(spec_for("delimiter", "code", table), ids, table)
-    return None if anchor is None else len(table.decode_bytes(ids[: anchor.start]))
-
-
-@pytest.mark.parametrize(
-    ("name", "boundary"),
-    [("qwen3", "</think>"), ("gpt-oss", "<|end|><|start|>assistant<|channel|>final<|message|>")],
-)
-def test_an_unclosed_fence_in_the_thinking_does_not_swallow_the_answer(name, boundary):
-    thinking = "try\n```python\nx = 1\n"
-    answer = "\n\n```python\ny = 2\n```\n"
-    text = thinking + boundary + answer
-    assert last_fence(name, text) == text.rindex("```python")
-    assert last_fence(name, thinking + boundary + "no code") == thinking.index("```")
-    assert last_fence(name, f"{thinking}{boundary}```python\nz\n```") == len(thinking + boundary)
-
-
-def test_a_control_token_ends_the_line_of_a_fence():
-    table = vocab("qwen3")
-    spec = spec_for("delimiter", "code", table)
-    closed = encode("qwen3", "```py\nx\n```<|im_end|>")
-    assert len(find_all(spec, closed, table)) == 1
-    again = [*closed, *encode("qwen3", "```py\nx\n```")]
-    assert pairs(find_all(spec, again, table)) == [(0, 1), (len(closed), 1)]
-
-
-@pytest.mark.parametrize("name", ["qwen3"])
-@settings(max_examples=200, deadline=None)
-@given(data=st.data())
-def test_fences_agree_with_the_line_by_line_walk(name, data):
-    table = vocab(name)
-    pieces = [
-        "\n",
-        "`",
-        "```",
-        "````",
-        " ",
-        "   ",
-        "\t",
-        "py",
-        "x = 1",
-        "~~~",
-        "\r\n",
-        "</think>",
-        "<|im_end|>",
-        "\n```",
-    ]
-    drawn = data.draw(st.lists(st.sampled_from(pieces), max_size=40))
-    rng = random.Random(data.draw(st.integers(0, 2**32)))
-    ids = []
-    for piece in drawn:
-        control = table.special_id(piece)
-        ids += [control] if control is not None else split(name, piece.encode(), rng)
-    if data.draw(st.booleans()):
-        ids = encode(name, "".join(drawn))
-    spec = spec_for("delimiter", "code", table)
-    want = oracle_fences(table, ids)
-    assert pairs(find_all(spec, ids, table)) == want
-    got = locate(spec, ids, table)
-    assert pairs([got] if got else []) == want[-1:]
-
-
 # -- trajectories --------------------------------------------------------------------------------------
 
 
@@ -615,21 +408,3 @@ def test_an_empty_rollout_has_no_anchor(kind, ids):
     spec = spec_for(kind, "code", table)
     assert locate(spec, ids, table) is None
     assert find_all(spec, ids, table) == []
-
-
-# -- cost ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_location_costs_microseconds(name):
-    table = vocab(name)
-    line = "So we have $\\frac{a}{b} = \\sqrt{2}$ and `code`, thus \\(x = \\alpha\\).\n\n"
-    ids = np.array([*encode(name, line * 200)[:1960], *encode(name, "Hence $\\boxed{42}$.\n```py\nx\n```\n")], np.int32)
-    for task, limit in (("math", 0.0005), ("code", 0.001)):  # measured: 25 and 90 us; the rest is for slow machines
-        spec, times = spec_for("delimiter", task, table), []
-        assert locate(spec, ids, table) is not None
-        for _ in range(50):
-            start = time.perf_counter()
-            locate(spec, ids, table)
-            times.append(time.perf_counter() - start)
-        assert min(times) < limit

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -44,10 +43,8 @@ def error(done: subprocess.CompletedProcess[str]) -> str:
     return line
 
 
-def test_help_answers_fast_and_lists_the_commands() -> None:
-    start = time.perf_counter()
+def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
     done = radmoe("--help")
-    assert time.perf_counter() - start < 5  # half a second on a quiet machine: benchmarks, not tests, hold that
     for command in ("demo", "inspect", "verify", "select", "bench"):
         assert command in done.stdout
     code = "import sys, radmoe.cli; print([m for m in ('numpy', 'numba', 'pyarrow', 'blosc2', 'torch') if m in sys.modules])"
