@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import write_pool
-from radmoe.errors import InputError, ReadoutError, RolloutError
+from radmoe.errors import InputError, PoolMismatch, ReadoutError, RolloutError
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
 from radmoe.pool import Profile, open_pool, verify
@@ -88,6 +88,15 @@ def test_a_window_only_pool_serves_its_readouts_and_names_the_rest(
         with pytest.raises(RolloutError, match="use a readout the pool was captured for"):
             stored.rollouts[0].expert_ids  # noqa: B018
         assert np.array_equal(stored.rollouts[0].token_ids, m.group.rollouts[0].token_ids)
+
+
+def test_a_compact_pool_can_be_appended_to_under_the_same_profile(made: list[PlantedGroup], tmp_path: Path) -> None:
+    profile = Profile(layers=(0, 3), readouts=("delimiter@16",))
+    write_pool(tmp_path / "p", made[:1], profile=profile)
+    write_pool(tmp_path / "p", made[1:2], profile=profile)
+    assert open_pool(tmp_path / "p").problems == [m.group.problem_id for m in made[:2]]
+    with pytest.raises(PoolMismatch, match="was made with profile"):
+        write_pool(tmp_path / "p", made[2:3])
 
 
 @pytest.mark.parametrize(

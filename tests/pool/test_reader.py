@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conftest import RECIPE
-from radmoe.errors import InputError, PoolCorrupt, PoolNotFound, PoolVersion
+from radmoe.errors import InputError, PoolCorrupt, PoolNotFound, PoolVersion, RolloutError
 from radmoe.lab.planted import PlantedGroup
 from radmoe.pool import open_pool, schema
 from radmoe.pool.columns import ColumnReader
@@ -137,8 +137,11 @@ def test_ids_that_do_not_fit_the_router_are_refused_when_read(pool_path: Path) -
     rewrite(pool_path / SHARD / schema.SHARD_META, experts=4)
     touch_up(pool_path)
     rewrite(pool_path / schema.POOL_JSON, experts=4)
-    with pytest.raises(PoolCorrupt, match=r"expert_ids hold \d+ .* outside \[0, 4\)"):
-        select(open_pool(pool_path).group("planted-0000"))
+    group = open_pool(pool_path).group("planted-0000")
+    with pytest.raises(RolloutError, match=r"rollout 0 of problem 'planted-0000' hold \d+ .* outside \[0, 4\)"):
+        select(group)
+    with pytest.raises(PoolCorrupt, match=r"run 0: expert_ids hold \d+ .* outside \[0, 4\)"):
+        group.rollouts[0].expert_ids  # noqa: B018
 
 
 def test_a_description_that_lacks_a_field_is_refused(pool_path: Path) -> None:

@@ -75,7 +75,7 @@ class Profile:
         return ids, weights
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Profile:
