@@ -1,0 +1,92 @@
+"""How an example becomes text: ChatML as Qwen3 writes it, Harmony as gpt-oss does, and their Jinja templates.
+
+`render` is what a model is trained on, `chat_template` what its tokenizer carries; a test holds them together.
+"""
+
+from __future__ import annotations
+
+from radmoe.errors import InputError
+from radmoe.lab.tasks import Example
+
+STYLES = {"chatml": ("thinking", "instruct"), "harmony": ("low", "medium", "high")}
+FAMILIES = tuple(STYLES)
+
+# The first is what ends a completion; `special` ones are skipped when text is decoded for people.
+SPECIAL = {
+    "chatml": ("<|im_end|>", "<|im_start|>", "<|endoftext|>"),
+    "harmony": ("<|return|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>", "<|endoftext|>"),
+}  # fmt: skip
+ADDED = {"chatml": ("<think>", "</think>"), "harmony": ()}  # control tokens that are not special, as in Qwen3
+PAD = "<|endoftext|>"
+
+_CHATML = """\
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\\n' }}
+{%- if enable_thinking is defined and enable_thinking is false %}
+{{- '<think>\\n\\n</think>\\n\\n' }}
+{%- endif %}
+{%- endif %}"""
+
+_HARMONY = """\
+{%- set effort = reasoning_effort if reasoning_effort is defined else 'medium' %}
+{%- if effort not in ['low', 'medium', 'high'] %}
+{{- raise_exception('reasoning_effort must be low, medium or high') }}
+{%- endif %}
+{{- '<|start|>system<|message|>Reasoning: ' + effort + '<|end|>' }}
+{%- for message in messages %}
+{%- if message.role == 'assistant' %}
+{{- '<|start|>assistant<|channel|>final<|message|>' + message.content + '<|end|>' }}
+{%- else %}
+{{- '<|start|>' + ('developer' if message.role == 'system' else message.role) + '<|message|>' + message.content + '<|end|>' }}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|start|>assistant' }}
+{%- endif %}"""
+
+
+def chat_template(family: str) -> str:
+    """The Jinja template. ChatML takes `enable_thinking`, Harmony `reasoning_effort` (low, medium or high)."""
+    check_family(family)
+    return _CHATML if family == "chatml" else _HARMONY
+
+
+def template_arguments(style: str) -> dict[str, object]:
+    """What to give the template for a style."""
+    if style in STYLES["chatml"]:
+        return {"enable_thinking": style == "thinking"}
+    if style in STYLES["harmony"]:
+        return {"reasoning_effort": style}
+    raise InputError(
+        f"unknown style {style!r}: use one of {', '.join(s for styles in STYLES.values() for s in styles)}"
+    )
+
+
+def prompt_text(prompt: str, family: str, style: str) -> str:
+    """The user's prompt up to where the model goes on."""
+    check_family(family)
+    if style not in STYLES[family]:
+        raise InputError(f"{family} has no style {style!r}: use one of {', '.join(STYLES[family])}")
+    if family == "harmony":
+        system = f"<|start|>system<|message|>Reasoning: {style}<|end|>"
+        return f"{system}<|start|>user<|message|>{prompt}<|end|><|start|>assistant"
+    silent = "<think>\n\n</think>\n\n" if style == "instruct" else ""
+    return f"<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n{silent}"
+
+
+def render(example: Example, family: str) -> tuple[str, str]:
+    """Prompt and completion as the model sees them, the completion with its end token."""
+    prompt = prompt_text(example.problem.prompt, family, example.style)
+    if family == "harmony":
+        thought = f"<|channel|>analysis<|message|>{example.reasoning}<|end|>"
+        return prompt, f"{thought}<|start|>assistant<|channel|>final<|message|>{example.final}<|return|>"
+    thought = "" if example.style == "instruct" else f"<think>\n{example.reasoning}\n</think>\n\n"
+    return prompt, f"{thought}{example.final}<|im_end|>"
+
+
+def check_family(family: str) -> None:
+    if family not in FAMILIES:
+        raise InputError(f"unknown chat family {family!r}: use one of {', '.join(FAMILIES)}")

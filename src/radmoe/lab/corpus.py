@@ -1,0 +1,76 @@
+"""Batches of worked problems, drawn without end in worker processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Generator, Iterator
+from itertools import count
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.lab.chat import render
+from radmoe.lab.models import Model, model_named
+from radmoe.lab.tasks import training_example
+from radmoe.lab.tokenizer import build
+
+CHUNK = 1024  # examples a worker draws at a time
+POOL = 24  # chunks sorted by length together, so that batches waste little on padding
+IGNORE = -100  # the loss skips these labels: prompt and padding
+
+Sequences = list[tuple[list[int], int]]  # token ids, length of the prompt
+Batch = tuple[NDArray[np.int64], NDArray[np.int64]]  # inputs [B, T], labels [B, T]
+
+
+def draw(name: str, seed: int, examples: int = CHUNK) -> Sequences:
+    """Tokenised training examples of a model's styles; the same for the same seed."""
+    model, rng = model_named(name), Random(seed)
+    tokenizer = build(model.family)
+    out = []
+    for _ in range(examples):
+        (style,) = rng.choices(list(model.styles), list(model.styles.values()))
+        prompt, completion = render(training_example(rng, style=style), model.family)
+        head = tokenizer.encode(prompt).ids
+        out.append((head + tokenizer.encode(completion).ids, len(head)))
+    return out
+
+
+def batches(model: Model, *, tokens: int, pad: int, seed: int, workers: int) -> Generator[Batch, None, None]:
+    """Batches of about `tokens` tokens, of rows alike in length, in a shuffled order, for ever."""
+    rng = Random(seed)
+    chunks = _chunks(model.name, seed, workers)
+    while True:
+        pool = sorted((row for _ in range(POOL if workers else 1) for row in next(chunks)), key=lambda row: len(row[0]))
+        groups: list[Sequences] = [[]]
+        for row in pool:
+            if groups[-1] and (len(groups[-1]) + 1) * len(row[0]) > tokens:
+                groups.append([])
+            groups[-1].append(row)
+        rng.shuffle(groups)
+        for group in groups:
+            yield _pad(group, pad)
+
+
+def _pad(rows: Sequences, pad: int) -> Batch:
+    width = -(-max(len(ids) for ids, _ in rows) // 16) * 16
+    inputs, labels = np.full((len(rows), width), pad), np.full((len(rows), width), IGNORE)
+    for i, (ids, prompt) in enumerate(rows):
+        inputs[i, : len(ids)] = ids
+        labels[i, prompt : len(ids)] = ids[prompt:]
+    return inputs, labels
+
+
+def _chunks(name: str, seed: int, workers: int) -> Iterator[Sequences]:
+    """Chunks in the order of their seeds, whoever draws them; without workers small ones, here."""
+    seeds = count(seed * 1_000_003)
+    if not workers:
+        yield from (draw(name, s, 64) for s in seeds)
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        pending: deque[Any] = deque()
+        for s in seeds:
+            pending.append(pool.apply_async(draw, (name, s)))
+            if len(pending) >= 4 * workers:
+                yield pending.popleft().get()

@@ -1,0 +1,138 @@
+"""The lab's three models: stock transformers architectures, small enough to ship.
+
+Shapes are such that vLLM loads them too: expert widths are multiples of 32, gpt-oss carries YaRN rope
+parameters, Qwen3-Next's linear attention has heads of 128. Each checkpoint stays under 16 MiB in bfloat16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from radmoe.errors import InputError
+from radmoe.lab.chat import SPECIAL, STYLES
+from radmoe.lab.tokenizer import VOCAB_SIZE, build
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+CONTEXT = 1024
+
+
+@dataclass(frozen=True)
+class Model:
+    """A lab model: its chat family, how often each style is trained, and its configuration."""
+
+    name: str
+    family: str
+    styles: dict[str, float]
+    configure: Callable[..., PretrainedConfig]
+
+    @property
+    def default_style(self) -> str:
+        return "medium" if self.family == "harmony" else STYLES[self.family][0]
+
+    def config(self, *, tiny: bool = False) -> PretrainedConfig:
+        """The configuration; `tiny` is a few thousand parameters of the same architecture, for tests."""
+        vocab = build(self.family)
+        control = {
+            "vocab_size": VOCAB_SIZE,
+            "eos_token_id": vocab.token_to_id(SPECIAL[self.family][0]),
+            "pad_token_id": vocab.token_to_id("<|endoftext|>"),
+            "bos_token_id": None,
+            "max_position_embeddings": CONTEXT,
+            "tie_word_embeddings": True,
+        }
+        return self.configure(**control, **({"num_hidden_layers": 4, "hidden_size": 64} if tiny else {}))
+
+
+def _qwen(**options: Any) -> PretrainedConfig:
+    from transformers import Qwen3MoeConfig
+
+    return Qwen3MoeConfig(
+        **{
+            "hidden_size": 192,
+            "num_hidden_layers": 11,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "num_experts": 32,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 32,
+            "intermediate_size": 128,
+            "norm_topk_prob": True,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        }
+        | options
+    )
+
+
+def _oss(**options: Any) -> PretrainedConfig:
+    from transformers import GptOssConfig
+
+    return GptOssConfig(
+        **{
+            "hidden_size": 192,
+            "num_hidden_layers": 11,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "num_local_experts": 32,
+            "num_experts_per_tok": 4,
+            "intermediate_size": 32,
+            "sliding_window": 128,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 2.0,
+                "original_max_position_embeddings": CONTEXT // 2,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "truncate": False,
+            },
+        }
+        | options
+    )
+
+
+def _next(**options: Any) -> PretrainedConfig:
+    from transformers import Qwen3NextConfig
+
+    return Qwen3NextConfig(
+        **{
+            "hidden_size": 160,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "linear_num_key_heads": 1,
+            "linear_num_value_heads": 2,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "num_experts": 32,
+            "num_experts_per_tok": 10,
+            "moe_intermediate_size": 32,
+            "shared_expert_intermediate_size": 32,
+            "intermediate_size": 128,
+            "norm_topk_prob": True,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+        }
+        | options
+    )
+
+
+MODELS = {
+    model.name: model
+    for model in (
+        Model("lab-qwen", "chatml", {"thinking": 0.65, "instruct": 0.35}, _qwen),
+        Model("lab-oss", "harmony", {"low": 0.33, "medium": 0.34, "high": 0.33}, _oss),
+        Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, _next),
+    )
+}
+
+
+def model_named(name: str) -> Model:
+    if name not in MODELS:
+        raise InputError(f"unknown lab model {name!r}: use one of {', '.join(MODELS)}")
+    return MODELS[name]

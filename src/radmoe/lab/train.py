@@ -1,0 +1,173 @@
+"""Train a lab model from a seed: `python -m radmoe.lab.train lab-qwen --seconds 420 --out DIR`.
+
+One GPU, minutes; the learning rate follows the clock, so a run always ends on time and in full. `--tiny --steps 20`
+does the same on a CPU in seconds with a model a hundredth of the size. Writes the checkpoint in bfloat16, the
+tokenizer, and training.json: the recipe, the loss over time and how evenly the experts are used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from radmoe.lab.corpus import IGNORE, batches
+from radmoe.lab.dense import make_trainable
+from radmoe.lab.models import Model, model_named
+from radmoe.lab.tokenizer import fast_tokenizer
+
+BALANCE = 0.01  # weight of the load-balancing loss
+LEARNING_RATE = 1.5e-3
+WARMUP = 200  # steps
+UNTIMED = 4  # steps before the clock starts: they compile
+LOG_EVERY = 100
+
+
+def expert_load(path: Path, batch: Tensor) -> dict[str, float]:
+    """How evenly a saved checkpoint uses its experts on a batch.
+
+    `entropy_min` is that of the least even layer, relative to even use; `rarest_expert` is the rarest expert's share
+    of even use, 0 for a dead one.
+    """
+    from transformers import AutoModelForCausalLM
+
+    network = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(batch.device).eval()
+    counts: list[Tensor] = []
+    for module in network.modules():
+        if type(module).__name__.endswith("TopKRouter"):
+            experts = module.weight.shape[0]
+            module.register_forward_hook(
+                lambda _m, _a, out, n=experts: counts.append(torch.bincount(out[2].reshape(-1), minlength=n).float())
+            )
+    with torch.no_grad():
+        network(input_ids=batch, use_cache=False)
+    share = torch.stack(counts)
+    share = share / share.sum(1, keepdim=True)
+    entropy = -(share * share.clamp_min(1e-12).log()).sum(1) / math.log(share.shape[1])
+    return {"entropy_min": float(entropy.min()), "rarest_expert": float(share.min() * share.shape[1])}
+
+
+def train(
+    model: Model,
+    out: Path,
+    *,
+    seconds: float | None,
+    steps: int | None,
+    seed: int,
+    tiny: bool,
+    workers: int,
+    tokens: int,
+    compiled: bool,
+) -> dict[str, Any]:
+    """Train until the clock or the step count runs out; returns what training.json holds."""
+    from transformers import AutoModelForCausalLM
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(seed)
+    torch.set_float32_matmul_precision("high")
+    config = model.config(tiny=tiny)
+    source = batches(model, tokens=tokens, pad=config.pad_token_id, seed=seed, workers=workers)
+    first = next(source)  # workers start before the clock does
+    network = AutoModelForCausalLM.from_config(config).to(device).train()
+    make_trainable(network, balance=BALANCE)
+    if compiled and device == "cuda":
+        for layer in network.model.layers:
+            layer.forward = torch.compile(layer.forward, dynamic=True)
+    decay = [p for p in network.parameters() if p.ndim > 1]
+    other = [p for p in network.parameters() if p.ndim <= 1]
+    groups = [{"params": decay, "weight_decay": 0.05}, {"params": other, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=(0.9, 0.95), fused=device == "cuda")
+    log: list[dict[str, float]] = []
+    start, step, seen, done = time.perf_counter(), 0, 0, 0.0
+    while done < 1.0:
+        inputs, labels = (
+            torch.from_numpy(a).to(device, non_blocking=True) for a in (first if step == 0 else next(source))
+        )
+        for group in optimizer.param_groups:
+            group["lr"] = (
+                LEARNING_RATE * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+            )
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            logits = network(input_ids=inputs, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits[:, :-1].reshape(-1, logits.shape[-1]).float(), labels[:, 1:].reshape(-1), ignore_index=IGNORE
+        )
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        step, seen = step + 1, seen + inputs.numel()
+        if step == UNTIMED:
+            start, seen = time.perf_counter(), 0
+        elapsed = time.perf_counter() - start if step > UNTIMED else 0.0
+        done = step / steps if steps is not None else elapsed / (seconds or 1.0)
+        if step % LOG_EVERY == 0 or done >= 1.0:
+            log.append({"step": step, "seconds": round(elapsed, 1), "tokens": seen, "loss": round(loss.item(), 4)})
+            print(model.name, json.dumps(log[-1]), flush=True)
+    source.close()
+    result = {
+        "model": model.name,
+        "seed": seed,
+        "parameters": sum(p.numel() for p in network.parameters()),
+        "recipe": {
+            "optimizer": "AdamW 0.9/0.95, weight decay 0.05, cosine by progress",
+            "learning_rate": LEARNING_RATE,
+            "tokens_per_step": tokens,
+            "balance": BALANCE,
+            "styles": model.styles,
+        },
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "steps": step,
+        "seconds": time.perf_counter() - start,
+        "log": log,
+    }
+    save(network, model, out)
+    result["load"] = expert_load(out, inputs[:64])
+    (out / "training.json").write_text(json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def save(network: Any, model: Model, out: Path) -> None:
+    """The checkpoint as transformers stores it, in bfloat16, with its tokenizer."""
+    out.mkdir(parents=True, exist_ok=True)
+    network.to(torch.bfloat16).save_pretrained(out)
+    fast_tokenizer(model.family).save_pretrained(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=420.0)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=65_536)
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument(
+        "--eager", action="store_true", help="do not compile: slow to compile where layers are recurrent"
+    )
+    chosen = parser.parse_args()
+    tokens = min(chosen.tokens, 2048) if chosen.tiny else chosen.tokens
+    workers = 0 if chosen.tiny else chosen.workers
+    train(
+        model_named(chosen.model),
+        chosen.out,
+        seconds=chosen.seconds,
+        steps=chosen.steps,
+        seed=chosen.seed,
+        tiny=chosen.tiny,
+        workers=workers,
+        tokens=tokens,
+        compiled=not chosen.eager,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""`radmoe grade` as typed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from conftest import write_pool
+from radmoe.cli import grade
+from radmoe.errors import InputError
+from radmoe.grading.labels import read_labels
+from radmoe.lab.planted import PlantedGroup
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    app = typer.Typer()
+    app.command("grade", epilog=grade.EXAMPLES)(grade.command)
+    return lambda *words: CliRunner().invoke(app, list(map(str, words)))
+
+
+@pytest.fixture
+def answers(made: list[PlantedGroup], tmp_path: Path) -> Path:
+    file = tmp_path / "answers.jsonl"
+    file.write_text("".join(json.dumps({"problem_id": m.group.problem_id, "answer": m.truth}) + "\n" for m in made))
+    return file
+
+
+def test_labels_are_written_and_counted(run: Run, pool_path: Path, answers: Path, made: list[PlantedGroup]) -> None:
+    result = run(pool_path, "--answers", answers, "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    right = sum(answer == m.truth for m in made for answer in m.answers)
+    parseable = sum(answer is not None for m in made for answer in m.answers)
+    counts = {"problems": 4, "rollouts": 48, "graded": 48, "parseable": parseable, "right": right}
+    assert shown == {"pool": str(pool_path), **counts, "average": pytest.approx(right / 48)}
+    labels = read_labels(pool_path)
+    for m in made:
+        assert [label.answer for label in labels[m.group.problem_id].values()] == m.answers
+
+
+def test_a_table_shows_avg_at_n(run: Run, pool_path: Path, answers: Path) -> None:
+    result = run(pool_path, "--answers", answers)
+    assert result.exit_code == 0, result.output
+    assert "Avg@12" in result.stdout
+    assert "parseable" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--answers", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
+        (["--answers", "x", "--task", "code"], "--answers replaces --task"),
+        (["--task", "poetry"], "unknown task 'poetry': use one of math-1"),
+        ([], "not among the 0 known: give --task or --answers"),
+    ],
+)
+def test_what_cannot_be_graded_is_one_clear_line(run: Run, pool_path: Path, words: list[str], message: str) -> None:
+    result = run(pool_path, *words)
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_grading_does_not_change_the_pool_otherwise(
+    run: Run, made: list[PlantedGroup], tmp_path: Path, answers: Path
+) -> None:
+    path = write_pool(tmp_path / "pool", made)
+    before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    assert run(path, "--answers", answers).exit_code == 0
+    after = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    assert after.keys() - before.keys() == {path / "labels.parquet"}
+    assert all(after[p] == data for p, data in before.items())

@@ -1,0 +1,259 @@
+"""Grading: what counts as the answer, and what counts as right."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from radmoe.errors import InputError, PoolNotFound
+from radmoe.grading.grade import boxed, extract, fenced, grade_pool, kind_of, normalise, problems_of, read_answers
+from radmoe.grading.labels import read_labels
+from radmoe.lab.chat import STYLES, render
+from radmoe.lab.tasks import TASKS, Example, Problem, named, problems, training_example
+from radmoe.lab.tokenizer import build
+from radmoe.pool import PoolWriter, open_pool
+from radmoe.types import Rollout, RouterShape
+from radmoe.vocab import Vocab
+
+SHAPE = RouterShape(2, 8, 2)
+PAIRS = [(family, style) for family, styles in STYLES.items() for style in styles]
+
+
+def write(path: Path, answers: list[tuple[str, str | None]], *, keep_text: bool = True, **sampling: object) -> Path:
+    """A pool of the given texts with routing of no meaning."""
+    rng = np.random.default_rng(0)
+    tokenizer = build("chatml")
+    with PoolWriter(
+        path, shape=SHAPE, vocab=Vocab.from_tokenizer(tokenizer), model="none", sampling=sampling or None
+    ) as pool:
+        for problem_id, text in answers:
+            ids = np.array(tokenizer.encode(text or "").ids or [0], np.int32)
+            experts = np.argsort(rng.random((len(ids), 2, 8)), axis=2)[:, :, :2].astype(np.int16)
+            pool.add(problem_id, Rollout(ids, experts), text=text if keep_text else None)
+    return path
+
+
+# -- extraction -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"so \boxed{5} and \boxed{12}.", "12"),
+        (r"\boxed{\text{B}}", r"\text{B}"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{7} then \boxed{8", "7"),
+        (r"\boxed{}", ""),
+        (r"}} \boxed{3}", "3"),
+        (r"\boxed {3}", None),
+        ("no box", None),
+    ],
+)
+def test_the_last_balanced_box_counts(text: str, found: str | None) -> None:
+    assert boxed(text) == found
+
+
+def test_a_flood_of_open_boxes_costs_nothing() -> None:
+    started = time.monotonic()
+    assert boxed("\\boxed{" * 100_000) is None
+    assert boxed("\\boxed{" * 100_000 + "}" * 100_000) == ""
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("```python\na = 1\n```", "a = 1"),
+        ("```\na\n```\ntext\n```py\nb\n```\nend", "b"),
+        ("<think>```python\nold\n```</think>\n```python\nnew\n```", "new"),
+        ("<think>\n```python\nleft open\n</think>\n\n```python\nnew\n```<|im_end|>", "new"),
+        ("```python\ncut short", "cut short"),
+        ("```python\ncut short<|im_end|>", "cut short"),
+        ("  ```python\n  def f(x):\n      return x\n  ```", "def f(x):\n    return x"),
+        ("````\n```\nx\n```\n````", "```\nx\n```"),
+        ("analysis<|channel|>final<|message|>```python\nx\n```<|return|>", "x"),
+        ("<think>\n```python\nonly thought\n```\n</think>\nno code", None),
+        ("inline ```x``` only", None),
+        ("none", None),
+    ],
+)
+def test_the_last_fenced_block_behind_the_thinking_counts(text: str, found: str | None) -> None:
+    assert fenced(text) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "normal"),
+    [
+        ("math", "585", "585"),
+        ("math", " $0585$ ", "585"),
+        ("math", "1,234", "1234"),
+        ("math", "1{,}234,567", "1234567"),
+        ("math", "12.", "12"),
+        ("math", "12.00", "12"),
+        ("math", r"\text{ 42 }", "42"),
+        ("math", r"\mathbf{\text{42}}", "42"),
+        ("math", r"**\,7\!**", "7"),
+        ("math", "-0", "0"),
+        ("math", "+7", "7"),
+        ("math", "-012", "-12"),
+        ("math", "000", "0"),
+        ("math", r"\frac{1}{2}", r"\frac{1}{2}"),
+        ("math", "12,34", "12,34"),
+        ("math", "  ", None),
+        ("choice", "b", "B"),
+        ("choice", r"\text{(C)}", "C"),
+        ("choice", "D) 585", "D"),
+        ("choice", r"$\mathrm{A}$.", "A"),
+        ("choice", "585", "585"),
+        ("choice", "Because", "Because"),
+        ("code", "\n\ndef f(x):\n    return x  \n\n", "def f(x):\n    return x"),
+        ("code", "\n \n", None),
+    ],
+)
+def test_answers_are_normalised(kind: str, answer: str, normal: str | None) -> None:
+    assert normalise(kind, answer) == normal
+
+
+@given(st.integers(-(10**9), 10**9))
+def test_every_way_to_write_an_integer_is_the_same_answer(n: int) -> None:
+    for text in (f"{n}", f"{n:,}", f"${n}$", f"\\text{{{n}}}", f"{n}.0", f" {n} "):
+        assert normalise("math", text) == str(n)
+
+
+@given(st.integers(0, 2**32), st.sampled_from(PAIRS), st.sampled_from(sorted(TASKS)))
+@settings(max_examples=300, deadline=None)
+def test_what_was_rendered_is_extracted(seed: int, pair: tuple[str, str], task: str) -> None:
+    family, style = pair
+    example = training_example(Random(seed), style=style, task=task)
+    _, completion = render(example, family)
+    kind = TASKS[task].kind
+    assert extract(kind, completion) == normalise(kind, example.problem.answer)
+    assert extract(kind, example.final) == normalise(kind, example.problem.answer)
+
+
+@given(st.text(alphabet="\\boxed{}`\n 1aA$<|/think>", max_size=80), st.sampled_from(["math", "choice", "code"]))
+@settings(max_examples=300)
+def test_any_text_can_be_graded(text: str, kind: str) -> None:
+    assert extract(kind, text) != ""
+
+
+# -- a pool -----------------------------------------------------------------------------------------
+
+
+def answered(problem: Problem, answer: str) -> str:
+    fence = f"```python\n{answer}\n```" if problem.task == "code" else f"It is $\\boxed{{{answer}}}$."
+    return render(Example(problem, "So.", fence, "thinking"), "chatml")[1]
+
+
+def test_a_pool_of_every_kind_is_graded_by_the_ids_of_its_problems(tmp_path: Path) -> None:
+    math, choice, code = (problems(task, limit=2)[1] for task in ("math-3", "choice", "code"))
+    other = problems("math-1", seed=90210, limit=3)[2]
+    texts = [
+        (math.problem_id, answered(math, math.answer)),
+        (math.problem_id, answered(math, str((int(math.answer) + 1) % 1000))),
+        (math.problem_id, "I cannot tell."),
+        (choice.problem_id, answered(choice, choice.answer.lower())),
+        (code.problem_id, answered(code, code.answer)),
+        (code.problem_id, answered(code, "def f(xs):\n    return 'no'")),
+        (code.problem_id, "no code"),
+        (other.problem_id, answered(other, other.answer)),
+    ]
+    path = write(tmp_path / "pool", texts)
+    summary = grade_pool(path, jobs=2)
+    assert (summary.problems, summary.rollouts, summary.graded, summary.parseable, summary.right) == (4, 8, 8, 6, 4)
+    assert summary.average == pytest.approx((1 / 3 + 1 + 1 / 3 + 1) / 4)
+    labels = read_labels(path)
+    assert [label.correct for label in labels[math.problem_id].values()] == [True, False, False]
+    assert labels[math.problem_id][2].answer is None
+    assert labels[choice.problem_id][0].answer == choice.answer
+    assert labels[code.problem_id][0].answer == code.answer
+    assert [label.correct for label in labels[code.problem_id].values()] == [True, False, False]
+    assert grade_pool(path) == summary
+
+
+def test_text_that_was_not_kept_is_read_from_the_tokens(tmp_path: Path) -> None:
+    problem = problems("math-1", limit=1)[0]
+    path = write(tmp_path / "pool", [(problem.problem_id, answered(problem, problem.answer))], keep_text=False)
+    assert open_pool(path).texts(problem.problem_id) == [None]
+    assert grade_pool(path).right == 1
+
+
+def test_progress_is_told_of_every_rollout(tmp_path: Path) -> None:
+    problem = problems("choice", limit=1)[0]
+    path = write(tmp_path / "pool", [(problem.problem_id, answered(problem, letter)) for letter in "ABCD"])
+    done: list[int] = []
+    assert grade_pool(path, [problem], progress=done.append).right == 1
+    assert sum(done) == 4
+
+
+def test_a_pool_of_unknown_problems_says_what_to_give(tmp_path: Path) -> None:
+    path = write(tmp_path / "pool", [("aime-1", "\\boxed{3}")])
+    with pytest.raises(
+        InputError, match=r"problems \('aime-1'\) that are not among the 0 known: give --task or --answers"
+    ):
+        grade_pool(path)
+    assert not (path / "labels.parquet").exists()
+    with pytest.raises(PoolNotFound):
+        grade_pool(tmp_path / "nowhere")
+
+
+def test_problems_of_a_pool_come_from_its_ids_its_sampling_or_the_caller(tmp_path: Path) -> None:
+    by_ids = open_pool(
+        write(tmp_path / "a", [("math-2-s7-004", "x"), ("choice-000", "x"), ("code", "x"), ("math-9-000", "x")])
+    )
+    assert problems_of(by_ids) == {p.problem_id: p for p in (problems("math-2", seed=7)[4], problems("choice")[0])}
+    said = open_pool(write(tmp_path / "b", [("own", "x")], task="math-4", seed=7))
+    assert problems_of(said) == {p.problem_id: p for p in problems("math-4", seed=7)}
+    assert problems_of(said, task="math-1") == {p.problem_id: p for p in problems("math-1", seed=7)}
+    assert problems_of(said, task="math-1", seed=0) == {p.problem_id: p for p in problems("math-1")}
+
+
+def test_ids_name_their_problems() -> None:
+    made = [p for task in TASKS for seed in (0, -3) for p in problems(task, seed=seed, limit=3)]
+    assert named(p.problem_id for p in made) == {p.problem_id: p for p in made}
+    assert named(["math-1", "math-1-0001x", "nothing-000", "code-99999999"]) == {}
+
+
+# -- answers of one's own ---------------------------------------------------------------------------
+
+
+def test_any_pool_is_graded_against_a_file_of_answers(tmp_path: Path) -> None:
+    rows = [("a", 1204), ("b", "c"), ("c", r"\frac{1}{2}"), ("unused", "x")]
+    file = tmp_path / "answers.jsonl"
+    file.write_text("\n".join(json.dumps({"problem_id": i, "answer": a}) for i, a in rows) + "\n\n")
+    texts = [("a", "\\boxed{1,204}"), ("b", "\\boxed{C}"), ("c", "$\\boxed{ \\frac{1}{2} }$"), ("d", "\\boxed{1}")]
+    summary = grade_pool(write(tmp_path / "pool", texts), read_answers(file))
+    assert (summary.problems, summary.rollouts, summary.graded, summary.right) == (3, 4, 3, 3)
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"problem_id": 3, "answer": "x"}', '{"problem_id": "a"}', '{"problem_id": "a", "answer": true}'])  # fmt: skip
+def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_text('{"problem_id": "a", "answer": 1}\n' + line)
+    with pytest.raises(InputError, match=r"answers.jsonl, line 2: give \{"):
+        read_answers(file)
+
+
+def test_a_file_without_answers_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    with pytest.raises(InputError, match="cannot be read"):
+        read_answers(file)
+    file.write_text("\n")
+    with pytest.raises(InputError, match="holds no answers"):
+        read_answers(file)
+    file.write_text('{"problem_id": "a", "answer": " "}')
+    with pytest.raises(InputError, match="the answer to 'a' is empty"):
+        read_answers(file)
+
+
+def test_a_problem_of_one_s_own_is_known_by_its_tests_or_answer() -> None:
+    assert kind_of(Problem("p", "own", "", "x", ((([],), 0),))) == "code"
+    assert kind_of(Problem("p", "own", "", "b")) == "choice"
+    assert kind_of(Problem("p", "own", "", "12")) == "math"
