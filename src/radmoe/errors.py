@@ -7,6 +7,7 @@ RadmoeError
 │   ├── KernelError       a matrix with NaN, infinite or negative entries
 │   └── VocabError        a tokenizer that cannot be turned into token bytes
 ├── AnchorNotFound        no rollout carries the anchor: nothing can be selected
+├── EngineError           a model that cannot be loaded, run or recorded
 └── PoolError             a pool directory
     ├── PoolNotFound      there is no pool at this path
     ├── PoolIncomplete    a writer is still open or was killed: recover or resume
@@ -46,6 +47,10 @@ class VocabError(InputError):
 
 class AnchorNotFound(RadmoeError):
     """No rollout carries the anchor, so nothing can be selected."""
+
+
+class EngineError(RadmoeError):
+    """A model that cannot be loaded, run or recorded."""
 
 
 class PoolError(RadmoeError):

@@ -1,0 +1,12 @@
+"""Where rollouts come from. An engine samples completions and hands each over with its routing.
+
+base.py           what every engine is asked for and hands back: sampling settings, completions
+prompts.py        a JSONL file of prompts, and prompts to token ids
+transformers.py   any local Hugging Face MoE checkpoint: loading, checks, generation, teacher forcing
+routers.py        finding a model's routers, and recording what they chose (torch)
+rows.py           a cache whose rows have lengths of their own, and attention over it (torch)
+streams.py        several batches side by side, on small models
+decode.py         the batch that samples: rows step together, start and finish apart (torch)
+
+Nothing here is imported until an engine is used.
+"""

@@ -1,0 +1,58 @@
+"""What every engine is asked for, and what it hands back."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.errors import InputError
+from radmoe.types import Rollout
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How completions are drawn. `topk_logprobs` is C, the logprobs kept per token; 0 keeps none at all."""
+
+    temperature: float = 1.0  # 0 is greedy
+    top_p: float = 1.0
+    max_tokens: int = 512
+    seed: int = 0
+    topk_logprobs: int = 20
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise InputError(f"temperature must be 0 (greedy) or more, got {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top_p must lie in (0, 1], got {self.top_p}")
+        if self.max_tokens < 1:
+            raise InputError(f"max_tokens must be at least 1, got {self.max_tokens}")
+        if self.seed < 0:
+            raise InputError(f"seed must not be negative, got {self.seed}")
+        if self.topk_logprobs < 0:
+            raise InputError(f"topk_logprobs must be 0 (none) or more, got {self.topk_logprobs}")
+
+
+class Completion(NamedTuple):
+    """One finished rollout of one prompt."""
+
+    prompt_index: int
+    rollout_index: int
+    rollout: Rollout
+    text: str
+    finish_reason: str  # "stop": it ended by itself; "length": it reached max_tokens or the context's end
+
+
+def uniforms(seed: int, key: str, rollout_index: int, count: int) -> NDArray[np.float64]:
+    """The random numbers of one rollout, one per token [count], in [0, 1).
+
+    They depend on nothing but these names: not on the batch, on other rollouts or on what was
+    sampled before a restart. More of them begin with the same ones.
+    """
+    digest = hashlib.sha256(key.encode()).digest()
+    words = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, 16, 4)]
+    return np.random.default_rng([seed, *words, rollout_index]).random(count)

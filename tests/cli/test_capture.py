@@ -1,0 +1,225 @@
+"""`radmoe capture`, from a checkpoint on disk to a pool on disk, through kills and interrupts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import radmoe.cli as cli
+import tiny_moe
+from radmoe.cli import capture
+from radmoe.errors import PoolIncomplete
+from radmoe.pool import open_pool, recover, schema, verify
+
+Run = Callable[..., str]
+PROBLEMS = 5
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered() -> None:
+    if "capture" not in [c.name for c in cli.app.registered_commands]:
+        cli.app.command("capture", epilog=capture.EXAMPLES)(capture.command)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_moe.save(tmp_path_factory.mktemp("models") / "tiny", chat=True)
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("prompts") / "p.jsonl"
+    file.write_text("".join(f'{{"id": "q{i}", "prompt": "So the sum is {i}"}}\n' for i in range(PROBLEMS)))
+    return file
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command in this process: stdout, or the one error line when a failure is expected."""
+
+    def call(*arguments: object, expect: int = 0) -> str:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["radmoe", "capture", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        said = capsys.readouterr()
+        assert (exit_.value.code or 0) == expect, said.out + said.err
+        if not expect:
+            assert said.err == ""
+            return said.out
+        (line,) = said.err.splitlines()
+        return line
+
+    return call
+
+
+def settings(checkpoint: Path, prompts: Path, out: Path) -> list[object]:
+    return ["--model", checkpoint, "--prompts", prompts, "--out", out, "-n", 4, "--max-tokens", 20, "--threads", 1]
+
+
+def tokens(pool: Path) -> dict[tuple[str, int], list[int]]:
+    opened = open_pool(pool)
+    return {
+        (p, i): opened.group(p).rollouts[k].token_ids.tolist()
+        for p in opened.problems
+        for k, i in enumerate(opened.rollout_indices(p))
+    }
+
+
+def test_a_pool_holds_every_rollout_with_its_routing(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pool"
+    said = run(*settings(checkpoint, prompts, out), "--temperature", 0.9, "--batch-size", 6)
+    assert "5 problems x 4 rollouts, router 3x8 top-4" in said
+    assert verify(out) == []
+    pool = open_pool(out)
+    assert pool.problems == [f"q{i}" for i in range(PROBLEMS)]
+    body = json.loads((out / schema.POOL_JSON).read_text())
+    assert body["model"] == "tiny"
+    wanted = {"temperature": 0.9, "top_p": 1.0, "max_tokens": 20, "n": 4, "seed": 0, "engine": "transformers"}
+    assert body["sampling"].items() >= (wanted | {"dtype": "float32"}).items()
+    assert set(body["sampling"]["versions"]) == {"radmoe", "torch", "transformers"}
+    runs = pool.runs().to_pylist()
+    assert {r["prompt"] for r in runs if r["problem_id"] == "q1"} == {"<think>user: So the sum is 1</think><think>"}
+    assert {r["finish_reason"] for r in runs} <= {"stop", "length"}
+    tokenizer = tiny_moe.tokenizer()
+    engine = tiny_moe.engine("qwen3-moe")
+    for problem in pool.problems[:2]:
+        prompt = tokenizer(next(r["prompt"] for r in runs if r["problem_id"] == problem))["input_ids"]
+        for rollout in pool.group(problem).rollouts:
+            ids, _ = engine.teacher_forced(prompt + rollout.token_ids.tolist())
+            rows = np.sort(ids[len(prompt) - 1 : -1], -1)
+            assert np.array_equal(rows, np.sort(rollout.expert_ids, -1))
+            assert rollout.topk_logprobs.shape == (len(rollout), 20)
+
+
+def test_compact_captures(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
+    base = [*settings(checkpoint, prompts, tmp_path / "ids"), "--limit", 2, "--seed", 3]
+    run(*base, "--ids-only", "--no-logprobs", "--layers", "0,2", "--raw")
+    pool = open_pool(tmp_path / "ids")
+    assert not pool.has_weights
+    rollout = pool.group("q0").rollouts[0]
+    assert rollout.sampled_logprobs is None
+    assert (np.diff(rollout.expert_ids, axis=-1) > 0).all()
+    assert rollout.expert_ids.shape[1:] == (2, 4)
+    assert pool.runs().to_pylist()[0]["prompt"] == "So the sum is 0"
+    window = [*settings(checkpoint, prompts, tmp_path / "w"), "--limit", 1, "--readouts", "nonsense@4"]
+    assert "unknown readout kind 'nonsense'" in run(*window, expect=2)
+    window[-1] = "delimiter@16, boundary@16"
+    assert "'poetry'" in run(*window, "--readout-task", "poetry", expect=2)
+    run(*window)
+    assert json.loads((tmp_path / "w" / schema.POOL_JSON).read_text())["profile"]["readouts"] == [
+        "delimiter@16",
+        "boundary@16",
+    ]
+
+
+def test_running_again_samples_nothing_more(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pool"
+    first = json.loads(run(*settings(checkpoint, prompts, out), "--limit", 2, "--json"))
+    before = tokens(out)
+    again = json.loads(run(*settings(checkpoint, prompts, out), "--limit", 2, "--json"))
+    assert (first["sampled"], again["sampled"], again["tokens"]) == (8, 0, 0)
+    more = json.loads(run(*settings(checkpoint, prompts, out), "--json", "--batch-size", 3))
+    assert more["sampled"] == 12
+    assert tokens(out).items() >= before.items()
+    line = run(*settings(checkpoint, prompts, out), "--seed", 1, expect=2)
+    assert "was made with sampling" in line
+
+
+def child(arguments: list[object]) -> subprocess.Popen[str]:
+    code = (
+        "import radmoe.cli as c; from radmoe.cli import capture\n"
+        "'capture' in [x.name for x in c.app.registered_commands] or c.app.command('capture')(capture.command)\n"
+        "c.main()"
+    )
+    command = [sys.executable, "-c", code, "capture", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+
+
+def wait_for_rollouts(out: Path, process: subprocess.Popen[str], size: int) -> None:
+    """Until the child's journal holds this many bytes."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if sum(f.stat().st_size for f in out.glob(f"token_data_*/{schema.JOURNAL}")) >= size:
+            return
+        time.sleep(0.005)
+    process.kill()
+    pytest.fail(f"no rollouts appeared: {process.communicate()}")
+
+
+def test_a_killed_capture_goes_on_with_the_missing_rollouts(
+    run: Run, checkpoint: Path, prompts: Path, tmp_path: Path
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    size = ["-n", 12, "--max-tokens", 30, "--batch-size", 4]
+    run(*settings(checkpoint, prompts, whole), *size)
+    with child(settings(checkpoint, prompts, killed) + size) as process:
+        wait_for_rollouts(killed, process, 60_000)
+        process.send_signal(signal.SIGKILL)
+    with pytest.raises(PoolIncomplete):
+        open_pool(killed)
+    told = json.loads(run(*settings(checkpoint, prompts, killed), *size, "--json"))
+    assert 0 < told["sampled"] < 12 * PROBLEMS
+    assert verify(killed) == []
+    assert tokens(killed) == tokens(whole)
+
+
+def test_an_interrupt_says_how_to_go_on(checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pool"
+    with child([*settings(checkpoint, prompts, out), "-n", 500, "--max-tokens", 40, "--batch-size", 4]) as process:
+        wait_for_rollouts(out, process, 30_000)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+    (line,) = err.splitlines()
+    assert f"0 of {PROBLEMS} problems are finished in {out}: run the same command" in line
+    assert recover(out) > 0
+    assert verify(out) == []
+
+
+def test_errors_are_one_line(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
+    base, out = settings(checkpoint, prompts, tmp_path / "pool"), tmp_path / "pool"
+    assert "-n must be at least 1" in run(*base, "-n", 0, expect=2)
+    assert "--batch-size must be at least 1" in run(*base, "--batch-size", 0, expect=2)
+    assert "--limit must be at least 1" in run(*base, "--limit", 0, expect=2)
+    assert "temperature must be 0" in run(*base, "--temperature", -1, expect=2)
+    line = run(*settings(Path("no/such-model"), prompts, out), expect=2)
+    assert "no model 'no/such-model': pass a checkpoint directory, or a model of the local cache" in line
+    assert "has no config.json" in run(*settings(tmp_path, prompts, out), expect=2)
+    assert "layer subset '9' leaves" in run(*base, "--layers", "9", expect=2)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"prompt": "a"}\n{"prompt"\n')
+    assert f"{bad} line 2 is not JSON" in run(*settings(checkpoint, bad, out), expect=2)
+    bad.write_text(json.dumps({"id": "big", "prompt": "So " * 400}))
+    assert "prompt 'big' has" in run(*settings(checkpoint, bad, out), expect=2)
+    assert not out.exists()  # nothing was sampled, so nothing is left to stand in the way of the next try
+
+
+def test_a_model_of_the_local_cache_is_found_by_name(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    snapshot = tmp_path / "models--someone--tiny" / "snapshots" / ("0" * 40)
+    snapshot.parent.mkdir(parents=True)
+    snapshot.symlink_to(checkpoint)
+    refs = tmp_path / "models--someone--tiny" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("0" * 40)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert (capture.resolve_model("someone/tiny") / "config.json").is_file()
+
+
+def test_importing_the_command_imports_nothing_heavy() -> None:
+    code = "import sys, radmoe.cli.capture; print([m for m in ('numpy', 'torch', 'transformers', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
