@@ -60,7 +60,6 @@ def measure(batch_size: int, threads: int, rounds: int, tokens: int) -> dict[str
     engine = TransformersEngine(lab_sized_model(), tokenizer=tokenizer(), threads=threads)
     prompts = [[(7 * i + j) % 1000 for j in range(40 + i % 20)] for i in range(max(batch_size // 16, 1))]
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ARMS}
-    sampled = 0
     for number in range(rounds + 1):
         names = list(ARMS) if number % 2 else list(reversed(ARMS))
         for name in names:
@@ -70,8 +69,8 @@ def measure(batch_size: int, threads: int, rounds: int, tokens: int) -> dict[str
             done = engine.generate(prompts, 16, sampling=sampling, batch_size=batch_size, capture=capture)
             sampled = sum(len(c.rollout) for c in done)
             if number:  # the first round warms up
-                seconds[name].append((time.perf_counter() - wall, time.process_time() - cpu))
-                seconds[name][-1] = (seconds[name][-1][0] / sampled, seconds[name][-1][1] / sampled)
+                took = (time.perf_counter() - wall) / sampled, (time.process_time() - cpu) / sampled
+                seconds[name].append(took)
     bare = seconds["tokens only"]
     return {
         name: {

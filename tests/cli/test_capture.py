@@ -24,12 +24,6 @@ Run = Callable[..., str]
 PROBLEMS = 5
 
 
-@pytest.fixture(autouse=True, scope="module")
-def registered() -> None:
-    if "capture" not in [c.name for c in cli.app.registered_commands]:
-        cli.app.command("capture", epilog=capture.EXAMPLES)(capture.command)
-
-
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_moe.save(tmp_path_factory.mktemp("models") / "tiny", chat=True)
@@ -136,10 +130,8 @@ def test_running_again_samples_nothing_more(run: Run, checkpoint: Path, prompts:
 
 
 def child(arguments: list[object]) -> subprocess.Popen[str]:
-    code = (
-        "import radmoe.cli as c; from radmoe.cli import capture\n"
-        "'capture' in [x.name for x in c.app.registered_commands] or c.app.command('capture')(capture.command)\n"
-        "c.main()"
+    code = (  # a shell's background jobs ignore SIGINT, and their children inherit that
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from radmoe.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "capture", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))

@@ -45,14 +45,14 @@ def error(done: subprocess.CompletedProcess[str]) -> str:
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
     done = radmoe("--help")
-    for command in ("demo", "inspect", "verify", "select", "bench"):
+    for command in ("demo", "capture", "inspect", "verify", "select", "grade", "bench"):
         assert command in done.stdout
     code = "import sys, radmoe.cli; print([m for m in ('numpy', 'numba', 'pyarrow', 'blosc2', 'torch') if m in sys.modules])"
     heavy = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert heavy.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", ["demo", "inspect", "verify", "select", "bench"])
+@pytest.mark.parametrize("command", ["demo", "capture", "inspect", "verify", "select", "grade", "bench"])
 def test_every_command_shows_examples(command: str) -> None:
     assert f"radmoe {command}" in radmoe(command, "--help").stdout.replace("\n", " ")
 
