@@ -316,7 +316,7 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> Non
     done, message = result.get(timeout=60), str(result.get(timeout=60))
     worker.join()
     assert "cannot write" in message
-    assert "free the disk and resume" in message
+    assert "make room or make it writable" in message
     assert recover(tmp_path / "p") == done
     stored = open_pool(tmp_path / "p").group("a").rollouts
     assert all(same(rollout(20, i), r) for i, r in enumerate(stored))

@@ -122,7 +122,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except (OSError, RuntimeError) as e:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e).splitlines()[0]
         raise PoolWriteError(
-            f"cannot write {path}: {reason}; what was added before is kept, free the disk and resume"
+            f"cannot write {path}: {reason}; what was written before is kept; make room or make it writable, then run it again"
         ) from e
 
 
