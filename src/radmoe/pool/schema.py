@@ -120,7 +120,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as e:
-        reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e).splitlines()[0]
+        reason = e.strerror if isinstance(e, OSError) and e.strerror else (str(e) or type(e).__name__).splitlines()[0]
         raise PoolWriteError(
             f"cannot write {path}: {reason}; what was written before is kept; make room or make it writable, then run it again"
         ) from e
