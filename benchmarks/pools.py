@@ -101,15 +101,11 @@ def peak_memory(path: Path, warm: Path) -> dict[str, float]:
 def routing(path: Path) -> dict[str, float]:
     """Bytes of the routing columns, as captured and on disk, and their ratio; per column and together."""
     pool = open_pool(path)
-    out: dict[str, float] = {"captured": 0.0, "kept": 0.0, "disk": 0.0}
+    out: dict[str, float] = dict(zip(("captured", "kept", "disk"), pool.routing_bytes(), strict=True))
     for shard in pool.shards.values():
-        out["captured"] += shard.meta["captured_bytes"]
         for column in schema.ROUTING:
             if (entry := shard.meta["columns"].get(column.name)) is not None:
-                raw = entry["rows"] * entry["per_row"] * column.dtype.itemsize
-                out["kept"] += raw
-                out["disk"] += entry["bytes"]
-                out[column.name] = raw / entry["bytes"]
+                out[column.name] = entry["rows"] * entry["per_row"] * column.dtype.itemsize / entry["bytes"]
     return out
 
 

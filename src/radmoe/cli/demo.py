@@ -133,7 +133,7 @@ def _show_matrix(pool: Pool, problem: str, task: str) -> None:
     off = shown[~np.eye(len(shown), dtype=bool)]
     low, high = float(off.min()), float(off.max())
     screen = console()
-    screen.print(f"\nconsensus matrix of {problem} by basin; similarity {low:.2f} (dark) to {high:.2f} (bright)")
+    screen.print(f"\nconsensus matrix of {problem} by basin, {low:.2f} (dark) to {high:.2f} (bright)")
     cell = "  " if 2 * len(shown) + 40 <= screen.width else " "
     for i, row in enumerate(shown):
         line = Text("  ")

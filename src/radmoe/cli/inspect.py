@@ -43,15 +43,8 @@ def command(
 
 def _facts(pool: Pool) -> dict[str, Any]:
     stored = sum(shard.bytes for shard in pool.shards.values())
-    routing = _sum(pool, "bytes", "moe_")
-    kept = sum(
-        entry["rows"] * entry["per_row"] * (4 if "int32" in entry["dtype"] else 2)
-        for shard in pool.shards.values()
-        for name, entry in shard.meta["columns"].items()
-        if name.startswith("moe_")
-    )
-    captured = sum(int(shard.meta["captured_bytes"]) for shard in pool.shards.values())
-    counts = [len(pool.group(p)) for p in pool.problems[:1]]
+    captured, kept, routing = pool.routing_bytes()
+    counts = [len(pool.rollout_indices(p)) for p in pool.problems[:1]]
     return {
         "path": str(pool.path),
         "model": pool.model,
@@ -71,15 +64,6 @@ def _facts(pool: Pool) -> dict[str, Any]:
         "routing_bytes_saved_by_profile": captured - kept,
         "compression": kept / routing if routing else None,
     }
-
-
-def _sum(pool: Pool, key: str, prefix: str) -> int:
-    return sum(
-        int(entry[key])
-        for shard in pool.shards.values()
-        for name, entry in shard.meta["columns"].items()
-        if name.startswith(prefix)
-    )
 
 
 def _coverage(pool: Pool, limit: int | None) -> list[dict[str, Any]]:

@@ -138,6 +138,17 @@ class Pool:
     def tokens(self) -> int:
         return sum(int(shard.meta["tokens"]) for shard in self.shards.values())
 
+    def routing_bytes(self) -> tuple[int, int, int]:
+        """Bytes of routing as the engine gave it, as the profile kept it, and as it lies on disk."""
+        captured = kept = stored = 0
+        for shard in self.shards.values():
+            captured += int(shard.meta["captured_bytes"])
+            for column in schema.ROUTING:
+                if (entry := shard.meta["columns"].get(column.name)) is not None:
+                    kept += entry["rows"] * entry["per_row"] * column.dtype.itemsize
+                    stored += entry["bytes"]
+        return captured, kept, stored
+
     def __len__(self) -> int:
         """Rollouts in the pool."""
         return int(self.meta["runs"])
