@@ -1,0 +1,51 @@
+"""Exact tests, intervals, envelopes and power for comparisons on the same problems. NumPy and SciPy only.
+
+Accuracies, gaps and rates are fractions: one percentage point is 0.01. `docs/stats.md` has the formulas.
+"""
+
+from radmoe.stats.adjust import benjamini_hochberg, holm
+from radmoe.stats.bootstrap import Interval, bootstrap_mean, cluster_bootstrap, paired_bootstrap, two_stage_bootstrap
+from radmoe.stats.correlation import Correlation, partial_correlation, spearman
+from radmoe.stats.paired import (
+    CochranQ,
+    McNemar,
+    cochran_q,
+    mcnemar,
+    mcnemar_boundary,
+    mcnemar_exact,
+    mcnemar_mde,
+    mcnemar_power,
+)
+from radmoe.stats.random_pick import (
+    Envelope,
+    PoissonBinomial,
+    poisson_binomial_pmf,
+    poisson_binomial_test,
+    random_envelope,
+)
+
+__all__ = [
+    "CochranQ",
+    "Correlation",
+    "Envelope",
+    "Interval",
+    "McNemar",
+    "PoissonBinomial",
+    "benjamini_hochberg",
+    "bootstrap_mean",
+    "cluster_bootstrap",
+    "cochran_q",
+    "holm",
+    "mcnemar",
+    "mcnemar_boundary",
+    "mcnemar_exact",
+    "mcnemar_mde",
+    "mcnemar_power",
+    "paired_bootstrap",
+    "partial_correlation",
+    "poisson_binomial_pmf",
+    "poisson_binomial_test",
+    "random_envelope",
+    "spearman",
+    "two_stage_bootstrap",
+]
