@@ -16,7 +16,7 @@ from radmoe.errors import InputError, ReadoutError
 from radmoe.lab import planted
 from radmoe.lab.planted import PlantedGroup
 from radmoe.pool import open_pool
-from radmoe.readout import Readout, layer_subset, read, route_matrix, windows
+from radmoe.readout import Readout, layer_subset, read, route_matrix, same_anchors, windows
 from radmoe.types import Rollout, RolloutGroup, RouterShape
 
 SHAPE = RouterShape(2, 6, 2)
@@ -251,3 +251,27 @@ def test_a_stored_group_gives_the_same_vectors(made: list[PlantedGroup], shared_
             disk = read(stored.group(m.group.problem_id), readout, "math")
             assert np.array_equal(memory.Z, disk.Z)
             assert memory.anchors == disk.anchors
+
+
+def test_anchors_found_once_serve_every_width(made: list[PlantedGroup]) -> None:
+    group = made[0].group
+    assert same_anchors("delimiter@16", "delimiter@marker")
+    wide = read(group, "delimiter@16", "math")
+    again = read(group, "delimiter@marker", "math", anchors=wide.anchors)
+    alone = read(group, "delimiter@marker", "math")
+    assert again.anchors == alone.anchors
+    assert np.array_equal(again.Z, alone.Z)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("delimiter@16", "boundary@16"),
+        ("trajectory:so@16", "trajectory:now@16"),
+        ("trajectory:so#1@16", "trajectory:so#2@16"),
+        ("rand@16", "rand@8"),
+        ("boundary@marker", "boundary@union"),
+    ],
+)
+def test_other_readouts_have_anchors_of_their_own(one: str, other: str) -> None:
+    assert not same_anchors(one, other)

@@ -19,6 +19,7 @@ from radmoe.lab import planted
 from radmoe.lab.planted import PlantedGroup
 from radmoe.pool import open_pool
 from radmoe.readout import read
+from radmoe.selector import choose, similarity
 from radmoe.types import Rollout, RolloutGroup, RouterShape
 
 SHAPE = RouterShape(3, 12, 3)
@@ -272,3 +273,22 @@ def test_confidence_without_logprobs_says_what_is_missing() -> None:
 def test_too_few_threads_are_refused(shared_pool: Path) -> None:
     with pytest.raises(InputError, match="threads must be at least 1"):
         list(select_many(open_pool(shared_pool).groups(), threads=0))
+
+
+@pytest.mark.parametrize("confidence", [None, "conf50", "ranksum"])
+def test_choosing_from_a_matrix_at_hand_is_selecting(confidence: str | None, made: list[PlantedGroup]) -> None:
+    for planted_group in made:
+        chosen_from = planted_group.group
+        S, reading = similarity(chosen_from)
+        trust = [rollout_confidence(chosen_from.rollouts[i].topk_logprobs) for i in np.flatnonzero(reading.located)]  # type: ignore[arg-type]
+        one = choose(S, reading, confidence=confidence, trust=np.array(trust))
+        other = select(chosen_from, confidence=confidence)
+        assert (one.index, one.basin, one.neighbours, one.k) == (other.index, other.basin, other.neighbours, other.k)
+        assert np.array_equal(one.density, other.density, equal_nan=True)
+
+
+def test_a_rule_that_asks_for_confidence_must_get_it(made: list[PlantedGroup]) -> None:
+    S, reading = similarity(made[0].group)
+    for trust in (None, np.zeros(1)):
+        with pytest.raises(InputError, match="needs the trust of each of the"):
+            choose(S, reading, confidence="conf50", trust=trust)

@@ -34,6 +34,7 @@ CONTROLS = ("pre-delim", "rand", "rand-one-loc")
 
 Span = tuple[int, int]
 Layers = str | Sequence[int] | None
+Anchors = Sequence[Anchor | None]
 
 _READOUT = re.compile(r"(?P<kind>[a-z-]+)(?::(?P<name>.+?))?(?P<occurrence>\*|#\d+)?@(?P<width>[^@]+)", re.DOTALL)
 _FORM = "use kind@width, such as delimiter@16, delimiter@marker, boundary@16, trajectory:now@16 or boundary@union"
@@ -117,24 +118,29 @@ def read(
     budget: int | None = None,
     seed: int = 0,
     binary: bool = False,
+    anchors: Anchors | None = None,
 ) -> Reading:
     """Locate every rollout's window and average its routing; `binary` leaves the weights on disk.
 
     Each layer's block of a row sums to one. A union is the mean over all its rows: its support is the
-    fingerprint, so compare it with the binary kernel.
+    fingerprint, so compare it with the binary kernel. `anchors` are those of an earlier reading with
+    `same_anchors`, which then need not be searched again.
     """
     readout = Readout.parse(readout)
     kept = layer_subset(layers, group.shape.layers)
-    anchors: list[Anchor | None] = []
+    found: list[Anchor | None] = []
     owners: list[int] = []  # rollout of each piece read
     pieces: list[Rows] = []
     for i, rollout in enumerate(group.rollouts):
-        anchor, spans = _window(readout, rollout.token_ids, group.vocab, task, budget, (seed, group.problem_id, i))
-        anchors.append(anchor)
+        if anchors is None:
+            anchor, spans = _window(readout, rollout.token_ids, group.vocab, task, budget, (seed, group.problem_id, i))
+        else:
+            anchor, spans = anchors[i], _spans(readout, anchors[i], len(rollout))
+        found.append(anchor)
         for start, stop in spans:
             owners.append(i)
             pieces.append(rollout.rows(start, stop, weights=not binary))
-    located = np.array([a is not None for a in anchors], bool)
+    located = np.array([a is not None for a in found], bool)
     Z = np.zeros((int(located.sum()), len(kept) * group.shape.experts), np.float32)
     if pieces:
         place = np.cumsum(located) - 1
@@ -145,7 +151,15 @@ def read(
         scale = 1.0 / np.bincount(owner)
         if _accumulate(Z, owner, scale, ids, mass, _half_values(), kept, group.shape.experts):
             _name_fault(group, owners, pieces)
-    return Reading(Z, located, tuple(anchors))
+    return Reading(Z, located, tuple(found))
+
+
+def same_anchors(one: str | Readout, other: str | Readout) -> bool:
+    """Whether two readouts of one task differ in width alone, and so have the same anchors without a budget."""
+    one, other = Readout.parse(one), Readout.parse(other)
+    if one.kind in CONTROLS or "union" in (one.width, other.width):
+        return False
+    return (one.kind, one.name, one.occurrence) == (other.kind, other.name, other.occurrence)
 
 
 def _name_fault(group: RolloutGroup, owners: list[int], pieces: list[Rows]) -> NoReturn:
@@ -225,9 +239,15 @@ def _window(
         return anchor, [(max(0, anchor.start - readout.width), anchor.start)]
     width = readout.width if isinstance(readout.width, int) else None
     anchor = locate(spec, token_ids, vocab, width=width, budget=budget)
+    return anchor, _spans(readout, anchor, end)
+
+
+def _spans(readout: Readout, anchor: Anchor | None, end: int) -> list[Span]:
+    """The window at an anchor."""
     if anchor is None:
-        return None, []
-    return anchor, [(anchor.start, min(anchor.start + (width or anchor.length), end))]
+        return []
+    width = readout.width if isinstance(readout.width, int) else anchor.length
+    return [(anchor.start, min(anchor.start + width, end))]
 
 
 def _random_window(kind: str, width: int, end: int, draw: tuple[int, str, int]) -> tuple[Anchor, list[Span]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from radmoe.confidence import rollout_confidence
 from radmoe.errors import InputError
 from radmoe.kernels import binary_jaccard, knn, knn_density, weighted_jaccard
-from radmoe.readout import Layers, Reading, Readout, read
+from radmoe.readout import Anchors, Layers, Reading, Readout, read
 from radmoe.types import RolloutGroup, Selection
 
 KERNELS = ("weighted", "binary")
@@ -48,17 +48,34 @@ def select(
     the lowest index; densities that float32 similarities cannot tell apart are ties. Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of
     support s.
     """
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"k must be a whole number of neighbours from 1 up, got {k!r}")
-    if confidence is not None and confidence not in FUSIONS:
-        raise InputError(f"unknown confidence {confidence!r}: use one of {', '.join(FUSIONS)}, or none for plain RAD")
+    _check(k, confidence)
     S, reading = similarity(group, readout=readout, task=task, kernel=kernel, layers=layers, budget=budget, seed=seed)
+    members = np.flatnonzero(reading.located)
+    trust = None if confidence is None or len(members) < 2 else _trust(group, members)
+    return choose(S, reading, k=k, confidence=confidence, trust=trust)
+
+
+def choose(
+    S: NDArray[np.float32],
+    reading: Reading,
+    *,
+    k: int = 10,
+    confidence: str | None = None,
+    trust: Floats | None = None,
+) -> Selection:
+    """`select` from a consensus matrix at hand, so that several rules can share one.
+
+    `trust` holds the confidence of each located rollout [n]; a rule that asks for confidence needs it.
+    """
+    _check(k, confidence)
     members = np.flatnonzero(reading.located)
     if len(members) < 2:
         return _abstain(reading)
-    scored, trust = np.arange(len(members)), np.zeros(len(members))
-    if confidence is not None:
-        trust = _trust(group, members)
+    if confidence is None:
+        trust = np.zeros(len(members))
+    elif trust is None or len(trust) != len(members):
+        raise InputError(f"confidence {confidence!r} needs the trust of each of the {len(members)} located rollouts")
+    scored = np.arange(len(members))
     if confidence == "conf50":
         scored = np.sort(np.lexsort((members, -trust))[: (len(members) + 1) // 2])
     among = S[np.ix_(scored, scored)]
@@ -102,13 +119,21 @@ def similarity(
     layers: Layers = None,
     budget: int | None = None,
     seed: int = 0,
+    anchors: Anchors | None = None,
 ) -> tuple[NDArray[np.float32], Reading]:
-    """The consensus matrix S [n, n] of the located rollouts, and what was read."""
+    """The consensus matrix S [n, n] of the located rollouts, and what was read. `anchors`: as `read` takes them."""
     if kernel not in KERNELS:
         raise InputError(f"unknown kernel {kernel!r}: use one of {', '.join(KERNELS)}")
     binary = kernel == "binary"
-    reading = read(group, readout, task, layers=layers, budget=budget, seed=seed, binary=binary)
+    reading = read(group, readout, task, layers=layers, budget=budget, seed=seed, binary=binary, anchors=anchors)
     return (binary_jaccard if binary else weighted_jaccard)(reading.Z), reading
+
+
+def _check(k: int, confidence: str | None) -> None:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InputError(f"k must be a whole number of neighbours from 1 up, got {k!r}")
+    if confidence is not None and confidence not in FUSIONS:
+        raise InputError(f"unknown confidence {confidence!r}: use one of {', '.join(FUSIONS)}, or none for plain RAD")
 
 
 def _selection(
