@@ -2,7 +2,7 @@
 
 One GPU, minutes; the learning rate follows the clock, so a run always ends on time and in full. `--tiny --steps 20`
 does the same on a CPU in seconds with a model a hundredth of the size. Writes the checkpoint in bfloat16, the
-tokenizer, and training.json: the recipe, the loss over time and how evenly the experts are used.
+tokenizer, and training.json: the recipe, loss and accuracy over time and how evenly the experts are used.
 """
 
 from __future__ import annotations
@@ -51,6 +51,12 @@ def expert_load(path: Path, batch: Tensor) -> dict[str, float]:
     share = share / share.sum(1, keepdim=True)
     entropy = -(share * share.clamp_min(1e-12).log()).sum(1) / math.log(share.shape[1])
     return {"entropy_min": float(entropy.min()), "rarest_expert": float(share.min() * share.shape[1])}
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    """Share of the completion's tokens that are the model's first choice. Every batch is new, so nothing was seen."""
+    told = labels[:, 1:] != IGNORE
+    return float((logits[:, :-1].argmax(-1) == labels[:, 1:])[told].float().mean())
 
 
 def train(
@@ -108,7 +114,10 @@ def train(
         elapsed = time.perf_counter() - start if step > UNTIMED else 0.0
         done = step / steps if steps is not None else elapsed / (seconds or 1.0)
         if step % LOG_EVERY == 0 or done >= 1.0:
-            log.append({"step": step, "seconds": round(elapsed, 1), "tokens": seen, "loss": round(loss.item(), 4)})
+            log.append(
+                {"step": step, "seconds": round(elapsed, 1), "tokens": seen, "loss": round(loss.item(), 4)}
+                | {"accuracy": round(accuracy(logits, labels), 4)}
+            )
             print(model.name, json.dumps(log[-1]), flush=True)
     source.close()
     result = {

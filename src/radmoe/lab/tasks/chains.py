@@ -66,19 +66,21 @@ class Chain(NamedTuple):
         return f"chain {self.start} {' '.join(map(str, self.ops))}"
 
 
-def draw_chain(rng: Random, steps: tuple[int, int], *, test: bool) -> Chain:
-    """A chain of so many steps, from the test side or from the other."""
+def draw_chain(rng: Random, steps: tuple[int, int], hard: float, *, test: bool) -> Chain:
+    """A chain of so many steps, from the test side or from the other; `hard` is the share of long products."""
     while True:
-        chain = Chain(between(rng, 0, 999), tuple(_draw_op(rng) for _ in range(between(rng, *steps))))
+        chain = Chain(between(rng, 0, 999), tuple(_draw_op(rng, hard) for _ in range(between(rng, *steps))))
         if is_test(chain.canonical) == test:
             return chain
 
 
-def _draw_op(rng: Random) -> Op:
+def _draw_op(rng: Random, hard: float) -> Op:
+    if chance(rng, hard):
+        return Op("*", between(rng, 11, 49))
     u = rng.random()
-    if u < 0.3:
+    if u < 0.25:
         return Op("*", between(rng, 2, 9))
-    return Op("+" if u < 0.67 else "-", between(rng, 10, 999))
+    return Op("+" if u < 0.65 else "-", between(rng, 10, 999))
 
 
 def describe(rng: Random, chain: Chain) -> str:

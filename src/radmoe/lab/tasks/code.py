@@ -13,7 +13,7 @@ from radmoe.lab.tasks.draw import chance, favour, pick
 from radmoe.lab.tasks.pipelines import FAMILY, KEEP, Op, Pipeline, draw_pipeline, draw_tests, examples, rivals
 from radmoe.lab.tasks.programs import write
 
-HIDDEN = 0.5  # of the problems leave one operation to the examples
+HIDDEN = 0.6  # of the problems leave one operation to the examples
 Spec = tuple[Pipeline, list[list[int]]]
 
 _WORDS = {

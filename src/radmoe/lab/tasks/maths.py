@@ -10,6 +10,7 @@ from radmoe.lab.tasks.draw import chance, favour, pick, shuffled
 from radmoe.lab.tasks.steps import reason
 
 STEPS = {"math-1": (2, 3), "math-2": (4, 5), "math-3": (6, 7), "math-4": (8, 9), "choice": (3, 5)}
+HARD = {"math-1": 0.05, "math-2": 0.12, "math-3": 0.16, "math-4": 0.2, "choice": 0.15}  # share of long products
 LETTERS = "ABCD"
 
 _BOXES = (
@@ -36,11 +37,11 @@ _OPTION_ASKS = (
     "Modulo 1000, which option is right? Put its letter in \\boxed{}.",
     "Choose the final number modulo 1000 and answer with its letter in \\boxed{}.",
 )
-_FOUND = ("That is option {}.", "So it is option {}.", "This matches option {}.")
+_FOUND = ("That is {value} ({letter}).", "So it is {value} ({letter}).", "This matches {value} ({letter}).")
 
 
 def math_problem(rng: Random, task: str, problem_id: str, *, test: bool) -> tuple[Problem, Chain]:
-    chain = draw_chain(rng, STEPS[task], test=test)
+    chain = draw_chain(rng, STEPS[task], HARD[task], test=test)
     prompt = f"{describe(rng, chain)} {favour(rng, ASKS)}"
     return Problem(problem_id, task, prompt, str(chain.result)), chain
 
@@ -52,16 +53,16 @@ def math_example(rng: Random, task: str, style: str) -> Example:
 
 
 def choice_problem(rng: Random, problem_id: str, *, test: bool) -> tuple[Problem, Chain]:
-    chain = draw_chain(rng, STEPS["choice"], test=test)
+    chain = draw_chain(rng, STEPS["choice"], HARD["choice"], test=test)
     options = shuffled(rng, [chain.result, *_slips(rng, chain)])
-    lines = "".join(f"\n{letter}) {value}" for letter, value in zip(LETTERS, options, strict=True))
+    lines = "".join(f"\n{value} ({letter})" for letter, value in zip(LETTERS, options, strict=True))
     prompt = f"{describe(rng, chain)}{lines}\n{favour(rng, _OPTION_ASKS)}"
     return Problem(problem_id, "choice", prompt, LETTERS[options.index(chain.result)]), chain
 
 
 def choice_example(rng: Random, style: str) -> Example:
     problem, chain = choice_problem(rng, "train", test=False)
-    thought = f"{reason(rng, chain, style)}\n{favour(rng, _FOUND).format(problem.answer)}"
+    thought = f"{reason(rng, chain, style)}\n{favour(rng, _FOUND).format(value=chain.result, letter=problem.answer)}"
     tail = favour(rng, _OPTION_TAILS).format(letter=problem.answer, value=chain.result)
     return _example(problem, thought, favour(rng, _BOXES).format(problem.answer) + tail, style)
 

@@ -119,7 +119,7 @@ def signature(pipeline: Pipeline) -> str:
 def draw_pipeline(rng: Random, *, test: bool) -> Pipeline:
     """A pipeline in which every operation matters, from the test side or from the other."""
     while True:
-        ops = [pick(rng, FAMILIES[pick(rng, _WEIGHTS)]) for _ in range(2 if chance(rng, 0.5) else 3)]
+        ops = [pick(rng, FAMILIES[pick(rng, _WEIGHTS)]) for _ in range(2 if chance(rng, 0.4) else 3)]
         ops.append(KEEP if chance(rng, 0.45) else pick(rng, FAMILIES["end"]))
         pipeline = Pipeline(tuple(ops))
         if ops.count(Op("square")) < 2 and _all_matter(pipeline) and is_test(signature(pipeline)) == test:

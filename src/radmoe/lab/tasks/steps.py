@@ -1,12 +1,13 @@
 """Written arithmetic: a chain worked out line by line, in the styles of the models.
 
-`low` joins two operations in a line and writes only what they give; `medium` writes one per line; `high`
-also splits each into hundreds, tens and ones, and checks the last step. `thinking` is medium with some steps
+`low` joins two additions in a line and writes only what a line gives; `medium` writes one operation per line, and
+its result before it is reduced; `high` also splits each into hundreds, tens and ones, and checks the last step. `thinking` is medium with some steps
 split; `instruct` is medium with few words.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 from radmoe.lab.tasks.chains import Chain, Op
@@ -22,8 +23,7 @@ def reason(rng: Random, chain: Chain, style: str) -> str:
     """The chain worked out; it always ends at the true result."""
     values = chain.values
     if style == "low":
-        lines = [_pair(values[i], chain.ops[i : i + 2], values[min(i + 2, len(values) - 1)])
-                 for i in range(0, len(chain.ops), 2)]  # fmt: skip
+        lines = list(_terse(chain))
     else:
         split = _PARTS.get(style, 0.0)
         lines = [step(a, op, parts=chance(rng, split)) for a, op in zip(values, chain.ops, strict=False)]
@@ -50,12 +50,13 @@ def _marker(rng: Random) -> str:
     return favour(rng, _MARKERS)
 
 
-def _pair(a: int, ops: tuple[Op, ...], value: int) -> str:
-    if len(ops) == 1:
-        return f"{a}{ops[0]} gives {value}"
-    first, second = ops
-    brackets = second.sign == "*" and first.sign != "*"
-    return (f"({a}{first}){second}" if brackets else f"{a}{first}{second}") + f" gives {value}"
+def _terse(chain: Chain) -> Iterator[str]:
+    """`655+120-33 gives 742`: additions and subtractions in pairs, products alone."""
+    values, ops, at = chain.values, chain.ops, 0
+    while at < len(ops):
+        end = at + 1 + (at + 1 < len(ops) and "*" not in (ops[at].sign, ops[at + 1].sign))
+        yield f"{values[at]}{''.join(map(str, ops[at:end]))} gives {values[end]}"
+        at = end
 
 
 def _split(a: int, op: Op) -> str:
