@@ -24,8 +24,7 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
 
 
 def _sorted(p: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
-    raw = numbers(p, "p-values")
-    within(raw, "p-values")
+    raw = within(numbers(p, "p-values"), "p-values")
     return raw, np.argsort(raw, kind="stable")
 
 

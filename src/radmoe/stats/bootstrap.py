@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from radmoe.errors import InputError
-from radmoe.stats.checks import Floats, numbers, same_length, share
+from radmoe.stats.checks import Floats, members, numbers, same_length, share
 
 BLOCK = 1 << 18  # resampled entries held at once: 2 MiB, so they stay in cache
 MULTINOMIAL_COST = 40  # one multinomial category costs as much as this many index draws
@@ -63,15 +63,12 @@ def cluster_bootstrap(
 ) -> Interval:
     """Mean of x (or x - y) over all entries, whole clusters resampled: shards, or problems that models share."""
     values = numbers(x, "x") if y is None else _difference(x, y)
-    labels = np.asarray(clusters)
-    if labels.ndim != 1:
-        raise InputError(f"clusters must be one label per entry, got shape {labels.shape}")
-    same_length(values, labels, "x and clusters")
-    names, member = np.unique(labels, return_inverse=True)
-    _enough(len(names), "clusters")
+    n, member = members(clusters, "clusters")
+    same_length(values, member, "x and clusters")
+    _enough(n, "clusters")
     table = np.column_stack([np.bincount(member, values), np.bincount(member)]).astype(np.float64)
     sums = _resample(table, resamples, np.random.default_rng(seed))
-    return _interval(float(values.mean()), sums[:, 0] / sums[:, 1], len(names), level)
+    return _interval(float(values.mean()), sums[:, 0] / sums[:, 1], n, level)
 
 
 def two_stage_bootstrap(

@@ -12,33 +12,33 @@ from radmoe.errors import InputError
 Floats = NDArray[np.float64]
 
 
-def numbers(values: ArrayLike, name: str, *, ndim: int = 1, nan: bool = False) -> Floats:
-    """A finite float array of `ndim` axes; with `nan`, NaN may stand for a missing value."""
+def numbers(values: ArrayLike, name: str, *, ndim: int | None = 1, nan: bool = False) -> Floats:
+    """A finite float array of `ndim` axes (None: any); with `nan`, NaN may stand for a missing value."""
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be numbers, with rows of one length") from None
-    if array.ndim != ndim:
-        raise InputError(f"{name} must have {ndim} axis(es), got shape {array.shape}")
+    if ndim is not None and array.ndim != ndim:
+        raise InputError(f"{name} must be {ndim}-dimensional, got shape {array.shape}")
     if np.isinf(array).any() or (not nan and np.isnan(array).any()):
         raise InputError(f"{name} contains NaN or infinity: drop or fill those entries first")
     return array
 
 
-def rates(values: ArrayLike, name: str = "rates") -> Floats:
-    """Probabilities, at least one."""
+def probabilities(values: ArrayLike, name: str) -> Floats:
+    """One probability per problem, of at least one problem."""
     array = numbers(values, name)
     if not array.size:
         raise InputError(f"{name} is empty: at least one problem is needed")
-    within(array, name)
-    return array
+    return within(array, name)
 
 
-def within(array: Floats, name: str) -> None:
+def within(array: Floats, name: str) -> Floats:
     """Every entry lies in [0, 1]."""
-    if array.size and not (array.min() >= 0 and array.max() <= 1):
-        wrong = array[(array < 0) | (array > 1)][0]
-        raise InputError(f"{name} must lie in [0, 1], got {wrong:g}: give fractions, not percent")
+    wrong = (array < 0) | (array > 1)
+    if wrong.any():
+        raise InputError(f"{name} must lie in [0, 1], got {array[wrong][0]:g}: give fractions, not percent")
+    return array
 
 
 def binary(values: ArrayLike, name: str, *, ndim: int = 1) -> NDArray[np.bool_]:
@@ -50,14 +50,27 @@ def binary(values: ArrayLike, name: str, *, ndim: int = 1) -> NDArray[np.bool_]:
     return array.astype(bool)
 
 
-def counts(values: Any, name: str) -> Floats:
+def counts(values: ArrayLike, name: str) -> Floats:
     """Whole numbers that are not negative, of any shape."""
-    array = np.asarray(values)
-    array = numbers(array, name, ndim=array.ndim)
+    array = numbers(values, name, ndim=None)
     wrong = (array < 0) | (array != np.floor(array))
     if wrong.any():
         raise InputError(f"{name} must be counts (0, 1, 2, ...), got {array[wrong][0]:g}")
     return array
+
+
+def members(labels: ArrayLike, name: str) -> tuple[int, NDArray[np.intp]]:
+    """How many different labels there are, and each entry's number among them."""
+    array = np.asarray(labels)
+    if array.ndim != 1:
+        raise InputError(f"{name} must be one label per entry, got shape {array.shape}")
+    if any(label is None or label != label for label in array.tolist()):
+        raise InputError(f"{name} contains None or NaN: every entry needs a label")
+    try:
+        names, member = np.unique(array, return_inverse=True)
+    except TypeError:
+        raise InputError(f"{name} mixes kinds of labels: use only strings or only numbers") from None
+    return len(names), member
 
 
 def same_length(x: NDArray[Any], y: NDArray[Any], names: str) -> None:

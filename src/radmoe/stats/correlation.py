@@ -11,10 +11,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
-from scipy.stats import rankdata
 
 from radmoe.errors import InputError
-from radmoe.stats.checks import Floats, numbers, same_length
+from radmoe.stats.checks import Floats, members, numbers, same_length
 
 EXACT = 8  # up to this many pairs, Spearman's p comes from all n! orders
 Missing = Literal["raise", "drop"]
@@ -44,27 +43,27 @@ def partial_correlation(
     demeaned". Without both it is plain Pearson. Each control and each further group costs a degree of freedom.
     """
     first, second = _pairs(x, y)
-    columns = [first, second]
-    if control is not None:
-        given = np.asarray(control)
-        controls = numbers(given, "control", ndim=2 if given.ndim == 2 else 1, nan=True)
-        same_length(controls, first, "control and x")
-        columns.append(controls)
-    labels = np.zeros(len(first)) if groups is None else np.asarray(groups)
+    controls = np.empty((len(first), 0)) if control is None else numbers(control, "control", ndim=None, nan=True)
+    if controls.ndim not in (1, 2):
+        raise InputError(f"control must be [n] or [n, c], got shape {controls.shape}")
+    same_length(controls, first, "control and x")
+    _, labels = members(np.zeros(len(first)) if groups is None else groups, "groups")
     same_length(labels, first, "groups and x")
-    data = np.column_stack(columns)
+    data = np.column_stack([first, second, controls])
     whole = _complete(data, nan)
     data, labels = data[whole], labels[whole]
     names, member = np.unique(labels, return_inverse=True)
     means = np.column_stack([np.bincount(member, column) for column in data.T]) / np.bincount(member)[:, None]
-    centred = data - means[member]
-    rest, rank = centred[:, :2], 0
-    if centred.shape[1] > 2:
-        solution, _, fitted, _ = np.linalg.lstsq(centred[:, 2:], rest, rcond=None)
-        rest, rank = rest - centred[:, 2:] @ solution, int(fitted)
-    for i, name in enumerate("xy"):
-        rounding = max(1e-13 * np.linalg.norm(data[:, i]), 1e-10 * np.linalg.norm(centred[:, i]))
-        if np.linalg.norm(rest[:, i]) <= rounding:
+    columns = data - means[member]
+    norms = np.linalg.norm(columns, axis=0)
+    norms[norms <= 1e-13 * np.linalg.norm(data, axis=0)] = np.inf  # a constant, but for rounding
+    columns /= norms
+    rest, rank = columns[:, :2], 0
+    if columns.shape[1] > 2:
+        fit, _, fitted, _ = np.linalg.lstsq(columns[:, 2:], rest, rcond=1e-10)
+        rest, rank = rest - columns[:, 2:] @ fit, int(fitted)
+    for name, left in zip("xy", rest.T, strict=True):
+        if np.linalg.norm(left) <= 1e-10:
             raise InputError(f"{name} is constant, or determined by the controls or groups: no correlation is defined")
     return _test(rest[:, 0], rest[:, 1], len(data) - len(names) - rank - 1)
 
@@ -76,7 +75,7 @@ def spearman(x: ArrayLike, y: ArrayLike, *, nan: Missing = "raise") -> Correlati
     """
     first, second = _pairs(x, y)
     whole = _complete(np.column_stack([first, second]), nan)
-    a, b = rankdata(first[whole]), rankdata(second[whole])
+    a, b = _ranks(first[whole]), _ranks(second[whole])
     for name, ranks in (("x", a), ("y", b)):
         if np.all(ranks == ranks[:1]):
             raise InputError(f"{name} is constant or has fewer than 2 values: no correlation is defined")
@@ -106,8 +105,15 @@ def _complete(data: Floats, nan: Missing) -> NDArray[np.bool_]:
     return whole
 
 
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 1; ties share their mean rank."""
+    _, place, often = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(often) - (often - 1) / 2)[place])
+
+
 def _cosine(a: Floats, b: Floats) -> float:
-    r = float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+    a, b = a / np.abs(a).max(), b / np.abs(b).max()  # so that no square underflows
+    r = float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))
     return max(-1.0, min(1.0, r))
 
 

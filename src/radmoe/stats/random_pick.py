@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from radmoe.errors import InputError
-from radmoe.stats.checks import Floats, counts, rates, same_length
+from radmoe.stats.checks import Floats, counts, probabilities, same_length
 
 Z95 = 1.96  # the paper's constant, not the fifth decimal
 
@@ -48,12 +48,9 @@ class Envelope:
     upper: float
 
 
-def poisson_binomial_pmf(problem_rates: ArrayLike) -> Floats:
-    """P(X = 0), ..., P(X = n): adds products of probabilities only, so the far tails keep their digits.
-
-    O(n^2): some 50 ms for 5,000 problems.
-    """
-    chances = rates(problem_rates)
+def poisson_binomial_pmf(rates: ArrayLike) -> Floats:
+    """P(X = 0), ..., P(X = n) in O(n^2): nothing is subtracted, so the far tails keep their digits (a DFT's do not)."""
+    chances = probabilities(rates, "rates")
     pmf = np.zeros(len(chances) + 1)
     pmf[0] = 1.0
     for i, rate in enumerate(chances, start=1):
@@ -63,12 +60,12 @@ def poisson_binomial_pmf(problem_rates: ArrayLike) -> Floats:
     return pmf
 
 
-def poisson_binomial_test(problem_rates: ArrayLike, successes: ArrayLike) -> PoissonBinomial:
+def poisson_binomial_test(rates: ArrayLike, successes: ArrayLike) -> PoissonBinomial:
     """Is a selector right more often than a random pick? `successes`: a count, or 0/1 per problem.
 
     Without spread (every rate 0 or 1) z is 0 if the count is the only possible one, else +-inf.
     """
-    chances = rates(problem_rates)
+    chances = probabilities(rates, "rates")
     n = len(chances)
     right = counts(successes, "successes")
     if right.ndim:
@@ -85,12 +82,12 @@ def poisson_binomial_test(problem_rates: ArrayLike, successes: ArrayLike) -> Poi
     return PoissonBinomial(n, total, expected, sd, z, min(upper, 1.0))
 
 
-def random_envelope(problem_rates: ArrayLike, method: Literal["wald", "exact"] = "wald") -> Envelope:
+def random_envelope(rates: ArrayLike, method: Literal["wald", "exact"] = "wald") -> Envelope:
     """Mean accuracy of a random pick and its 95% envelope.
 
     "wald" is the paper's mean +- 1.96 sd, not cut to [0, 1]; "exact" takes the 2.5% and 97.5% quantiles.
     """
-    chances = rates(problem_rates)
+    chances = probabilities(rates, "rates")
     n = len(chances)
     mean, sd = float(chances.mean()), _sd(chances) / n
     if method == "wald":
