@@ -16,7 +16,7 @@ import pytest
 
 import radmoe.cli as cli
 import tiny_moe
-from radmoe.cli import capture
+from radmoe.cli import sources
 from radmoe.errors import PoolIncomplete
 from radmoe.pool import open_pool, recover, schema, verify
 
@@ -208,7 +208,7 @@ def test_a_model_of_the_local_cache_is_found_by_name(
     refs.mkdir()
     (refs / "main").write_text("0" * 40)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    assert (capture.resolve_model("someone/tiny") / "config.json").is_file()
+    assert (sources.resolve_model("someone/tiny") / "config.json").is_file()
 
 
 def test_importing_the_command_imports_nothing_heavy() -> None:

@@ -15,7 +15,6 @@ from radmoe.cli.common import (
     Neighbours,
     PoolPath,
     ReadoutName,
-    Task,
     console,
     defaults,
     limited,
@@ -35,7 +34,14 @@ EXAMPLES = (
 
 def command(
     pool: PoolPath,
-    task: Task = "math",
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task",
+            help="math, choice, code or agent: which marker opens the answer.",
+            show_default="as the pool says, else math",
+        ),
+    ] = None,
     readout: ReadoutName = None,
     k: Neighbours = None,
     kernel: Kernel = None,
@@ -64,7 +70,7 @@ def command(
     from radmoe.selector import select_many
 
     opened = open_pool(pool)
-    options = defaults(task, readout, k, kernel) | {
+    options = defaults(task or opened.kind or "math", readout, k, kernel) | {
         "confidence": confidence,
         "layers": layers,
         "budget": budget,

@@ -75,11 +75,12 @@ def _prompt(line: str, number: int, where: str) -> Prompt:
     return Prompt(str(name), messages)
 
 
-def encode(tokenizer: Any, content: Content, *, raw: bool = False) -> tuple[str, list[int]]:
+def encode(tokenizer: Any, content: Content, *, raw: bool = False, **said: object) -> tuple[str, list[int]]:
     """A prompt as the model sees it: its text and token ids.
 
     A text is one user message of the tokenizer's chat template, if it has one; `raw` takes it as it is,
-    with the tokenizer's own special tokens. Messages need a chat template.
+    with the tokenizer's own special tokens. Messages need a chat template, which is told what else is `said`
+    (enable_thinking, reasoning_effort).
     """
     template = bool(getattr(tokenizer, "chat_template", None)) and not raw
     if isinstance(content, str) and not template:
@@ -89,7 +90,7 @@ def encode(tokenizer: Any, content: Content, *, raw: bool = False) -> tuple[str,
         raise InputError(f"{why} to render messages with: pass the prompt as a text")
     messages = [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
     try:
-        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **said)
     except Exception as error:  # a template is a program of its own: jinja2 errors, KeyError, TypeError
         raise InputError(f"the chat template refuses {str(messages)[:80]}: {str(error).splitlines()[0]}") from None
     return text, list(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -95,6 +95,11 @@ class TransformersEngine:
         """Positions the model has, prompt and completion together; None where the config does not say."""
         return getattr(self._text_config, "max_position_embeddings", None)
 
+    def suggested(self, name: str, otherwise: Any) -> Any:
+        """A setting of the checkpoint's generation config (temperature, top_p, max_new_tokens), if it has it."""
+        found = getattr(self.model.generation_config, name, None)
+        return otherwise if found is None else found
+
     @property
     def tokens_sampled(self) -> int:
         """Tokens the current or last `generate` has sampled, unfinished rollouts included."""

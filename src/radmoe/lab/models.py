@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from radmoe.errors import InputError
+from radmoe.errors import EngineError, InputError
 from radmoe.lab.chat import SPECIAL, STYLES
 from radmoe.lab.tokenizer import VOCAB_SIZE, build
 
@@ -136,3 +137,11 @@ def model_named(name: str) -> Model:
     if name not in MODELS:
         raise InputError(f"unknown lab model {name!r}: use one of {', '.join(MODELS)}")
     return MODELS[name]
+
+
+def weights(name: str) -> Path:
+    """The directory of a shipped checkpoint."""
+    path = Path(__file__).parent / "weights" / model_named(name).name
+    if not (path / "config.json").is_file():
+        raise EngineError(f"the weights of {name} are not installed at {path}: install radmoe again")
+    return path

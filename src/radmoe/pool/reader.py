@@ -96,7 +96,7 @@ class Pool:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.meta = meta = _manifest(path)
+        self.meta = meta = manifest(path)
         try:
             self.profile = Profile.from_json(meta["profile"])
             self.router = RouterShape(meta["layers"], meta["experts"], meta["top_k"])
@@ -111,6 +111,12 @@ class Pool:
             raise PoolCorrupt(
                 f"{path / schema.POOL_JSON} lacks what it must say ({e!r}): restore it from a copy"
             ) from None
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of task the rollouts answer (math, choice, code or agent), if capture said so."""
+        said = self.sampling.get("kind") if isinstance(self.sampling, dict) else None
+        return said if isinstance(said, str) else None
 
     @property
     def shape(self) -> RouterShape:
@@ -236,7 +242,8 @@ def open_pool(path: str | Path) -> Pool:
     return Pool(Path(path))
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def manifest(path: Path) -> dict[str, Any]:
+    """pool.json of a complete pool: what it is, without opening it."""
     if (path / schema.POOL_JSON).is_file():
         return schema.read_json(path / schema.POOL_JSON)
     if not path.is_dir():

@@ -1,0 +1,126 @@
+"""The lab's figures, from pools that `radmoe capture --task` made.
+
+    python -m benchmarks.lab pools/lab-qwen/math-* pools/lab-qwen/choice pools/lab-qwen/code
+
+Per pool, and for the math sets of a model and style together: how often a rollout, the majority, RAD and the best
+of all are right, how long rollouts are, how much one exact string dominates, and basin purity with 95% intervals
+over problems.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+PURITY = ("delimiter@16", "delimiter@marker", "rand-one-loc@16")
+
+
+@dataclass
+class Cell:
+    """One number per problem for everything measured on a pool."""
+
+    model: str
+    style: str
+    task: str
+    kind: str
+    temperature: float
+    rollouts: int
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)  # what -> problem -> value
+
+
+def measure(path: Path) -> Cell:
+    from radmoe import baselines
+    from radmoe.grading.labels import read_labels
+    from radmoe.pool import open_pool
+    from radmoe.selector import select
+    from radmoe.studies.purity import pool_purity
+
+    pool, labels = open_pool(path), read_labels(path)
+    said, kind = pool.sampling, pool.kind or "math"
+    cell = Cell(pool.model, said.get("style") or "default", said["task"], kind, said["temperature"], said["n"])
+
+    def note(what: str, value: float) -> None:
+        cell.scores.setdefault(what, {})[group.problem_id] = value
+
+    for group in pool.groups():
+        graded = [labels[group.problem_id][i] for i in pool.rollout_indices(group.problem_id)]
+        right, answers = [label.correct for label in graded], [label.answer for label in graded]
+        vote = baselines.majority(answers)
+        note("avg", fmean(right))
+        note("majority", 0.0 if vote is None else float(right[vote]))
+        for name, confidence in (("rad", None), ("rad+dc", "conf50")):
+            pick = select(group, task=kind, confidence=confidence).index
+            note(name, 0.0 if pick is None else float(right[pick]))
+        note("oracle", float(any(right)))
+        note("tokens", fmean(len(rollout) for rollout in group.rollouts))
+        strings = Counter(answer for answer in answers if answer is not None)
+        note("top string", max(strings.values(), default=0) / len(graded))
+    if kind == "math":
+        for readout in PURITY:
+            cell.scores[readout] = pool_purity(pool, labels, readout)
+    return cell
+
+
+def pooled(cells: Iterable[Cell]) -> list[Cell]:
+    """The math sets of each model and style as one."""
+    together: dict[tuple[str, str], Cell] = {}
+    for cell in cells:
+        if cell.kind == "math":
+            key = cell.model, cell.style
+            whole = together.setdefault(key, Cell(*key, "math", "math", cell.temperature, cell.rollouts))
+            for what, values in cell.scores.items():
+                whole.scores.setdefault(what, {}).update(values)
+    return list(together.values())
+
+
+def row(cell: Cell) -> list[str]:
+    from radmoe.stats import bootstrap_mean
+
+    def mean(what: str) -> float:
+        return fmean(cell.scores[what].values())
+
+    shown = [cell.model, cell.style, f"{cell.temperature:g}", cell.task, str(len(cell.scores["avg"]))]
+    shown += [f"{100 * mean(what):.1f}" for what in ("avg", "majority", "rad", "rad+dc", "oracle")]
+    shown.append(f"{mean('tokens'):.0f}")
+    shown.append(f"{fmean(value <= 0.2 for value in cell.scores['top string'].values()):.0%}")
+    for readout in PURITY:
+        values = list(cell.scores.get(readout, {}).values())
+        if len(values) < 2:
+            shown.append("")
+            continue
+        found = bootstrap_mean(values)
+        shown.append(f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]")
+    return shown
+
+
+HEADINGS = [
+    "model", "style", "T", "task", "problems", "Avg", "majority", "RAD", "RAD+DC", "oracle", "tokens",
+    "no string > 20%", *(f"purity {readout}" for readout in PURITY),
+]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("pools", nargs="+", type=Path)
+    parser.add_argument("--json", type=Path, help="write the values of every problem, or with .json files: read them")
+    chosen = parser.parse_args()
+    cells = [
+        Cell(**entry)
+        for path in chosen.pools
+        for entry in (json.loads(path.read_text()) if path.suffix == ".json" else [vars(measure(path))])
+    ]
+    if chosen.json:
+        chosen.json.write_text(json.dumps([vars(cell) for cell in cells]) + "\n")
+    print("| " + " | ".join(HEADINGS) + " |")
+    print("|" + " --- |" * len(HEADINGS))
+    for cell in cells + pooled(cells):
+        print("| " + " | ".join(row(cell)) + " |")
+
+
+if __name__ == "__main__":
+    main()

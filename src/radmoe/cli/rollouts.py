@@ -1,0 +1,253 @@
+"""Sampling rollouts into a pool: resumable, with a progress bar, graded where the problems are the lab's own."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from radmoe.cli.common import console
+from radmoe.cli.sources import is_lab_model, load_problems, resolve_model
+
+if TYPE_CHECKING:
+    from radmoe.engines.base import Completion, Sampling
+    from radmoe.engines.prompts import Prompt
+    from radmoe.engines.transformers import TransformersEngine
+    from radmoe.pool import PoolWriter, Profile
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What a capture did; `average` is Avg@N of a graded lab task."""
+
+    pool: str
+    problems: int
+    rollouts: int
+    sampled: int
+    tokens: int
+    seconds: float
+    router: str
+    average: float | None
+
+    def __str__(self) -> str:
+        n, before = self.rollouts // self.problems, self.rollouts - self.sampled
+        parts = [f"{self.pool}: {self.problems:,} problems x {n} rollouts"]
+        if before:
+            parts.append(f"{before:,} of them from before")
+        parts.append(f"router {self.router}")
+        if self.tokens:
+            speed = self.tokens / self.seconds
+            parts.append(f"{self.tokens:,} tokens in {self.seconds:.1f} s ({speed:,.0f} tokens/s)")
+        if self.average is not None:
+            parts.append(f"{self.average:.1%} right (Avg@{n})")
+        return ", ".join(parts)
+
+
+def capture_pool(
+    model: str,
+    out: Path,
+    *,
+    task: str | None = None,
+    prompts: Path | None = None,
+    n: int = 64,
+    style: str | None = None,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    max_tokens: int | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    batch_size: int = 256,
+    raw: bool = False,
+    dtype: str | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    ids_only: bool = False,
+    readouts: str | None = None,
+    readout_task: str | None = None,
+    layers: str | None = None,
+    logprobs: bool = True,
+    grade: bool = True,
+) -> Captured:
+    """Sample what the pool lacks, and grade it if its problems are of a lab task."""
+    from radmoe.engines.base import Sampling
+    from radmoe.errors import InputError
+
+    if n < 1:
+        raise InputError(f"-n must be at least 1 rollout per problem, got {n}")
+    if batch_size < 1:
+        raise InputError(f"--batch-size must be at least 1, got {batch_size}")
+    problems, kind = load_problems(task, prompts, seed=seed, limit=limit)
+    directory, dtype = resolve_model(model), dtype or ("float32" if is_lab_model(model) else "auto")
+    engine = load_engine(directory, dtype=dtype, device=device, threads=threads)
+    sampling = Sampling(
+        temperature if temperature is not None else engine.suggested("temperature", 1.0),
+        top_p if top_p is not None else engine.suggested("top_p", 1.0),
+        max_tokens if max_tokens is not None else engine.suggested("max_new_tokens", 2048),
+        seed,
+        20 if logprobs else 0,
+    )
+    rendered = _render(engine, problems, sampling.max_tokens, raw, style)
+    profile = _profile(engine, ids_only, readouts, readout_task or kind or "math", layers)
+    said = {"n": n, "raw": raw, "style": style, "task": task, "kind": kind}
+    writer = _writer(out, engine, model, asdict(sampling) | said, profile)  # from here on there is a pool
+    already = sum(min(writer.done(p.problem_id), n) for p in problems)
+    began = time.perf_counter()
+    try:
+        with writer:
+            _capture(engine, writer, rendered, sampling, n, batch_size, keep_weights=not ids_only)
+    except KeyboardInterrupt:
+        finished = sum(writer.done(p.problem_id) >= n for p in problems)
+        typer.echo(
+            f"radmoe: interrupted; {finished} of {len(problems)} problems are finished in {out}: run the same command "
+            f"to go on, or radmoe verify {out} --recover to use what is there",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    seconds = time.perf_counter() - began
+    total = len(problems) * n
+    average = _grade(out) if task is not None and grade else None
+    return Captured(
+        str(out), len(problems), total, total - already, engine.tokens_sampled, seconds, str(engine.shape), average
+    )
+
+
+def load_engine(model: Path, **options: Any) -> TransformersEngine:
+    """The engine, or one line on what to install."""
+    from radmoe.errors import EngineError
+
+    try:
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise EngineError(f"capture needs {error.name}: pip install 'radmoe[transformers]'") from None
+    from radmoe.engines.transformers import TransformersEngine
+
+    return TransformersEngine(model, **options)
+
+
+class _Rendered(NamedTuple):
+    problem_id: str
+    text: str
+    ids: list[int]
+
+
+def _render(
+    engine: TransformersEngine, problems: list[Prompt], max_tokens: int, raw: bool, style: str | None
+) -> list[_Rendered]:
+    """The prompts as the model sees them, each checked to leave room for an answer."""
+    from radmoe.engines.prompts import encode
+    from radmoe.lab.chat import template_arguments
+
+    said = template_arguments(style) if style is not None else {}
+    rendered = [_Rendered(p.problem_id, *encode(engine.tokenizer, p.content, raw=raw, **said)) for p in problems]
+    for prompt in rendered:
+        engine.room(prompt.ids, prompt.problem_id, max_tokens)
+    return rendered
+
+
+def _profile(
+    engine: TransformersEngine, ids_only: bool, readouts: str | None, task: str, layers: str | None
+) -> Profile:
+    import numpy as np
+
+    from radmoe.pool import Profile
+    from radmoe.readout import layer_subset, windows
+
+    profile = Profile(
+        sort_experts=ids_only,  # without weights the order says nothing, and sorted ids compress better
+        layers=None if layers is None else tuple(int(i) for i in layer_subset(layers, engine.shape.layers)),
+        readouts=None if readouts is None else tuple(r.strip() for r in readouts.split(",")),
+        task=task,
+    )
+    for readout in profile.readouts or ():
+        windows(readout, np.zeros(1, np.int32), engine.vocab, task)  # a task it does not fit is refused now, not later
+    return profile
+
+
+def _writer(
+    out: Path, engine: TransformersEngine, model: str, sampling: dict[str, Any], profile: Profile
+) -> PoolWriter:
+    from importlib.metadata import version
+
+    from radmoe.pool import PoolWriter
+
+    record = sampling | {"engine": "transformers", "dtype": engine.dtype}
+    record["versions"] = {name: version(name) for name in ("radmoe", "torch", "transformers")}
+    name = model if is_lab_model(model) or not Path(model).is_dir() else Path(model).resolve().name
+    return PoolWriter(out, shape=engine.shape, vocab=engine.vocab, model=name, sampling=record, profile=profile)
+
+
+def _grade(out: Path) -> float | None:
+    """Avg@N of a lab pool, graded where that is possible."""
+    from radmoe.errors import RadmoeError
+    from radmoe.grading.grade import grade_pool
+
+    try:
+        return grade_pool(out, jobs=2).average
+    except RadmoeError as error:  # the rollouts are there: a sandbox that cannot run here must not hide them
+        typer.echo(f"radmoe: not graded: {error}", err=True)
+        return None
+
+
+def _capture(
+    engine: TransformersEngine,
+    writer: PoolWriter,
+    problems: list[_Rendered],
+    sampling: Sampling,
+    n: int,
+    batch_size: int,
+    *,
+    keep_weights: bool,
+) -> None:
+    """Sample what is missing. A problem's rollouts are added in their order, so that a count says which are there."""
+    todo = [problem for problem in problems if writer.done(problem.problem_id) < n]
+    names = [problem.problem_id for problem in todo]
+    start = [writer.done(name) for name in names]
+    waiting: defaultdict[int, dict[int, Completion]] = defaultdict(dict)
+    running = engine.generate(
+        [problem.ids for problem in todo], n, sampling=sampling, batch_size=batch_size, keys=names, start=start
+    )
+    with _progress(engine, len(problems), len(problems) - len(todo), sum(n - s for s in start)) as advance:
+        for done in running:
+            i = done.prompt_index
+            waiting[i][done.rollout_index] = done
+            while (ready := waiting[i].pop(writer.done(names[i]), None)) is not None:
+                writer.add(
+                    names[i],
+                    ready.rollout if keep_weights else replace(ready.rollout, weights=None),
+                    rollout_index=ready.rollout_index,
+                    text=ready.text,
+                    prompt=todo[i].text,
+                    finish_reason=ready.finish_reason,
+                )
+            advance(writer.done(names[i]) == n)
+
+
+@contextmanager
+def _progress(engine: TransformersEngine, problems: int, finished: int, rollouts: int) -> Iterator[Any]:
+    """A bar over rollouts, with problems done and tokens/s, on a terminal only; yields the function to tell of one."""
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{engine.tokens_sampled / max(task.elapsed or 0, 1e-9):,.0f} tokens/s")
+
+    screen = console(stderr=True)
+    counts = TextColumn("{task.fields[problems]} problems")
+    columns = (TextColumn("capturing"), BarColumn(), counts, Speed(), TimeRemainingColumn())
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("capturing", total=rollouts, problems=f"{finished}/{problems}")
+
+        def advance(problem_finished: bool) -> None:
+            nonlocal finished
+            finished += problem_finished
+            bar.update(task, advance=1, problems=f"{finished}/{problems}")
+
+        yield advance
