@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.stats import false_discovery_control
@@ -19,8 +19,13 @@ FAMILY = npst.arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 1))
 
 
 @given(FAMILY)
-def test_both_agree_with_the_references(p: np.ndarray) -> None:
+@settings(max_examples=15)  # the reference takes 50 ms
+def test_holm_agrees_with_statsmodels(p: np.ndarray) -> None:
     assert stats.holm(p) == pytest.approx(multipletests(p, method="holm")[1], abs=1e-12)
+
+
+@given(FAMILY)
+def test_benjamini_hochberg_agrees_with_statsmodels_and_scipy(p: np.ndarray) -> None:
     assert stats.benjamini_hochberg(p) == pytest.approx(multipletests(p, method="fdr_bh")[1], abs=1e-12)
     assert stats.benjamini_hochberg(p) == pytest.approx(false_discovery_control(p), abs=1e-12)
 

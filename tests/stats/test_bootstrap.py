@@ -111,6 +111,19 @@ def test_copies_of_a_problem_do_not_narrow_the_clustered_interval() -> None:
     assert naive.high - naive.low < 0.5 * (copies.high - copies.low)
 
 
+def test_clusters_of_unequal_size_follow_the_law_of_all_resamples() -> None:
+    """A mean over entries, so a large cluster weighs more and the divisor varies: all 27 resamples by hand."""
+    shards = [[1.0], [0.0, 0.0, 1.0], [0.5] * 6]
+    draws = itertools.product(shards, repeat=3)
+    means = np.array([np.concatenate(draw).mean() for draw in draws])
+    found = stats.cluster_bootstrap(
+        np.concatenate(shards), np.repeat([0, 1, 2], [1, 3, 6]), level=0.6, resamples=40_000
+    )
+    assert found.estimate == pytest.approx(0.5)
+    low, high = np.quantile(means, [0.2, 0.8], method="inverted_cdf")
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+
+
 def test_cluster_labels_may_be_names_in_any_order() -> None:
     x = np.random.default_rng(3).normal(size=90)
     names = np.array(["aime", "gpqa", "code"] * 30)
