@@ -25,7 +25,7 @@ bench: .venv/bench
 	touch $@
 
 .venv/installed: .venv/created pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	touch $@
 
 .venv/dev: .venv/installed

@@ -218,11 +218,3 @@ def test_bench_times_every_stage(shared_pool: Path) -> None:
     assert stages.pop("problems") == 2
     assert len(stages) == 6
     assert all(ms > 0 for ms in stages.values())
-
-
-def test_demo_makes_pools_compares_and_can_be_repeated(tmp_path: Path) -> None:
-    first, second = (radmoe("demo", "--out", tmp_path).stdout for _ in range(2))
-    assert first == second
-    for word in ("RAD  delimiter@16", "majority of answers", "oracle", "RAD's pick"):
-        assert word in first
-    radmoe("verify", tmp_path / "planted-code-0")

@@ -1,0 +1,71 @@
+"""Pictures of real groups: written, readable, and laid out by routing alone."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from radmoe.errors import PoolError
+from radmoe.grading.labels import Label
+from radmoe.lab.planted import PlantedGroup
+from radmoe.report.pictures import by_basin, draw_problem, plane
+from radmoe.selector import select
+from radmoe.types import RolloutGroup
+
+
+def labels(made: PlantedGroup) -> list[Label]:
+    return [Label(made.group.problem_id, i, a, a == made.truth) for i, a in enumerate(made.answers)]
+
+
+def size(png: Path) -> tuple[int, int]:
+    head = png.read_bytes()[:24]
+    assert head.startswith(b"\x89PNG")
+    return struct.unpack(">II", head[16:24])
+
+
+@pytest.mark.parametrize("with_labels", [True, False])
+def test_a_problem_becomes_a_png(made: list[PlantedGroup], tmp_path: Path, with_labels: bool) -> None:
+    path = tmp_path / "new" / "folder" / "problem.png"
+    assert draw_problem(made[0].group, labels(made[0]) if with_labels else None, path) == path
+    assert size(path) == (1100, 528)
+
+
+def test_answers_colour_but_do_not_move(made: list[PlantedGroup], tmp_path: Path) -> None:
+    coloured = draw_problem(made[0].group, labels(made[0]), tmp_path / "a.png").read_bytes()
+    assert coloured != draw_problem(made[0].group, None, tmp_path / "b.png").read_bytes()
+    assert coloured == draw_problem(made[0].group, labels(made[0]), tmp_path / "c.png").read_bytes()
+
+
+def test_a_problem_with_nothing_to_compare_says_so(made: list[PlantedGroup], tmp_path: Path) -> None:
+    group = made[0].group
+    alone = RolloutGroup(group.problem_id, group.rollouts[:1], group.shape, group.vocab)
+    assert size(draw_problem(alone, None, tmp_path / "one.png"))
+
+
+def test_the_pick_s_basin_comes_first_and_basins_stay_together(made: list[PlantedGroup]) -> None:
+    picked = select(made[1].group)
+    runs = np.flatnonzero(picked.located)
+    order = runs[by_basin(picked, runs)]
+    assert sorted(order) == sorted(runs)
+    assert set(order[: len(picked.basin)]) == set(picked.basin)
+    roots = picked.roots[order]
+    assert len(set(roots)) == 1 + int(np.count_nonzero(np.diff(roots)))
+
+
+@given(st.integers(2, 12), st.integers(0, 999))
+def test_a_plane_keeps_distances_that_lie_in_one(n: int, seed: int) -> None:
+    points = np.random.default_rng(seed).random((n, 2)) * 0.5
+    apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    found = plane((1 - apart).astype(np.float32))
+    assert np.allclose(np.linalg.norm(found[:, None] - found[None], axis=-1), apart, atol=1e-3)
+
+
+def test_a_place_that_cannot_be_written_is_one_error(made: list[PlantedGroup], tmp_path: Path) -> None:
+    (tmp_path / "taken.png").mkdir()
+    with pytest.raises(PoolError, match=r"taken\.png"):
+        draw_problem(made[0].group, None, tmp_path / "taken.png")

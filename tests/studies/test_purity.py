@@ -1,0 +1,72 @@
+"""Basin purity against its definition, on matrices and on a planted pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import write_pool
+from radmoe.errors import InputError
+from radmoe.grading.labels import Label
+from radmoe.lab import planted
+from radmoe.lab.planted import Planted
+from radmoe.pool import open_pool
+from radmoe.studies.purity import knn_purity, pool_purity
+
+
+def blocks(answers: list[str], apart: float = 0.1) -> np.ndarray:
+    same = np.array([[a == b for b in answers] for a in answers])
+    return np.where(same, 0.9, apart).astype(np.float32)
+
+
+def test_perfect_neighbourhoods_have_purity_one() -> None:
+    answers = ["1"] * 5 + ["2"] * 3
+    assert knn_purity(blocks(answers), answers) == pytest.approx(1.0)
+
+
+def test_neighbours_of_the_other_answer_are_worse_than_chance() -> None:
+    answers = ["1", "2"] * 4
+    chance = 2 * 4 * 3 / (8 * 7)
+    assert knn_purity(1 - blocks(answers), answers) == pytest.approx(-chance / (1 - chance))
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=2, max_size=12), st.integers(1, 20), st.integers(0, 99))
+def test_it_is_the_paper_s_formula(answers: list[str], k: int, seed: int) -> None:
+    n = len(answers)
+    S = np.random.default_rng(seed).random((n, n)).astype(np.float32)
+    S = (S + S.T) / 2
+    chance = sum(answers.count(a) - 1 for a in answers) / (n * (n - 1))
+    found = knn_purity(S, answers, k)
+    if len(set(answers)) == 1:
+        assert found is None
+        return
+    hits = []
+    for i in range(n):
+        others = sorted((j for j in range(n) if j != i), key=lambda j: (-S[i, j], j))[:k]
+        hits.append(np.mean([answers[i] == answers[j] for j in others]))
+    assert found == pytest.approx((np.mean(hits) - chance) / (1 - chance))
+
+
+def test_one_rollout_or_a_wrong_shape_is_told_apart() -> None:
+    assert knn_purity(np.ones((1, 1), np.float32), ["1"]) is None
+    with pytest.raises(InputError, match="2 answers need a similarity matrix 2x2"):
+        knn_purity(np.ones((3, 3), np.float32), ["1", "2"])
+
+
+def test_a_planted_pool_is_pure_at_the_anchor_and_not_elsewhere(tmp_path: Path) -> None:
+    made = list(planted.groups(Planted(problems=6, rollouts=24, seed=3)))
+    pool = open_pool(write_pool(tmp_path / "p", made))
+    labels = {
+        m.group.problem_id: {  # the first has no answer, and is left out
+            i: Label(m.group.problem_id, i, answer if i else None, answer == m.truth)
+            for i, answer in enumerate(m.answers)
+        }
+        for m in made
+    }
+    at, elsewhere = (pool_purity(pool, labels, readout) for readout in ("delimiter@16", "rand-one-loc@16"))
+    assert np.mean(list(at.values())) > 0.6
+    assert np.mean(list(elsewhere.values())) < 0.3
