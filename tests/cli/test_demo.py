@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from test_commands import radmoe
 
 pytestmark = pytest.mark.slow
