@@ -1,0 +1,189 @@
+"""A report as Markdown, CSV, LaTeX and JSON, all from the same tables; `screen` has the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+
+from radmoe.evaluation.report import Report
+from radmoe.evaluation.table import Cell, Table
+
+ABSENT = "--"
+FIELDS = ("table", "section", "row", "column", "value", "low", "high", "gain", "n", "stars", "note")
+
+
+def value_text(cell: Cell) -> str:
+    """The value alone, as people read it: percent and points with one decimal."""
+    if cell.value is None:
+        return ABSENT
+    if isinstance(cell.value, str):
+        return cell.value
+    if cell.kind == "count":
+        return f"{cell.value:,}"
+    if cell.kind == "p":
+        return "<0.001" if cell.value < 0.001 else f"{cell.value:.3f}"
+    if cell.kind == "points":
+        return _signed(100 * cell.value)
+    return f"{100 * cell.value:.1f}" if cell.kind == "percent" else str(cell.value)
+
+
+def interval_text(cell: Cell) -> str:
+    if cell.low is None or cell.high is None:
+        return "" if cell.value is None or not cell.note else ABSENT
+    if cell.kind == "points":
+        return f"[{_signed(100 * cell.low)}, {_signed(100 * cell.high)}]"
+    return f"[{100 * cell.low:.1f}, {100 * cell.high:.1f}]"
+
+
+def gain_text(cell: Cell) -> str:
+    return "" if cell.gain is None else _signed(100 * cell.gain)
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"
+
+
+def head(report: Report) -> str:
+    """What was evaluated, in one line."""
+    pools = report.pools
+    settings = list(dict.fromkeys(f"{r.settings.readout}, {r.settings.kernel}, k={r.settings.k}" for r in pools))
+    sizes = sorted({int(n) for r in pools for n in r.counts["rollouts"]})
+    rollouts = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
+    models = ", ".join(dict.fromkeys(r.model for r in pools))
+    problems = sum(map(len, pools))
+    return f"{models}: {problems:,} problem{'s' * (problems != 1)} x {rollouts} rollouts; {'; '.join(settings)}"
+
+
+def _grid(
+    table: Table, cell: Callable[[Cell], str], interval: Callable[[Cell], str] = interval_text
+) -> Iterator[tuple[str, list[str]]]:
+    """Section and texts of every row, intervals in columns of their own."""
+    for row in table.rows:
+        texts = []
+        for column, one in zip(table.columns, row.cells, strict=True):
+            texts.append(cell(one))
+            if column.interval:
+                texts.append(interval(one))
+        yield row.section, texts
+
+
+def _titles(table: Table) -> Iterator[str]:
+    for column in table.columns:
+        yield column.title if column.n is None else f"{column.title} (n={column.n:,})"
+        if column.interval:
+            yield column.interval
+
+
+def markdown(report: Report) -> str:
+    parts = [head(report) + "."]
+    for table in report.tables:
+        titles = [*[table.sections] * table.sectioned, *_titles(table)]
+        labels = 1 + table.sectioned
+        lines = [titles, ["---"] * labels + ["---:"] * (len(titles) - labels)]
+        for section, texts in _grid(table, _markdown_cell):
+            lines.append([*[_escape_bar(section)] * table.sectioned, *texts])
+        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        parts += [
+            f"### {table.title}",
+            body,
+            *(["\n".join(f"{_escape_bar(note)}  " for note in table.notes)] * bool(table.notes)),
+        ]
+    return "\n\n".join([*parts, f"**{report.verdict}**"]) + "\n"
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _escape_bar(value_text(cell))
+    if cell.best:
+        text = f"**{text}**"
+    gain = gain_text(cell)
+    stars = cell.stars.replace("*", "\\*")
+    return text + stars + (f" ({gain})" if gain else "")
+
+
+def _escape_bar(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def comma_separated(report: Report) -> str:
+    """One line per cell: numbers as fractions, empty where there is none, and the reason beside it."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(FIELDS)
+    for table in report.tables:
+        for row in table.rows:
+            for column, cell in zip(table.columns[1:], row.cells[1:], strict=True):
+                parts = (cell.value, cell.low, cell.high, cell.gain, cell.n)
+                numbers = ["" if part is None else part for part in parts]
+                writer.writerow(
+                    [table.key, row.section, row.cells[0].value, column.title, *numbers, cell.stars, cell.note]
+                )
+    writer.writerow(["verdict", *[""] * (len(FIELDS) - 2), report.verdict])
+    return out.getvalue()
+
+
+def latex(report: Report) -> str:
+    """Tables for a paper; they need the package booktabs."""
+    parts = [f"% {head(report)}", *(_latex_table(table) for table in report.tables), f"% {report.verdict}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _latex_table(table: Table) -> str:
+    titles = list(_titles(table))
+    lines = [
+        r"\begin{table}[t]",
+        r"  \centering\footnotesize",
+        rf"  \caption{{{_tex(table.title)}. {' '.join(map(_tex, table.notes))}}}",
+        rf"  \label{{tab:{table.key}}}",
+        rf"  \begin{{tabular}}{{@{{}}l{'r' * (len(titles) - 1)}@{{}}}}",
+        r"    \toprule",
+        f"    {' & '.join(map(_tex, titles))} \\\\",
+        r"    \midrule",
+    ]
+    section = None
+    for name, texts in _grid(table, _latex_cell, _latex_interval):
+        if name != section and table.sectioned:
+            lines += [r"    \addlinespace"] * (section is not None)
+            lines.append(rf"    \multicolumn{{{len(titles)}}}{{@{{}}l}}{{\textit{{{_tex(name)}}}}} \\")
+        section = name
+        lines.append(f"    {' & '.join(texts)} \\\\")
+    return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"])
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = value_text(cell)
+    if cell.kind == "points" and cell.value is not None:
+        text = f"${text}^{{{cell.stars}}}$" if cell.stars else f"${text}$"
+    else:
+        text = _tex(text)
+    if cell.best:
+        text = rf"\textbf{{{text}}}"
+    gain = gain_text(cell)
+    return text + (rf"\,{{\scriptsize$({gain})$}}" if gain else "")
+
+
+def _latex_interval(cell: Cell) -> str:
+    text = interval_text(cell)
+    return f"${text}$" if text.startswith("[") else text
+
+
+_SPECIAL = {"\\": r"\textbackslash{}", "Δ": r"$\Delta$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+
+
+def _tex(text: str) -> str:
+    escaped = re.sub(r"[\\~^Δ]|[&%$#_{}]", lambda m: _SPECIAL.get(m[0], "\\" + m[0]), text)
+    return escaped.replace("<", "$<$").replace(">", "$>$")
+
+
+def as_json(report: Report) -> str:
+    return json.dumps(report.to_json(), indent=1) + "\n"
+
+
+FORMATS: dict[str, Callable[[Report], str]] = {
+    "markdown": markdown,
+    "csv": comma_separated,
+    "latex": latex,
+    "json": as_json,
+}

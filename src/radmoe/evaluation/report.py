@@ -1,0 +1,131 @@
+"""All tables of some pools, and the one sentence that a reader came for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from radmoe.errors import InputError
+from radmoe.evaluation.accuracy import main_table, other_table, strict_table
+from radmoe.evaluation.records import Records
+from radmoe.evaluation.scores import Collection, Draws, Scores
+from radmoe.evaluation.table import Table
+from radmoe.evaluation.tables import basin_table, coverage_table, envelope_table, lift_table, paired_table
+from radmoe.stats import Interval, mcnemar, poisson_binomial_test
+
+SURE = 0.05
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was evaluated, the tables, and whether selection helped."""
+
+    pools: tuple[Records, ...]
+    draws: Draws
+    tables: tuple[Table, ...]
+    verdict: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pools": [
+                {
+                    "pool": r.pool,
+                    "model": r.model,
+                    "dataset": r.dataset,
+                    "problems": len(r),
+                    "rollouts": int(r.counts["rollouts"].sum()),
+                    **asdict(r.settings),
+                    "strict": r.settings.strict,
+                    "missing": r.missing,
+                    "notes": list(r.notes),
+                }
+                for r in self.pools
+            ],
+            "intervals": asdict(self.draws),
+            "tables": [table.to_json() for table in self.tables],
+            "verdict": self.verdict,
+        }
+
+
+def report(pools: Sequence[Records], draws: Draws | None = None) -> Report:
+    """Every table that applies to these pools."""
+    if not pools:
+        raise InputError("no pool to report on: give at least one")
+    draws = draws or Draws()
+    if draws.resamples < 1:
+        raise InputError(f"resamples must be at least 1, got {draws.resamples}")
+    at_hand = Collection(tuple(pools))
+    tables = (
+        main_table(at_hand, draws),
+        strict_table(at_hand, draws),
+        coverage_table(at_hand),
+        lift_table(at_hand, draws),
+        paired_table(at_hand, draws),
+        envelope_table(at_hand),
+        basin_table(at_hand, draws),
+        other_table(at_hand, draws),
+    )
+    shown = tuple(table for table in tables if table is not None and table.rows)
+    return Report(at_hand.records, draws, shown, verdict(at_hand, draws))
+
+
+def verdict(pools: Collection, draws: Draws) -> str:
+    """Whether RAD did better than a rollout at random, by how much, how sure that is, and how it stands to a vote."""
+    scores = pools.scores()
+    assert scores is not None
+    reason = scores.why_not("rad")
+    if reason is not None:
+        usable = pools.scores(lambda r: "rad" in r.hits)
+        if usable is None:
+            return f"Nothing was selected here: {reason}."
+        scores = usable
+    if not scores.decidable:
+        return f"Selection could not matter here: in each of the {_problems(scores)} the rollouts are all right or all wrong."
+    hits = scores.hits("rad")
+    test = poisson_binomial_test(scores.full, hits)
+    low_tail = poisson_binomial_test(1 - scores.full, 1 - hits)
+    gap = float(hits.mean() - scores.full.mean())
+    interval = scores.interval(hits, draws, scores.full)
+    helped = "Selection helped" if test.p < SURE else "Selection hurt" if low_tail.p < SURE else "No help shown"
+    chance = low_tail.p if helped == "Selection hurt" else test.p
+    return (
+        f"{helped}: on {_problems(scores)} RAD is right {_percent(hits.mean())} of the time and a random rollout "
+        f"{_percent(scores.full.mean())}, {_gap(gap, interval)}, and random picks do as "
+        f"{'badly' if helped == 'Selection hurt' else 'well'} with {p_text(chance)}{_against_vote(pools, draws)}."
+    )
+
+
+def _against_vote(pools: Collection, draws: Draws) -> str:
+    scores = pools.cell(None, None)
+    if scores is None:
+        return "; a vote over exact strings has nothing to count here"
+    if (reason := scores.why_not("majority") or scores.why_not("rad")) is not None:
+        return f"; no comparison with a majority vote ({reason})"
+    rad, vote = scores.hits("rad"), scores.hits("majority")
+    test = mcnemar(rad, vote)
+    size = "" if len(scores) == sum(map(len, pools.records)) else f" on the {_problems(scores)} where one is well-posed"
+    if test.b == test.c == 0:
+        return f"; a majority vote{size} is right on exactly the same problems"
+    sure = "a difference" if test.p < SURE else "no difference these problems can show"
+    gap = _gap(test.gap, scores.interval(rad, draws, vote))
+    return f"; against a majority vote{size} it is {gap}, {p_text(test.p)}: {sure}"
+
+
+def _problems(scores: Scores) -> str:
+    return "1 problem" if len(scores) == 1 else f"{len(scores):,} problems"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def _gap(gap: float, interval: Interval | None) -> str:
+    if interval is None:
+        return f"{100 * gap:+.1f} points (nothing to resample, so no interval)"
+    return f"{100 * gap:+.1f} points (95% CI {100 * interval.low:+.1f} to {100 * interval.high:+.1f})"
+
+
+def p_text(p: float) -> str:
+    """A p-value for a sentence."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2f}" if p >= 0.01 else f"p = {p:.3f}"

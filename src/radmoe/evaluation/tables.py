@@ -1,0 +1,173 @@
+"""Where the accuracy comes from: coverage, lift decomposition, paired tests, random envelope, dense wrong basins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from radmoe.evaluation.accuracy import CI, POOLED
+from radmoe.evaluation.scores import Collection, Draws, Scores
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.stats import holm, mcnemar, poisson_binomial_test, random_envelope
+
+PAIRS = (("rad", "majority"), ("rad+dc", "rad"), ("rad+dc", "majority"))
+LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+
+
+def _columns(*titles: str) -> tuple[Column, ...]:
+    """A title with [name] behind it has its intervals shown under that name."""
+    parts = (title.removesuffix("]").partition("[") for title in titles)
+    return tuple(Column(title, name) for title, _, name in parts)
+
+
+def _by_dataset(pools: Collection, cells: Callable[[Scores], tuple[Cell, ...]]) -> Iterator[Row]:
+    """A row per dataset of each configuration, and what they are together."""
+    for model in pools.models:
+        mine = [(d, scores) for m, d, scores in pools.cells() if m == model]
+        for dataset, scores in mine:
+            yield Row((Cell(dataset), *cells(scores)), model)
+        together = pools.cell(model, None)
+        if together is not None and len(together.records) > 1:
+            yield Row((Cell("well-posed"), *cells(together)), model)
+    together = pools.cell(None, None)
+    if len(pools.models) > 1 and together is not None:
+        yield Row((Cell("well-posed"), *cells(together)), POOLED)
+
+
+def coverage_table(pools: Collection) -> Table:
+    """App. "Delimiter-anchor location": (a) all rollouts located, (b) some, (c) fewer than two: RAD abstains."""
+
+    def cells(scores: Scores) -> tuple[Cell, ...]:
+        located, rollouts = scores.count("located"), scores.count("rollouts")
+        few = located < 2
+        whole = (located == rollouts) & ~few
+        cases = (whole, ~whole & ~few, few)
+        shares = (Cell(int(case.sum()), "count", note=f"{case.mean():.1%} of the problems") for case in cases)
+        coverage = Cell(float((located / rollouts).mean()), "percent")
+        return (Cell(len(scores), "count"), Cell(scores.decidable, "count"), coverage, *shares)
+
+    columns = _columns("dataset", "n", "mixed", "located %", "(a) all", "(b) some", "(c) < 2")
+    notes = (
+        "mixed: problems with right and wrong rollouts, the only ones a selector can change.",
+        "Problems by how many rollouts have the anchor; under (c) RAD abstains, which counts as wrong.",
+    )
+    return Table("coverage", "Anchor coverage", columns, tuple(_by_dataset(pools, cells)), notes)
+
+
+def lift_table(pools: Collection, draws: Draws) -> Table:
+    """App. "Per-model decomposition": what locating gains, and what selecting gains on top."""
+
+    def cells(scores: Scores) -> tuple[Cell, ...]:
+        on = scores.eligible
+        n = int(on.sum())
+        reason = scores.why_not("rad") or ("" if n else "RAD abstains on every problem")
+        if reason:
+            return (Cell(n, "count"), *[missing(reason)] * 8)
+        rad = scores.hits("rad")
+        full, cohort, dens = scores.full[on].mean(), scores.cohort[on].mean(), rad[on].mean()
+        test = poisson_binomial_test(scores.cohort[on], rad[on])
+        stars = next((stars for level, stars in LEVELS if test.p < level), "")
+        bounds = scores.bounds(rad, draws, scores.cohort, on=on) | {"note": f"PB-exact p = {test.p:.3g}"}
+        headroom = 1.0 - cohort
+        share = missing("no headroom: every located rollout is right")
+        if headroom > 0:
+            share = Cell(float((dens - cohort) / headroom), "percent")
+        vote = scores.why_not("majority")
+        return (
+            Cell(n, "count"),
+            Cell(float(full), "percent"),
+            Cell(float(cohort), "percent"),
+            missing(vote) if vote else Cell(float(scores.hits("majority")[on].mean()), "percent"),
+            Cell(float(dens), "percent"),
+            Cell(float(cohort - full), "points"),
+            Cell(float(dens - cohort), "points", stars=stars, **bounds),
+            Cell(float(dens - full), "points"),
+            share,
+        )
+
+    columns = _columns("dataset", "n", "avg@full", "avg@coh", "maj", "dens", "Δanc", "Δsel", "Δfull", "Δsel/HR")
+    notes = (
+        "n: problems with two located rollouts. Δanc = avg@coh - avg@full, Δsel = dens - avg@coh, Δfull = their sum.",
+        "Δsel/HR: share of the headroom 1 - avg@coh. Stars: Poisson-binomial exact, one-sided, p < 0.05, 0.01, 0.001.",
+    )
+    return Table("lift", "Where RAD's lift comes from", columns, tuple(_by_dataset(pools, cells)), notes)
+
+
+def paired_table(pools: Collection, draws: Draws) -> Table:
+    """Two methods on the same problems: exact McNemar, Holm over the rows of a comparison, bootstrap interval."""
+    rows: list[Row] = []
+    reasons: dict[str, None] = {}
+    for first, second in PAIRS:
+        found: list[tuple[str, Scores]] = []
+        for model, dataset, scores in pools.cells():
+            reason = scores.why_not(second) or scores.why_not(first)
+            if reason is None:
+                found.append((f"{model} {dataset}" if len(pools.models) > 1 else dataset, scores))
+            else:
+                reasons[reason] = None
+        if not found:
+            continue
+        section = f"{found[0][1].label(first)} - {found[0][1].label(second)}"
+        adjusted = holm([mcnemar(s.hits(first), s.hits(second)).p for _, s in found]).tolist()
+        if len(found) > 1:
+            found.append((POOLED, Scores([r for _, s in found for r in s.records])))
+        for (label, scores), corrected in zip(found, [*adjusted, None][: len(found)], strict=True):
+            rows.append(Row((Cell(label), *_paired(scores, first, second, corrected, draws)), section))
+    columns = _columns("problems", "n", f"gap[{CI}]", "first", "second", "p", "Holm p")
+    notes = (
+        "gap in points; first, second: problems that only this one gets right; p: exact McNemar, Holm over the rows above.",
+        *(f"left out: {reason}." for reason in reasons),
+    )
+    return Table("paired", "Paired on the same problems", columns, tuple(rows), notes, "comparison")
+
+
+def _paired(scores: Scores, first: str, second: str, corrected: float | None, draws: Draws) -> tuple[Cell, ...]:
+    x, y = scores.hits(first), scores.hits(second)
+    test = mcnemar(x, y)
+    gap = Cell(test.gap, "points", **scores.bounds(x, draws, y))
+    adjusted = missing("pooled: no part of the family") if corrected is None else Cell(corrected, "p")
+    return (Cell(test.n, "count"), gap, Cell(test.b, "count"), Cell(test.c, "count"), Cell(test.p, "p"), adjusted)
+
+
+def envelope_table(pools: Collection) -> Table:
+    """App. "Exact random baselines": what one rollout at random gives, and how far above its upper line a method is."""
+
+    def cells(scores: Scores) -> tuple[Cell, ...]:
+        found = random_envelope(scores.full)
+        out = [Cell(len(scores), "count"), Cell(found.mean, "percent", found.lower, found.upper)]
+        for method in ("rad", "rad+dc"):
+            reason = scores.why_not(method)
+            if reason is not None:
+                out += [missing(reason), missing(reason)]
+                continue
+            accuracy = float(scores.hits(method).mean())
+            out += [Cell(accuracy, "percent"), Cell(accuracy - found.upper, "points")]
+        return tuple(out)
+
+    columns = _columns("dataset", "n", "random[envelope]", "RAD", "above", "RAD+DC", "above")
+    notes = ("random: mean and 95% envelope of one rollout per problem; above: points over the envelope's upper end.",)
+    return Table("envelope", "Against random picks on these problems", columns, tuple(_by_dataset(pools, cells)), notes)
+
+
+def basin_table(pools: Collection, draws: Draws) -> Table:
+    """App. "Failure case studies", false consensus: the picked basin holds half of all rollouts, and is wrong."""
+
+    def cells(scores: Scores) -> tuple[Cell, ...]:
+        reason = scores.why_not("rad")
+        if reason is not None:
+            return (Cell(len(scores), "count"), *[missing(reason)] * 4)
+        wrong = scores.hits("rad") == 0
+        dense = (scores.count("basin") * 2 >= scores.count("rollouts")) & scores.eligible
+        rate = (dense & wrong).astype(np.float64)
+        return (
+            Cell(len(scores), "count"),
+            Cell(int(wrong.sum()), "count"),
+            Cell(int(dense.sum()), "count"),
+            Cell(int(rate.sum()), "count"),
+            Cell(float(rate.mean()), "percent", **scores.bounds(rate, draws)),
+        )
+
+    columns = _columns("dataset", "n", "RAD wrong", "dense", "dense, wrong", f"rate %[{CI}]")
+    notes = ("dense: RAD's basin holds at least half of the rollouts. Agreement is not truth: it can be wrong.",)
+    return Table("basins", "Dense wrong basins", columns, tuple(_by_dataset(pools, cells)), notes)
