@@ -1,0 +1,124 @@
+"""`radmoe audit`: do the paper's published figures follow from each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from radmoe.cli.common import Json, console
+from radmoe.errors import InputError
+
+if TYPE_CHECKING:
+    from radmoe.audit import Check
+    from radmoe.audit.summary import Summary
+
+EXAMPLES = (
+    "Examples: radmoe audit   |   radmoe audit --table wjja-power --all   |   radmoe audit --json   |   "
+    "radmoe audit --out docs/audit.md"
+)
+
+
+def command(
+    table: Annotated[
+        str | None, typer.Option("--table", help="Only this table, by its label in the paper: main, dc, per-model...")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Print every check, not only those that differ.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the whole report as Markdown to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute every published figure of the paper that follows from other published figures.
+
+    A figure agrees, is within what the rounding of its inputs allows, or differs. A difference is a finding about the
+    paper, not an error of this command: the exit code is 0 either way.
+    """
+    try:
+        from radmoe.audit import audit, load
+        from radmoe.audit.summary import markdown, summarise, total
+    except ModuleNotFoundError as error:
+        raise InputError(f"audit needs {error.name}: pip install 'radmoe[eval]'") from None
+
+    about = dict(load().about)
+    found = audit()
+    if out is not None:
+        try:
+            out.write_text(markdown(found, about), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{out} cannot be written: {error.strerror}") from None
+    if table is not None:
+        label = table.removeprefix("tab:")
+        tables = dict.fromkeys(c.table for c in found)
+        if label not in tables:
+            raise InputError(f"no figure of a table {table!r} follows from others: use one of {', '.join(tables)}")
+        found = [c for c in found if c.table == label]
+    if as_json:
+        tables_json = [asdict(s) for s in summarise(found, about)]
+        typer.echo(
+            json.dumps({"total": asdict(total(found)), "tables": tables_json, "checks": [asdict(c) for c in found]})
+        )
+        return
+    if every:
+        _checks(found)
+    _summary(summarise(found, about), total(found))
+    _differences(found)
+    if out is not None:
+        console().print(f"\nreport written to {out}", soft_wrap=True)
+
+
+def _summary(rows: Sequence[Summary], whole: Summary) -> None:
+    from rich.table import Table
+
+    out = console()
+    about = out.width >= 100
+    shown = Table(title="published figures recomputed from other published figures", title_justify="left", box=None)
+    for heading in ("table", "about") if about else ("table",):
+        shown.add_column(heading, no_wrap=True)
+    for heading in ("figures", "checks", "agree", "within rounding", "differ"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    for s in rows:
+        shown.add_row(s.table, *([f"[dim]{s.about}[/dim]"] if about else []), *_numbers(s))
+    if len(rows) > 1:
+        shown.add_row("all", *([""] if about else []), *_numbers(whole), style="bold")
+    out.print(shown)
+
+
+def _numbers(s: Summary) -> list[str]:
+    differs = f"[bold red]{s.differs}[/bold red]" if s.differs else "0"
+    return [f"{s.figures:,}", f"{s.checks:,}", f"{s.agrees:,}", f"{s.rounding:,}", differs]
+
+
+def _differences(found: Sequence[Check]) -> None:
+    from rich.markup import escape
+    from rich.padding import Padding
+
+    from radmoe.audit.summary import allows, note
+
+    out = console()
+    differ = [c for c in found if c.verdict == "differs"]
+    if not differ:
+        out.print("\nno figure differs")
+        return
+    for c in differ:
+        out.print(
+            f"\n[bold red]differs[/bold red]  [bold]{escape(c.table)}, {escape(c.row)}, {escape(c.figure)}[/bold]"
+        )
+        lines = [f"printed {c.printed}", c.arithmetic, allows(c), note(c)]
+        for line in filter(None, lines):
+            out.print(Padding(escape(line), (0, 0, 0, 9)))
+
+
+def _checks(found: Sequence[Check]) -> None:
+    """One line per check: a table would fold the arithmetic."""
+    from rich.markup import escape
+
+    out, colours = console(), {"agrees": "green", "within rounding": "yellow", "differs": "bold red"}
+    width = max(len(c.verdict) for c in found)
+    for c in found:
+        verdict = f"[{colours[c.verdict]}]{c.verdict:<{width}}[/]"
+        line = escape(f"{c.table}, {c.row}, {c.figure}: {c.printed}; {c.arithmetic}")
+        out.print(f"{verdict}  {line}", soft_wrap=True)
+    out.print()
