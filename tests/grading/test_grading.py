@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radmoe.errors import InputError, PoolNotFound
-from radmoe.grading.grade import boxed, extract, fenced, grade_pool, kind_of, normalise, problems_of, read_answers
+from radmoe.grading.answers import boxed, extract, fenced, normalise
+from radmoe.grading.grade import grade_pool, kind_of, problems_of, read_answers
 from radmoe.grading.labels import read_labels
 from radmoe.lab.chat import STYLES, render
 from radmoe.lab.tasks import TASKS, Example, Problem, named, problems, training_example

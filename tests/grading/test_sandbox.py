@@ -288,14 +288,14 @@ def test_nothing_is_left_behind() -> None:
 def test_many_programs_come_back_in_order_and_the_same_one_runs_once() -> None:
     wrong = "def f(xs):\n    return -1"
     programs = [RIGHT, wrong] * 20 + [RIGHT + f"\n# {i}" for i in range(10)]
-    verdicts = list(run_many([(program, TESTS) for program in programs], jobs=2))
+    verdicts = list(run_many([(program, TESTS, "f") for program in programs], jobs=2))
     assert [v.passed for v in verdicts] == [True, False] * 20 + [True] * 10
     assert list(run_many([])) == []
 
 
 def test_leaving_a_batch_half_way_ends_its_sandboxes() -> None:
     before = threading.active_count()
-    verdicts = run_many([(f"# {i}\n{RIGHT}", TESTS) for i in range(200)], jobs=2)
+    verdicts = run_many([(f"# {i}\n{RIGHT}", TESTS, "f") for i in range(200)], jobs=2)
     assert next(verdicts).passed
     verdicts.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
@@ -309,7 +309,7 @@ def test_options_that_cannot_be_used_are_named() -> None:
     with pytest.raises(InputError, match="at least 64 MiB"):
         Sandbox(memory=1000)
     with pytest.raises(InputError, match="jobs must be at least 1, got 0"):
-        list(run_many([(RIGHT, TESTS)], jobs=0))
+        list(run_many([(RIGHT, TESTS, "f")], jobs=0))
 
 
 def test_one_program_on_its_own() -> None:

@@ -14,7 +14,8 @@ from radmoe.errors import InputError
 
 EXAMPLES = (
     "Examples: radmoe grade pool/   |   radmoe grade pool/ --task code --jobs 4   |   "
-    "radmoe grade pool/ --answers answers.jsonl --json"
+    "radmoe grade pool/ --answers answers.jsonl --json   |   radmoe grade pool/ --dataset hmmt_feb_2025   |   "
+    "radmoe grade pool/ --dataset gpqa_diamond --data gpqa.jsonl --seed 7"
 )
 
 
@@ -25,33 +26,72 @@ def command(
         typer.Option("--task", help="Lab task: math-1 to math-4, choice or code.", show_default="as the pool says"),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of the lab task's problems.", show_default="as the pool says")
+        int | None,
+        typer.Option(
+            "--seed",
+            help="Seed of the lab task's problems, or of a dataset's options.",
+            show_default="as the pool says",
+        ),
     ] = None,
     answers: Annotated[
         Path | None,
-        typer.Option("--answers", help="JSONL of problem_id and answer (an integer, a letter or a string)."),
+        typer.Option("--answers", help="JSONL of problem_id and answer (an integer, a letter or LaTeX)."),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset", help="aime_2024, aime_2025, hmmt_feb_2025, brumo_2025, gpqa_diamond or livecodebench_v5."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="JSONL of the dataset's rows, instead of the hub.", show_default=False)
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            help="Seconds per program, contest test or LaTeX comparison.",
+            show_default="1, 6 and 3",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Sandboxes at once; changes no result.")] = 2,
     as_json: Json = False,
 ) -> None:
     """Extract and check every rollout's answer, and write the pool's labels.
 
-    Programs run in a sandbox. The labels are for evaluation: nothing that selects ever reads them.
+    Integers and letters are compared as normalised, LaTeX by math-verify in a process that is killed when it takes too
+    long, programs by their tests in a sandbox. The labels are for evaluation: nothing that selects ever reads them.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from radmoe.grading.benchmarks import load_problems, seed_in
     from radmoe.grading.grade import grade_pool, problems_of, read_answers
     from radmoe.pool import open_pool
 
-    if answers is not None and (task is not None or seed is not None):
-        raise InputError("--answers replaces --task and --seed: give one or the other")
+    asked = dataset is not None or data is not None
+    if answers is not None and (task is not None or seed is not None or asked):
+        raise InputError("--answers replaces --task, --dataset, --data and --seed: give one or the other")
+    if asked and task is not None:
+        raise InputError("--dataset and --data replace --task: give one or the other")
+    if timeout is not None and timeout <= 0:
+        raise InputError(f"--timeout must be positive, got {timeout:g}")
     opened = open_pool(pool)
-    known = read_answers(answers) if answers is not None else problems_of(opened, task=task, seed=seed)
+    if answers is not None:
+        known = read_answers(answers)
+    elif asked:
+        known = load_problems(dataset, data, seed=seed_in(opened.problems) if seed is None else seed)
+    else:
+        known = problems_of(opened, task=task, seed=seed)
     screen = console(stderr=True)
     columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         work = bar.add_task("grading", total=len(opened))
-        summary = grade_pool(pool, known, jobs=jobs, progress=lambda done: bar.advance(work, done))
+        summary = grade_pool(pool, known, jobs=jobs, timeout=timeout, progress=lambda done: bar.advance(work, done))
+    if not summary.parseable:
+        none = "no \\boxed{...} or fenced block"
+        typer.echo(
+            f"radmoe: no rollout of {pool} has an answer ({none}): all {summary.graded} count as wrong", err=True
+        )
     if as_json:
         typer.echo(json.dumps({"pool": str(pool), **asdict(summary)}))
         return

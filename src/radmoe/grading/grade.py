@@ -1,36 +1,32 @@
-"""Grading a pool: what each rollout answered, and whether that is right.
+"""Grading a pool: which rollouts are right. The only place where answers are held against the truth.
 
-The only place where answers are read. Math and choice: the last `\\boxed{...}`; code: the last fenced block of what
-follows the thinking, run against hidden tests in a sandbox.
+Integers and letters are compared as normalised, LaTeX by equivalence classes, programs by hidden tests in a sandbox.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radmoe.errors import InputError
+from radmoe.grading import equivalence, sandbox
+from radmoe.grading.answers import extract, normalise
+from radmoe.grading.benchmarks import BENCHMARKS, listed
+from radmoe.grading.equivalence import Classes, Equivalence
 from radmoe.grading.labels import Label, write_labels
-from radmoe.grading.sandbox import MEMORY, TIMEOUT_S, run_many
+from radmoe.grading.sandbox import run_many
 from radmoe.lab.tasks import DEFAULT_SEED, TASKS, Problem, named, problems
 from radmoe.pool import open_pool
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
 
-_BOX = "\\boxed{"
-_BRACE = re.compile(r"\\boxed\{|[{}]")
-_FINAL = ("</think>", "<|channel|>final<|message|>")
-_END = re.compile(r"(<\|[a-z_]+\|>|\s)+\Z")
-_FENCE = re.compile(r"^([ \t]*)(`{3,})([^`\n]*)$")
-_WRAP = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname|mbox|boxed)\s*\{([^{}]*)\}")
-_NOISE = re.compile(r"\\[,;!: ]|[$\s*]|\\(?:left|right)(?![A-Za-z])")
-_INTEGER = re.compile(r"([+-]?)(\d{1,3}(?:,\d{3})+|\d+)(?:\.0*)?")
-_LETTER = re.compile(r"\(?\s*([A-Za-z])\s*\)?\s*(?:$|[.):,])")
+CONTEST_TIMEOUT_S = 6.0  # per test, as LiveCodeBench has it
+CONTEST_MEMORY = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -45,79 +41,21 @@ class Summary:
     average: float
 
 
-# -- what was answered -----------------------------------------------------------------------------------------------
-
-
-def boxed(text: str) -> str | None:
-    """What stands in the last `\\boxed{...}` whose braces balance; None without one."""
-    found, opened = (-1, -1), list[int]()  # where the braces that are open begin; -1 for one that opens no box
-    for brace in _BRACE.finditer(text):
-        if brace[0] != "}":
-            opened.append(brace.end() if brace[0] == _BOX else -1)
-        elif opened:
-            start = opened.pop()
-            if start > found[0]:
-                found = start, brace.start()
-    return text[slice(*found)] if found[0] >= 0 else None
-
-
-def fenced(text: str) -> str | None:
-    """The body of the last fenced block behind the thinking; one left open runs to the end. None without one."""
-    for marker in _FINAL:
-        if marker in text:
-            text = text.rpartition(marker)[2]
-    found: list[str] | None = None
-    opened: tuple[str, int] | None = None
-    for line in _END.sub("", text).split("\n"):
-        fence = _FENCE.match(line.rstrip("\r"))
-        if opened is None:
-            if fence:
-                opened, found = (fence[1], len(fence[2])), []
-        elif fence and not fence[3].strip() and len(fence[2]) >= opened[1] and len(fence[1]) <= len(opened[0]) + 3:
-            opened = None
-        elif found is not None:
-            found.append(line.removeprefix(opened[0]))
-    return None if found is None else "\n".join(found)
-
-
-def normalise(kind: str, answer: str) -> str | None:
-    """One string per answer: an integer without ornament, a capital letter, or the text itself; None if empty."""
-    if kind == "code":
-        return answer.strip("\n").rstrip() or None
-    before = None
-    while before != answer:
-        before, answer = answer, _WRAP.sub(r"\1", answer)
-    if kind == "choice":
-        letter = _LETTER.match(_NOISE.sub(" ", answer).strip())
-        return letter[1].upper() if letter else _NOISE.sub("", answer) or None
-    plain = _NOISE.sub("", answer).replace("{,}", ",")
-    integer = _INTEGER.fullmatch(plain.rstrip("."))
-    if integer is None:
-        return plain or None
-    digits = integer[2].replace(",", "").lstrip("0") or "0"
-    return ("-" if integer[1] == "-" and digits != "0" else "") + digits
-
-
-def extract(kind: str, text: str) -> str | None:
-    """The normalised answer of a rollout; None where there is none."""
-    found = fenced(text) if kind == "code" else boxed(text)
-    return None if found is None else normalise(kind, found)
-
-
-# -- what is right ---------------------------------------------------------------------------------------------------
-
-
 def kind_of(problem: Problem) -> str:
-    """math, choice or code: from the task, or for a problem of one's own from its tests and answer."""
+    """math, latex, choice or code: from the task or dataset, or for a problem of one's own from its tests and answer."""
     if problem.task in TASKS:
         return TASKS[problem.task].kind
+    if problem.task in BENCHMARKS:
+        return BENCHMARKS[problem.task].kind
     if problem.tests:
         return "code"
-    return "choice" if re.fullmatch(r"[A-Za-z]", problem.answer) else "math"
+    if re.fullmatch(r"[A-Za-z]", problem.answer):
+        return "choice"
+    return "math" if re.fullmatch(r"-?\d+", normalise("math", problem.answer) or "") else "latex"
 
 
 def read_answers(path: Path) -> dict[str, Problem]:
-    """Problems from a JSONL file of problem_id and answer: an integer, a letter or any other string."""
+    """Problems from a JSONL file of problem_id and answer: an integer, a letter, or LaTeX."""
     found = {}
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -134,10 +72,9 @@ def read_answers(path: Path) -> dict[str, Problem]:
         if not isinstance(problem_id, str) or isinstance(answer, bool) or not isinstance(answer, str | int | float):
             raise InputError(f'{path}, line {number}: give {{"problem_id": "...", "answer": "..."}} on each line')
         problem = Problem(problem_id, "answers", "", str(answer).strip())
-        normal = normalise(kind_of(problem), problem.answer)
-        if normal is None:
+        if normalise(kind_of(problem), problem.answer) is None:
             raise InputError(f"{path}, line {number}: the answer to {problem_id!r} is empty")
-        found[problem_id] = Problem(problem_id, "answers", "", normal)
+        found[problem_id] = problem
     if not found:
         raise InputError(f"{path} holds no answers")
     return found
@@ -161,26 +98,30 @@ def grade_pool(
     against: Mapping[str, Problem] | Iterable[Problem] | None = None,
     *,
     jobs: int = 1,
-    timeout: float = TIMEOUT_S,
-    memory: int = MEMORY,
+    timeout: float | None = None,
+    memory: int | None = None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Summary:
     """Write a pool's labels, and say how it did. Without problems, the lab's own are found by their ids.
 
-    Rollouts of problems that are not among them get no label. `progress` is told of every rollout that is done.
+    Rollouts of problems that are not among them get no label. `timeout` is in seconds: of CPU per program (1) or, of
+    a contest, per test (6); of wall time per comparison of LaTeX (3). `progress` is told of every rollout done.
     """
     pool = open_pool(path)
     if against is None:
         against = problems_of(pool)
     known = dict(against) if isinstance(against, Mapping) else {problem.problem_id: problem for problem in against}
-    asked = [problem_id for problem_id in pool.problems if problem_id in known]
+    asked = [known[problem_id] for problem_id in pool.problems if problem_id in known]
     if not asked:
-        have = ", ".join(map(repr, pool.problems[:3])) or "none"
+        have, want = (", ".join(map(repr, list(ids)[:3])) or "none" for ids in (pool.problems, known))
         raise InputError(
-            f"{path} holds problems ({have}) that are not among the {len(known)} known: give --task or --answers"
+            f"{path} holds problems ({have}) that are not among the {len(known)} known ({want}): "
+            "give the --dataset, --task or --answers they come from"
         )
-    labels = [label for problem_id in asked for label in _extracted(pool, known[problem_id])]
-    labels = list(_judged(labels, known, jobs, timeout, memory, progress))
+    for problem in asked:
+        _check_options(pool, problem)
+    extracted = [label for problem in asked for label in _extracted(pool, problem)]
+    labels = list(_judged(extracted, known, jobs, timeout, memory, progress))
     write_labels(path, labels)
     right: dict[str, list[bool]] = {}
     for label in labels:
@@ -195,7 +136,19 @@ def grade_pool(
     )
 
 
-def _extracted(pool: Pool, problem: Problem) -> Iterable[Label]:
+def _check_options(pool: Pool, problem: Problem) -> None:
+    """A letter means what the prompt said it means: refuse a pool whose prompts show other options."""
+    if not problem.options:
+        return
+    asked = pool.runs(["prompt"], filters=[("problem_id", "=", problem.problem_id)])["prompt"].to_pylist()
+    if any(prompt is not None and listed(problem.options) not in prompt for prompt in asked):
+        raise InputError(
+            f"{pool.path}: the prompt of {problem.problem_id!r} does not show its options as they are now shuffled: "
+            "give the --seed and --data its prompts were written with"
+        )
+
+
+def _extracted(pool: Pool, problem: Problem) -> Iterator[Label]:
     """A problem's rollouts with their answers, not yet judged. Text that was not kept is spelled from the tokens."""
     kind, texts = kind_of(problem), pool.texts(problem.problem_id)
     if None in texts:
@@ -210,23 +163,35 @@ def _judged(
     labels: list[Label],
     known: Mapping[str, Problem],
     jobs: int,
-    timeout: float,
-    memory: int,
+    timeout: float | None,
+    memory: int | None,
     progress: Callable[[int], object],
-) -> Iterable[Label]:
+) -> Iterator[Label]:
     programs = [
-        (label.answer, known[label.problem_id].tests)
+        (label.answer, problem.tests, problem.entry)
         for label in labels
-        if label.answer is not None and known[label.problem_id].tests
+        if label.answer is not None and (problem := known[label.problem_id]).tests
     ]
-    verdicts = run_many(programs, jobs=jobs, timeout=timeout, memory=memory)
-    for label in labels:
-        problem = known[label.problem_id]
-        if label.answer is None:
-            correct = False
-        elif problem.tests:
-            correct = next(verdicts).passed
-        else:
-            correct = label.answer == problem.answer
-        progress(1)
-        yield label._replace(correct=correct)
+    contest = any(entry != "f" for *_, entry in programs)
+    verdicts = run_many(
+        programs,
+        jobs=jobs,
+        timeout=timeout or (CONTEST_TIMEOUT_S if contest else sandbox.TIMEOUT_S),
+        memory=memory or (CONTEST_MEMORY if contest else sandbox.MEMORY),
+    )
+    classes: dict[str, Classes] = {}
+    with Equivalence(timeout=timeout or equivalence.TIMEOUT_S) as equal:
+        for label in labels:
+            problem = known[label.problem_id]
+            if label.answer is None:
+                correct = False
+            elif problem.tests:
+                correct = next(verdicts).passed
+            elif (kind := kind_of(problem)) == "latex":
+                found = classes.setdefault(label.problem_id, Classes(equal, problem.answer))
+                label = label._replace(answer=found.add(label.answer))
+                correct = label.answer == found.gold
+            else:
+                correct = label.answer == normalise(kind, problem.answer)
+            progress(1)
+            yield label._replace(correct=correct)

@@ -2,8 +2,8 @@
 
 Run by path with a bare interpreter (`python -I -S -B jail.py`): standard library only. Requests come in on stdin,
 outcomes go out on stdout, both as length-prefixed frames. A request holds a program and the arguments to call its
-function with, never what the calls should return: that is compared in the grader, so a program that takes over its
-process gains nothing but the chance to be wrong in another way.
+function with, or the text to feed it, never what should come back: that is compared in the grader, so a program that
+takes over its process gains nothing but the chance to be wrong in another way.
 
 What holds a program back:
 
@@ -13,7 +13,7 @@ What holds a program back:
 - namespaces where permitted: no network, and a process tree of its own in which nothing outside can be signalled;
 - a user id that owns nothing when the grader is root, and no privileges to gain;
 - limits on CPU time, memory, file size, open files and processes; a wall clock kept by the parent;
-- no descriptors but /dev/null and the pipe that takes its results; an empty directory to stand in.
+- no descriptors but /dev/null, its input and the pipe that takes its results; an empty directory to stand in.
 """
 
 from __future__ import annotations
@@ -31,19 +31,28 @@ import shutil
 import signal
 import struct
 import sys
+import threading
 import time
+import types
 from pathlib import Path
 from typing import Any
 
 MAX_RESULT = 1 << 20
+STDIN = "<stdin>"  # as an entry: the program itself is run, on a text
 HEADER = struct.Struct("<I")
 # What programs like to import. Loaded once, and there even where the child's user may not read the library's files.
 _LIKED = (
     "array bisect cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools json "
     "operator queue random re statistics string typing"
 )
+# What a contest's programs find imported, names and modules, in this order (as LiveCodeBench's own runner has it).
+_STARRED = (
+    "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json "
+    "builtins typing"
+)
+_RECURSION = 50_000
 
-OK, TIMEOUT, TOO_MUCH, DIED, UNCONFINED = range(5)
+OK, TIMEOUT, TOO_MUCH, DIED, UNCONFINED, RAISED = range(6)
 
 _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _PDEATHSIG, _SECCOMP, _NO_NEW_PRIVS = 1, 22, 38
@@ -93,13 +102,19 @@ def spell(value: Any, depth: int = 0) -> str:
 # -- the child: confined for good, then given the program ------------------------------------------------------------
 
 
-def _confine(result: int, seconds: int, memory: int, uid: int) -> bool:
-    """Give up everything that is not needed to compute; whether that worked. Results go to descriptor 3."""
+def _confine(result: int, text: bytes | None, seconds: int, memory: int, uid: int) -> bool:
+    """Give up everything that is not needed to compute; whether that worked.
+
+    Results go to descriptor 3; with a text to read, that is standard input, and standard output is the result too.
+    """
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(result, 1000)  # out of the way
     for fd in (0, 1, 2):
         os.dup2(null, fd)
+    if text is not None:
+        _feed(text)
+        os.dup2(1000, 1)
     os.dup2(1000, 3)
     os.closerange(4, 1001)
     for name in ("socket", "_socket", "ssl", "_ssl"):
@@ -115,6 +130,17 @@ def _confine(result: int, seconds: int, memory: int, uid: int) -> bool:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
     return _seccomp() and _cannot_signal()
+
+
+def _feed(text: bytes) -> None:
+    file = os.memfd_create("input")
+    left = memoryview(text)
+    while left:
+        left = left[os.write(file, left) :]
+    os.lseek(file, 0, os.SEEK_SET)
+    os.dup2(file, 0)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def _cannot_signal() -> bool:
@@ -179,6 +205,51 @@ def _answer(program: str, entry: str, calls: list[bytes]) -> list[str]:
     return lines
 
 
+def _module(name: str) -> dict[str, Any]:
+    """The names of a fresh module, with everything in it that a contest's programs expect."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    for source in _STARRED.split():
+        found = vars(sys.modules[source])
+        public = found.get("__all__") or [key for key in found if key[0] != "_"]
+        module.__dict__.update({key: found[key] for key in public})
+    module.__dict__.update({source: sys.modules[source] for source in _STARRED.split()})
+    sys.setrecursionlimit(_RECURSION)
+    # No thread can start here. The usual one, for a deeper stack, may as well run at once.
+    threading.Thread.start = threading.Thread.run  # type: ignore[method-assign]
+    threading.Thread.join = lambda self, timeout=None: None  # type: ignore[method-assign]
+    threading.stack_size = lambda size=0: 0
+    return module.__dict__
+
+
+def _play(program: str) -> str:
+    """Run a program that reads and prints; a complaint, set off from what it printed, or nothing."""
+    complaint = ""
+    try:
+        exec(compile(program, "<program>", "exec", dont_inherit=True), _module("__main__"))
+    except SystemExit:
+        pass
+    except BaseException as error:
+        complaint = "\0!" + _complaint(error)
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    return complaint
+
+
+def _call(program: str, entry: str, call: bytes) -> str:
+    """What one call of a function, or of a method of the class Solution, returns, spelled; or a complaint."""
+    names = _module("program")
+    try:
+        exec(compile(program, "<program>", "exec", dont_inherit=True), names)
+        owner, name = names.get("Solution"), entry.rpartition(".")[2]
+        function = names.get(name) if owner is None else getattr(owner(), name, None)
+        if function is None:
+            return f"!NameError: it defines no {entry}"
+        return spell(function(*marshal.loads(call)))
+    except BaseException as error:
+        return "!" + _complaint(error)
+
+
 def _complaint(error: BaseException) -> str:
     try:
         return ascii(f"{type(error).__name__}: {error}")[1:-1][:200]
@@ -192,25 +263,32 @@ def _complaint(error: BaseException) -> str:
 def _run(request: dict[str, Any], alone: bool) -> tuple[int, bytes]:
     """Run one program in a child; what it wrote, and how it ended."""
     read, write = os.pipe()
-    home = request["home"]
+    home, entry, text = request["home"], request["entry"], request["text"]
     Path(home).mkdir()
     seconds = max(1, math.ceil(request["timeout"]))
     child = os.fork()
     if child == 0:
+        code = 0
         try:
             os.chdir(home)
-            if _confine(write, seconds, request["memory"], request["uid"]):
+            if _confine(write, text, seconds, request["memory"], request["uid"]):
                 os.write(3, b"+")  # said before the program is looked at, so that none can deny it
             else:
                 os._exit(0)
-            lines = _answer(request["program"], request["entry"], request["calls"])
+            if text is not None:
+                lines = [_play(request["program"])]
+                code = bool(lines[0])
+            elif request["contest"]:
+                lines = [_call(request["program"], entry, request["calls"][0])]
+            else:
+                lines = _answer(request["program"], entry, request["calls"])
             out = memoryview("\n".join(lines).encode("ascii", "replace"))
             while out:
                 out = out[os.write(3, out) :]
         finally:
-            os._exit(0)
+            os._exit(code)
     os.close(write)
-    status, data = _collect(read, time.monotonic() + request["wall"])
+    status, data = _collect(read, time.monotonic() + request["wall"], request["most"])
     os.close(read)
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
@@ -221,8 +299,10 @@ def _run(request: dict[str, Any], alone: bool) -> tuple[int, bytes]:
     _, code = os.waitpid(child, 0)
     if status == OK and not data:
         status = UNCONFINED
-    elif status == OK and data == b"+" and os.WIFSIGNALED(code):
+    elif status == OK and os.WIFSIGNALED(code) and (data == b"+" or text is not None):
         status = DIED
+    elif status == OK and text is not None and os.waitstatus_to_exitcode(code):
+        status = RAISED
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG if not alone else 0)[0]:
             pass
@@ -230,18 +310,18 @@ def _run(request: dict[str, Any], alone: bool) -> tuple[int, bytes]:
     return status, data[1:]
 
 
-def _collect(read: int, deadline: float) -> tuple[int, bytes]:
+def _collect(read: int, deadline: float, most: int) -> tuple[int, bytes]:
     """What comes through the pipe until it closes, grows too large, or time is up."""
-    data = b""
+    data = bytearray()
     while True:
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([read], [], [], left)[0]:
             return TIMEOUT, b""
         piece = os.read(read, 1 << 16)
         if not piece:
-            return OK, data
+            return OK, bytes(data)
         data += piece
-        if len(data) > MAX_RESULT:
+        if len(data) > most:
             return TOO_MUCH, b""
 
 
@@ -270,19 +350,19 @@ def _enter_namespaces() -> bool:
 
 
 def _read(count: int) -> bytes:
-    data = b""
+    data = bytearray()
     while len(data) < count:
         piece = os.read(0, count - len(data))
         if not piece:
             os._exit(0)  # the grader is gone
         data += piece
-    return data
+    return bytes(data)
 
 
 def serve(namespaces: bool) -> None:
     """Answer requests until the grader closes its end."""
     alone = namespaces and _enter_namespaces()
-    for name in _LIKED.split():
+    for name in (_LIKED + " " + _STARRED).split():
         importlib.import_module(name)
     gc.disable()
     gc.freeze()  # what is never collected is never copied into a child

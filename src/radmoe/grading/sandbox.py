@@ -1,8 +1,9 @@
 """Running untrusted Python against hidden tests, at no cost to the grader whatever the program does.
 
 A `Sandbox` is a helper process (see `jail.py`) that forks a confined child per program, a millisecond or two each.
-The child is told the arguments, never the expected values: those are compared here, byte for byte in a spelling in
-which nothing can pretend to be equal to something else. If a program takes its helper down, that is its verdict.
+The child is told the arguments or its input, never the expected values: those are compared here, byte for byte in a
+spelling in which nothing can pretend to be equal to something else; what was printed, as LiveCodeBench does it. If a
+program takes its helper down, that is its verdict.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 from radmoe.errors import InputError
-from radmoe.grading.jail import DIED, HEADER, MAX_RESULT, TIMEOUT, TOO_MUCH, UNCONFINED, spell
+from radmoe.grading.jail import HEADER, MAX_RESULT, STDIN, spell
+from radmoe.grading.verdicts import TOOK_DOWN, Outcome, Test, Verdict, judge_calls, wrong_output, wrong_return
 
 TIMEOUT_S = 1.0
 MEMORY = 256 << 20
@@ -33,34 +33,22 @@ _JAIL = Path(__file__).with_name("jail.py")
 _GRACE_S = 5.0  # beyond the wall clock, before the helper itself is given up
 _FIRST_UID = 2_000_000_000  # user ids nobody has
 
-Test = tuple[tuple[Any, ...], Any]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a program passed all its tests, and in one line why or why not."""
-
-    passed: bool
-    reason: str
-
 
 class Sandbox:
     """One helper process, started when first needed and again whenever a program took it down.
 
-    `timeout` is CPU seconds per program, rounded up; the wall clock allows five times as much. Not for use by two
-    threads at once: open one each.
+    `timeout` is CPU seconds per program (of a contest: per test), rounded up; the wall clock allows five times as much,
+    or ten seconds more. Not for use by two threads at once: open one each.
     """
 
-    def __init__(
-        self, *, timeout: float = TIMEOUT_S, memory: int = MEMORY, namespaces: bool = True, entry: str = "f"
-    ) -> None:
+    def __init__(self, *, timeout: float = TIMEOUT_S, memory: int = MEMORY, namespaces: bool = True) -> None:
         if os.name != "posix":
             raise InputError("grading code needs a POSIX system (Linux or macOS): run it in WSL or a container")
         if timeout <= 0:
             raise InputError(f"sandbox timeout must be positive, got {timeout}")
         if memory < 64 << 20:
             raise InputError(f"sandbox memory must be at least 64 MiB, which the interpreter needs, got {memory} bytes")
-        self.timeout, self.memory, self.namespaces, self.entry = timeout, memory, namespaces, entry
+        self.timeout, self.memory, self.namespaces = timeout, memory, namespaces
         self._helper: subprocess.Popen[bytes] | None = None
         self._home: str | None = None
         self._count = 0
@@ -71,52 +59,54 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, program: str, tests: Sequence[Test]) -> Verdict:
-        """Call the program's function with each test's arguments and compare what it returns."""
+    def run(self, program: str, tests: Sequence[Test], entry: str = "f") -> Verdict:
+        """Call the program's function with each test's arguments and compare what it returns.
+
+        A contest's program is run afresh for every test: `entry` is then "Solution.name", or "<stdin>" for a program
+        that reads the test's one argument and must print what is expected.
+        """
         if not tests:
             raise InputError("a program without tests cannot be judged: give at least one (arguments, expected) pair")
         if not program.strip():
             return Verdict(False, "there is no program")
-        calls = [marshal.dumps(tuple(args)) for args, _ in tests]
-        outcome = self._ask(program, calls) or self._ask(program, calls)
-        if outcome is None:
-            return Verdict(False, "it took the sandbox down")
-        status, data = outcome
-        lines = data.decode("ascii", "replace").split("\n") if data else []
-        return self._judge(status, lines, tests)
-
-    def _judge(self, status: int, lines: list[str], tests: Sequence[Test]) -> Verdict:
-        if status == UNCONFINED:
-            raise InputError(
-                "this system cannot confine programs (no seccomp filter on it): grade code on Linux, x86_64 or aarch64"
-            )
-        if status == TIMEOUT:
-            return Verdict(False, f"it ran out of time ({self.timeout:g} s of CPU)")
-        if status == TOO_MUCH:
-            return Verdict(False, f"its results exceed {MAX_RESULT} bytes")
-        if status == DIED and not lines:
-            return Verdict(False, "it was killed: out of CPU time or memory, or a crash")
-        for number, (args, expected) in enumerate(tests, 1):
-            if number > len(lines):
-                return Verdict(False, f"it ended before test {number} was answered")
-            line = lines[number - 1]
-            if line != spell(expected):
-                call = _short(f"{self.entry}({', '.join(map(repr, args))})")
-                what = f"raised {_short(line[1:])}" if line[:1] == "!" else f"did not return {_short(repr(expected))}"
-                return Verdict(False, f"test {number} of {len(tests)}: {call} {what}")
-        if len(lines) != len(tests):
-            return Verdict(False, "it answered more than it was asked")
+        if entry != STDIN and "." not in entry:
+            calls = [marshal.dumps(tuple(args)) for args, _ in tests]
+            return judge_calls(self._outcome(program, entry, calls), tests, entry)
+        for number, test in enumerate(tests, 1):
+            if wrong := self._contest(program, test, entry):
+                return Verdict(False, f"test {number} of {len(tests)}: {wrong}")
         return Verdict(True, f"passed {len(tests)} of {len(tests)}")
 
-    def _ask(self, program: str, calls: list[bytes]) -> tuple[int, bytes] | None:
+    def _contest(self, program: str, test: Test, entry: str) -> str:
+        args, expected = test
+        if entry == STDIN:
+            text = str(args[0]).encode("utf-8", "replace")
+            return wrong_output(self._outcome(program, entry, [], text, 4 * len(expected)), expected)
+        most = 4 * len(spell(expected))
+        return wrong_return(self._outcome(program, entry, [marshal.dumps(tuple(args))], None, most), test, entry)
+
+    def _outcome(
+        self, program: str, entry: str, calls: list[bytes], text: bytes | None = None, most: int = 0
+    ) -> Outcome:
+        """How a program ends. One that takes the helper down is given a second chance: it may have been another's fault."""
+        most += MAX_RESULT
+        asked = self._ask(program, entry, calls, text, most) or self._ask(program, entry, calls, text, most)
+        return Outcome(*(asked or (TOOK_DOWN, b"")), self.timeout, most)
+
+    def _ask(
+        self, program: str, entry: str, calls: list[bytes], text: bytes | None, most: int
+    ) -> tuple[int, bytes] | None:
         """How the program ended and what it wrote; None when the helper did not survive it."""
         helper, home = self._start()
         self._count += 1
-        wall = 5 * max(1.0, self.timeout)
+        wall = min(5 * max(1.0, self.timeout), self.timeout + 10)
         request = {
             "program": program,
-            "entry": self.entry,
+            "entry": entry,
             "calls": calls,
+            "text": text,
+            "most": most,
+            "contest": "." in entry,
             "timeout": self.timeout,
             "wall": wall,
             "memory": self.memory,
@@ -130,7 +120,7 @@ class Sandbox:
             helper.stdin.write(HEADER.pack(len(data)) + data)
             helper.stdin.flush()
             (length,) = HEADER.unpack(self._read(HEADER.size, deadline))
-            if not 1 <= length <= 2 * MAX_RESULT:
+            if not 1 <= length <= 2 * most:
                 raise EOFError
             answer = self._read(length, deadline)
         except (OSError, EOFError):
@@ -144,7 +134,7 @@ class Sandbox:
     def _read(self, count: int, deadline: float) -> bytes:
         assert self._helper
         assert self._helper.stdout
-        fd, data = self._helper.stdout.fileno(), b""
+        fd, data = self._helper.stdout.fileno(), bytearray()
         while len(data) < count:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([fd], [], [], left)[0]:
@@ -153,7 +143,7 @@ class Sandbox:
             if not piece:
                 raise EOFError
             data += piece
-        return data
+        return bytes(data)
 
     def _start(self) -> tuple[subprocess.Popen[bytes], str]:
         if self._helper is None or self._home is None:
@@ -191,14 +181,21 @@ def run_tests(
     program: str, tests: Sequence[Test], *, timeout: float = TIMEOUT_S, memory: int = MEMORY, entry: str = "f"
 ) -> Verdict:
     """Run one program against its tests in a sandbox of its own; about 40 ms, most of it starting."""
-    with Sandbox(timeout=timeout, memory=memory, entry=entry) as sandbox:
-        return sandbox.run(program, tests)
+    with Sandbox(timeout=timeout, memory=memory) as sandbox:
+        return sandbox.run(program, tests, entry)
 
 
 def run_many(
-    items: Iterable[tuple[str, Sequence[Test]]], *, jobs: int = 1, timeout: float = TIMEOUT_S, memory: int = MEMORY
+    items: Iterable[tuple[str, Sequence[Test], str]],
+    *,
+    jobs: int = 1,
+    timeout: float = TIMEOUT_S,
+    memory: int = MEMORY,
 ) -> Iterator[Verdict]:
-    """Verdicts of many programs, in order. The same program with the same tests (the same object) runs once."""
+    """Verdicts of many programs, each with its tests and entry, in order.
+
+    The same program with the same tests (the same object) runs once.
+    """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
     work = list(items)
@@ -207,10 +204,10 @@ def run_many(
     for box in boxes:
         free.put(box)
 
-    def judge(program: str, tests: Sequence[Test]) -> Verdict:
+    def judge(program: str, tests: Sequence[Test], entry: str) -> Verdict:
         box = free.get()
         try:
-            return box.run(program, tests)
+            return box.run(program, tests, entry)
         finally:
             free.put(box)
 
@@ -219,11 +216,7 @@ def run_many(
             stack.enter_context(box)
         threads = stack.enter_context(ThreadPoolExecutor(jobs))
         stack.callback(threads.shutdown, cancel_futures=True)
-        first = {(program, id(tests)): (program, tests) for program, tests in work}
+        first = {(program, id(tests)): (program, tests, entry) for program, tests, entry in work}
         found = {key: threads.submit(judge, *item) for key, item in first.items()}
-        for program, tests in work:
+        for program, tests, _ in work:
             yield found[program, id(tests)].result()
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -16,7 +16,9 @@ Test = tuple[tuple[Any, ...], Any]
 class Problem:
     """One problem. `answer` is the integer, the letter, or for code one right program.
 
-    `tests` are hidden: pairs (arguments, value that the function must return), made of integers and lists.
+    `tests` are hidden: pairs (arguments, value that the function must return), made of plain values. `entry` is what
+    they call: a function, a method as "Solution.name", or with "<stdin>" the program itself, fed the one argument.
+    `options` are those of a choice that was shuffled, in the order of their letters.
     """
 
     problem_id: str
@@ -24,6 +26,8 @@ class Problem:
     prompt: str
     answer: str
     tests: tuple[Test, ...] = ()
+    entry: str = "f"
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,316 @@
+r"""One normal form per LaTeX answer, and its structure: what can be decided without computer algebra.
+
+Two answers that differ in ornament (`\dfrac12`, `{ \frac{1}{2} }`, `0.5`, `x = 1/2`) have one normal form. Lists, tuples,
+intervals, unions and relations are taken apart here, so that algebra is only ever asked about their parts: asked
+about wholes it equates `(1,2)` with `1,2` and `1,2` with `2,1`. A part that may be read in two ways (`2 3`, `12_8`)
+is kept as text and equals only itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+
+from radmoe.grading.tokens import NUMERIC, TRIG, WORKABLE, atoms, join
+
+UNORDERED = ("list", "union", "=")
+_ROUNDS = 6  # of writing and reading again, until nothing changes
+LONGEST = 400  # characters of an answer that is taken apart; a longer one is text
+_OPEN, _CLOSE = {"(", "[", "\\{"}, {")", "]", "\\}"}
+_ABOUT = {"\\approx", "\\simeq", "\\doteq", "\\sim"}
+_LESS = {"<": ("(", False), "\\leq": ("[", False), ">": ("(", True), "\\geq": ("[", True)}
+_RELATION = {"=", "\\neq", "\\equiv", "\\to", "\\mid", "\\in", *_LESS}
+_LEADING = {"=", "+", "\\therefore", "\\implies", "\\Rightarrow", "\\$", ":", *_ABOUT}
+_TRAILING = {".", ",", ";", ":", "\\\\", "\\."}
+_VARIABLE = re.compile(r"([A-Za-z]|\\[a-z]+)(_\{[^{}]*\})?'*")
+_NAME = re.compile(
+    r"(\\(angle|triangle|max|min|deg|det|gcd) ?)?"
+    r"(\\text\{[^{}]*\}|[|\[]?[A-Za-z]( [A-Za-z]){0,4}[|\]]?|\\[a-z]+|\\overline\{[A-Z]+\}|\([A-Za-z](, ?[A-Za-z])+\))"
+    r"(_\{[^{}]*\})?'*(\([^()=]*\))?"
+)
+_RATIONAL = re.compile(r"(-?)(?:(\d+)|\\frac\{(-?)(\d+)\}\{(-?)(\d+)\}|(\d+)/(\d+)|(\d*)\.(\d+))(\\%)?")
+_MIXED = re.compile(r"(-?)(\d+)\\frac\{(\d+)\}\{(\d+)\}")
+_REPEATING = re.compile(r"(-?)(\d*)\.(\d*)\\overline\{(\d+)\}")
+_DECIMAL = re.compile(r"\d*\.\d+")
+_NUMBER = re.compile(r"\d*\.?\d+")
+_UNITS = re.compile(r"(?<=.)(\^\{\\circ\})?((/|\\cdot)?\\text\{[^{}]*\}(\^\{-?\d\})?)*\Z")
+_SAID = re.compile(r"\\text\{.*(:|\bis|\bequals)\}")
+_COUNTS = re.compile(  # words behind a number that change its value or say that it is not the whole answer
+    r"\b(tens?|dozens?|hundreds?|thousands?|[mbtr]?illions?|percent|pct|or|and|not|if|when|for|where|mod|base|more|less|"
+    r"than|over|above|below|times|squared|cubed|half|halves|thirds?|quarters?|pairs?|to|negative|minus|[ap]\.?m|bce?|north|south|"
+    r"east|west|left|right|clockwise|counterclockwise|anticlockwise)\b"
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An answer taken apart.
+
+    `kind` is number, text or algebra (no parts); list, union or = (parts in any order); a pair of brackets, < or
+    := (parts in order, for := a name first). `normal` is what it is written as.
+    """
+
+    kind: str
+    normal: str
+    parts: tuple[Shape, ...] = ()
+
+
+@lru_cache(maxsize=4096)
+def shape_of(answer: str, *, integer: bool = False) -> Shape | None:
+    """An answer's structure; None if there is nothing. `integer`: of `m + n = 5`, too, only the last side counts."""
+    written, shape = answer, None
+    for _ in range(_ROUNDS):
+        found = _trim(atoms(written)) if len(written) <= LONGEST else []
+        shape = _shape(found, integer) if found else None
+        if shape is None or shape.normal == written:
+            break
+        written = shape.normal
+    else:
+        shape = _text(written)
+    rest = " ".join(answer.split()) if len(answer) > LONGEST else ""
+    return _text(rest) if rest else shape
+
+
+def normal_form(answer: str, *, integer: bool = False) -> str | None:
+    """An answer as it is always written; None if there is nothing. Idempotent."""
+    shape = shape_of(answer, integer=integer)
+    return None if shape is None else shape.normal
+
+
+# -- taking apart ----------------------------------------------------------------------------------------------------
+
+
+def _shape(found: list[str], integer: bool = False) -> Shape:
+    if not _balanced(found):
+        return _text(join(found))
+    for at, atom in enumerate(found):
+        if at and atom in _ABOUT:
+            return _shape(_trim(found[:at]), integer)
+    listed = [part for part in map(_trim, _split(found, {",", ";"})) if part]
+    if len(listed) > 1:
+        return _list(listed)
+    if any(atom in _RELATION for _, atom in _outer(found)):
+        return _relation(found, integer)
+    if "\\cup" in found:
+        parts = [part for part in map(_trim, _split(found, {"\\cup"})) if part]
+        if len(parts) > 1:
+            return _unordered("union", [_shape(part) for part in parts])
+    if found.count("\\pm") == 1:
+        at = found.index("\\pm")
+        signs = (found[:at] + sign * bool(sign == ["-"] or at) + found[at + 1 :] for sign in (["+"], ["-"]))
+        return _unordered("list", [_shape(part) for part in signs])
+    return _bracketed(found, integer) or _leaf(found)
+
+
+def _list(listed: list[list[str]]) -> Shape:
+    """`x = 2, x = 3` is `2, 3`; `x = 2, y = 3` keeps its names."""
+    named = [_named(part) for part in listed]
+    names = {name for name, _ in named if name}
+    if len(names) < 2:
+        return _unordered("list", [_shape(value) for _, value in named])
+    parts = []
+    for (name, value), whole in zip(named, listed, strict=True):
+        inner = _shape(value)
+        parts.append(Shape(":=", f"{name}={inner.normal}", (_text(name), inner)) if name else _shape(whole))
+    return _unordered("list", parts)
+
+
+def _named(part: list[str]) -> tuple[str, list[str]]:
+    """The name before a single `=` and what follows; no name, and all of it, where there is none."""
+    sides = list(_split(part, {"="}))
+    if len(sides) == 2 and sides[1] and _NAME.fullmatch(name := join(sides[0])):
+        return name, sides[1]
+    return "", part
+
+
+def _relation(found: list[str], integer: bool) -> Shape:
+    ops = [atom for _, atom in _outer(found) if atom in _RELATION]
+    sides = [_trim(side) for side in _split(found, _RELATION)]
+    if not all(sides):
+        return _text(join(found))
+    kinds, first = set(ops), join(sides[0])
+    if kinds == {"="}:
+        last = join(sides[-1])
+        if integer or _NAME.fullmatch(first) or (NUMERIC.fullmatch(first) and NUMERIC.fullmatch(last)):
+            return _shape(sides[-1], integer)
+        if len(sides) == 2 and _NAME.fullmatch(last):
+            return _shape(sides[0])
+        return _unordered("=", [_shape(side) for side in sides], " = ")
+    if ops == ["\\in"] and _NAME.fullmatch(first):
+        return _shape(sides[1])
+    if kinds <= _LESS.keys() and len({_LESS[op][1] for op in ops}) == 1:
+        if _LESS[ops[0]][1]:
+            sides, ops = sides[::-1], [{">": "<", "\\geq": "\\leq"}[op] for op in ops[::-1]]
+        return _interval(sides, ops) or _ordered("".join(ops), [_shape(side) for side in sides], f" {ops[0]} ")
+    return _text(join(found))
+
+
+def _interval(sides: list[list[str]], ops: list[str]) -> Shape | None:
+    """`1 < x \\leq 2` as `(1, 2]`; None for what is no interval of one variable."""
+    plain = [_VARIABLE.fullmatch(join(side)) is not None and join(side) != "\\infty" for side in sides]
+    if plain == [True, False]:
+        sides, ops = [["-", "\\infty"], *sides], ["<", *ops]
+    elif plain == [False, True]:
+        sides, ops = [*sides, ["\\infty"]], [*ops, "<"]
+    elif plain != [False, True, False]:
+        return None
+    left, right = _LESS[ops[0]][0], ")" if ops[1] == "<" else "]"
+    return _ordered(left + right, [_shape(sides[0]), _shape(sides[2])])
+
+
+def _bracketed(found: list[str], integer: bool) -> Shape | None:
+    """What one pair of brackets encloses from end to end; None for anything else."""
+    if found[0] not in _OPEN or next(at for at, depth in _depths(found) if depth == 0) != len(found) - 1:
+        return None
+    inside, brackets = found[1:-1], found[0] + found[-1]
+    if not inside:
+        return _text(brackets)
+    parts = [_trim(part) for part in _split(inside, {",", ";"})]
+    if len(parts) == 1:
+        one = any(atom in _RELATION or atom == ":" for _, atom in _outer(inside))
+        return _shape(inside, integer) if brackets in ("()", "\\{\\}") and not one else None
+    if not all(parts):
+        return _text(join(found))
+    shapes = [_shape(part) for part in parts]
+    return _unordered("list", shapes) if brackets == "\\{\\}" else _ordered(brackets, shapes)
+
+
+def _leaf(found: list[str]) -> Shape:
+    found = _without_units(found)
+    if found[0] == "+":
+        found = found[1:] or found
+    plain = join(found)
+    value = _value(plain)
+    if value is not None:
+        return Shape("number", _fraction(value))
+    if not _workable(found):
+        return _text(plain)
+    return Shape("algebra", _DECIMAL.sub(lambda decimal: _fraction(Fraction(decimal[0])), join(_products(found))))
+
+
+def _without_units(found: list[str]) -> list[str]:
+    """Without what is said around a value: `8\\text{ cm}^2`, `90^\\circ`, `\\text{The answer is }8`."""
+    while len(found) > 1 and _SAID.fullmatch(found[0]):
+        found = found[1:]
+    plain = join(found)
+    units = _UNITS.search(plain)
+    if units is None or "\\text" in plain[: units.start()] or _COUNTS.search(units[0]):
+        return found
+    if units[0].startswith("^{\\circ}") and TRIG.intersection(found):
+        return found
+    return atoms(plain[: units.start()])
+
+
+def _workable(found: list[str]) -> bool:
+    """Whether algebra reads it as its author did. Not two numbers side by side, `12_8`, `2\\frac{3}{4}\\pi`, `1/2x`."""
+    for at, atom in enumerate(found):
+        before, number = found[at - 1] if at else "", _NUMBER.fullmatch(atom)
+        if (atom[0] == "_" and not before[-1:].isalpha()) or (atom[0] == "^" and before[:1] in ("", "^")):
+            return False
+        if number and (_NUMBER.fullmatch(before) or before.isalpha() or (before[-1:] == "}" and before[0] not in "^_")):
+            return False
+        if _NUMBER.fullmatch(before) and re.fullmatch(r"\\frac\{\d+\}\{\d+\}", atom):
+            return False
+        if number and before == "/" and at + 1 < len(found) and found[at + 1][0] not in "+-)!^":
+            return False
+    return WORKABLE.fullmatch(join(found)) is not None
+
+
+def _products(found: list[str]) -> list[str]:
+    """With a dot where a number, a fraction, a root or a bracket meets the next one: `3(2)` is read as 3 + 2 without."""
+    out: list[str] = []
+    for atom in found:
+        before = out[-1] if out else ""
+        factor = _NUMBER.fullmatch(before) or before == ")" or before.startswith(("\\frac", "\\sqrt"))
+        if factor and (atom == "(" or atom.startswith("\\frac")):
+            out.append("\\cdot")
+        out.append(atom)
+    return out
+
+
+# -- values and writing ----------------------------------------------------------------------------------------------
+
+
+def _value(plain: str) -> Fraction | None:
+    """The rational number this is: an integer, a fraction, a decimal (which is exact), any of these in percent."""
+    if repeating := _REPEATING.fullmatch(plain):
+        sign, whole, fixed, period = repeating.groups()
+        part = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(fixed))
+        part += Fraction(int(fixed or "0"), 10 ** len(fixed))
+        return (-1 if sign else 1) * (int(whole or "0") + part)
+    if mixed := _MIXED.fullmatch(plain):
+        sign, whole, top, bottom = mixed.groups()
+        return (-1 if sign else 1) * (int(whole) + Fraction(int(top), int(bottom))) if int(top) < int(bottom) else None
+    made = _RATIONAL.fullmatch(plain)
+    if made is None:
+        return None
+    sign, whole, up, top, down, bottom, left, right, unit, decimals, percent = made.groups()
+    if whole is not None:
+        value = Fraction(int(whole))
+    elif decimals is not None:
+        value = Fraction(f"{unit or 0}.{decimals}")
+    elif int(bottom or right) == 0:
+        return None
+    else:
+        value = Fraction(int(top or left), int(bottom or right)) * (-1 if up else 1) * (-1 if down else 1)
+    return value * (-1 if sign else 1) / (100 if percent else 1)
+
+
+def _fraction(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    return ("-" if value < 0 else "") + f"\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
+
+
+def _text(plain: str) -> Shape:
+    return Shape("text", plain)
+
+
+def _ordered(kind: str, parts: list[Shape], between: str = ", ") -> Shape:
+    inside = between.join(part.normal for part in parts)
+    brackets = kind if kind[0] in "([" else ("", "")
+    return Shape(kind, f"{brackets[0]}{inside}{brackets[1]}", tuple(parts))
+
+
+def _unordered(kind: str, parts: list[Shape], between: str | None = None) -> Shape:
+    parts = sorted(parts, key=lambda part: part.normal)
+    joint = between or (" \\cup " if kind == "union" else ", ")
+    return Shape(kind, joint.join(part.normal for part in parts), tuple(parts))
+
+
+# -- brackets --------------------------------------------------------------------------------------------------------
+
+
+def _depths(found: list[str]) -> Iterator[tuple[int, int]]:
+    depth = 0
+    for at, atom in enumerate(found):
+        depth += (atom in _OPEN) - (atom in _CLOSE)
+        yield at, depth
+
+
+def _balanced(found: list[str]) -> bool:
+    depths = [depth for _, depth in _depths(found)]
+    return min(depths) >= 0 and depths[-1] == 0
+
+
+def _outer(found: list[str]) -> Iterator[tuple[int, str]]:
+    """Atoms outside all brackets."""
+    return ((at, found[at]) for at, depth in _depths(found) if depth == 0)
+
+
+def _split(found: list[str], at: set[str]) -> Iterator[list[str]]:
+    cuts = [-1, *(i for i, atom in _outer(found) if atom in at), len(found)]
+    return (found[a + 1 : b] for a, b in pairwise(cuts))
+
+
+def _trim(found: list[str]) -> list[str]:
+    start, stop = 0, len(found)
+    while start < stop and found[start] in _LEADING:
+        start += 1
+    while start < stop and found[stop - 1] in _TRAILING:
+        stop -= 1
+    return found[start:stop]
