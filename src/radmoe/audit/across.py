@@ -8,7 +8,7 @@ from radmoe.audit.averages import floor
 from radmoe.audit.check import Check, compare, terms
 from radmoe.audit.granularity import problems
 from radmoe.audit.paper import POOLS, Config, Paper, Row
-from radmoe.audit.spans import Span, count, plus, read, total, weighted
+from radmoe.audit.spans import Span, again, count, plus, total, weighted
 
 CATEGORIES = {"math": "math", "science": "gpqa", "code": "code"}
 
@@ -22,7 +22,7 @@ def checks(paper: Paper) -> Iterator[Check]:
 
 
 def _same(table: str, row: str, figure: str, published: str, other: str, where: str) -> Check:
-    return compare(table, row, figure, published, read(other), "", where)
+    return compare(table, row, figure, published, again(published, other), "", where)
 
 
 def _selectors(paper: Paper) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from scipy.special import stdtr
 
 from radmoe.audit.check import Check, compare, term
 from radmoe.audit.paper import Paper
-from radmoe.audit.spans import Span, count, read
+from radmoe.audit.spans import Span, again, count, read
 from radmoe.stats import mcnemar_exact, partial_correlation
 
 ROUTERS = {
@@ -37,7 +37,9 @@ def _repeats(paper: Paper) -> Iterator[Check]:
         source = paper.row(row["table"], **match)[row["column"]]
         where = "the caption's" if row["table"] == "prose" else f"tab:{row['table']} {' '.join(match.values())}"
         how = source.removeprefix("+")
-        yield compare(said["table"], said["where"], row["figure"], said["value"], read(source), how, where)
+        yield compare(
+            said["table"], said["where"], row["figure"], said["value"], again(said["value"], source), how, where
+        )
 
 
 def _counts(paper: Paper) -> Iterator[Check]:
@@ -96,7 +98,7 @@ def _scaling(paper: Paper) -> Iterator[Check]:
         yield compare(table, anchor, "RAD+DC less maj", paper.said(f"gap_{anchor}"), gap, how)
         for row, why in ((two, "half of two is one rollout"), (four, "half of four is a pair, which ties")):
             name, source = f"{anchor} m={row['m']}", f"DC: {why}"
-            yield compare(table, name, "rad_dc", row["rad_dc"], read(row["dc"]), "", source)
+            yield compare(table, name, "rad_dc", row["rad_dc"], again(row["rad_dc"], row["dc"]), "", source)
     for row in paper.rows("rollout-composition"):
         name, c = f"{row['anchor']} c={row['c']}", int(row["c"])
         yield compare("rollout-composition", name, "f", row["f"], c / 16, f"{c} / 16")

@@ -41,10 +41,10 @@ class Paper:
     tables: Mapping[str, tuple[Row, ...]]
     about: Mapping[str, str]
 
-    def rows(self, table: str, **match: str) -> list[Row]:
+    def rows(self, table: str, /, **match: str) -> list[Row]:
         return [row for row in self.tables[table] if all(row[k] == v for k, v in match.items())]
 
-    def row(self, table: str, **match: str) -> Row:
+    def row(self, table: str, /, **match: str) -> Row:
         found = self.rows(table, **match)
         if len(found) != 1:
             raise InputError(f"tab:{table} has {len(found)} rows with {match}, not one: the data files are damaged")
@@ -65,7 +65,7 @@ class Paper:
         """The datasets of a pool and how many problems each has."""
         return {r["column"]: int(r["problems"]) for r in self.tables["datasets"] if r["pool"] in POOLS[pool]}
 
-    def with_figure(self, table: str, column: str, value: str, **match: str) -> Paper:
+    def with_figure(self, table: str, column: str, value: str, /, **match: str) -> Paper:
         """A copy with one figure changed: what would the audit say then?"""
         old = self.row(table, **match)
         rows = tuple({**r, column: value} if r is old else r for r in self.tables[table])

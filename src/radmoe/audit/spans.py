@@ -80,6 +80,11 @@ def read(text: str) -> Span:
     return Span(float(sum(ends)) / 2, float(ends[0]) - half, float(ends[1]) + half)
 
 
+def again(text: str, other: str) -> Span:
+    """A figure printed elsewhere as `other`, for printing as `text`: with no more places it must be the same."""
+    return read(other) if unit(other) < unit(text) else Span.exact(float(other))
+
+
 def unit(text: str) -> float:
     """One unit in the last printed place."""
     return float(Decimal(1).scaleb(int(Decimal(text.partition("..")[0]).as_tuple().exponent)))
