@@ -33,8 +33,8 @@ def command(
 ) -> None:
     """Recompute every published figure of the paper that follows from other published figures.
 
-    A figure agrees, is within what the rounding of its inputs allows, or differs. A difference is a finding about the
-    paper, not an error of this command: the exit code is 0 either way.
+    A figure agrees, is within what the rounding of its inputs allows, or differs.
+    A difference is a finding about the paper, no error: the exit code is 0.
     """
     try:
         from radmoe.audit import audit, load
