@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from multiprocessing import get_context
@@ -208,21 +210,35 @@ def _measured(pool: Pool, settings: Settings, graded: list[Graded], jobs: int) -
         return
     source = iter(graded)
     chunks = list(iter(lambda: list(islice(source, CHUNK)), []))
-    with ProcessPoolExecutor(
+    workers = ProcessPoolExecutor(
         min(jobs, len(chunks)), get_context("spawn"), initializer=_start, initargs=(pool.path,)
-    ) as workers:
-        try:
-            for done in workers.map(_work, chunks, [settings] * len(chunks)):
-                yield from done
-        except BrokenProcessPool:
-            raise InputError("a worker process died, perhaps for want of memory: try again with --jobs 1") from None
-        finally:
-            workers.shutdown(wait=False, cancel_futures=True)
+    )
+    try:
+        with _deaf():
+            done = workers.map(_work, chunks, [settings] * len(chunks))
+        for problems in done:
+            yield from problems
+    except BrokenProcessPool:
+        raise InputError("a worker process died, perhaps for want of memory: try again with --jobs 1") from None
+    finally:
+        workers.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes started here ignore an interrupt: the parent hears it, and stops them in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _start(path: Path) -> None:
     global _pool
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and stops us
     _pool = open_pool(path)
 
 

@@ -1,0 +1,143 @@
+"""`radmoe evaluate` as typed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from evaluation.pools import graded_pool
+from radmoe.cli import evaluate
+from radmoe.errors import InputError, PoolNotFound, RadmoeError
+from radmoe.lab import planted
+from radmoe.lab.planted import Planted, PlantedGroup
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    app = typer.Typer()
+    app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.command)
+    return lambda *words: CliRunner().invoke(app, list(map(str, words)), env={"COLUMNS": "120"})
+
+
+@pytest.fixture
+def pools(made: list[PlantedGroup], tmp_path: Path) -> list[Path]:
+    code = list(planted.groups(Planted(problems=3, rollouts=8, tokens=60, task="code", seed=5)))
+    return [
+        graded_pool(tmp_path / "one", made, sampling={"task": "math-1"}),
+        graded_pool(tmp_path / "two", code, sampling={"task": "code"}),
+    ]
+
+
+def test_the_terminal_shows_every_table_and_ends_with_the_verdict(run: Run, pools: list[Path]) -> None:
+    done = run(*pools)
+    assert done.exit_code == 0, done.output
+    for title in ("Accuracy", "Strict", "Anchor coverage", "lift comes from", "Paired", "random picks", "wrong basins", "Other baselines"):  # fmt: skip
+        assert title in done.stdout
+    assert "math-1" in done.stdout
+    assert done.stdout.strip().splitlines()[-1].endswith(".")
+
+
+@pytest.mark.parametrize("style", ["markdown", "csv", "latex", "json"])
+def test_every_format_goes_to_a_file_by_its_suffix(run: Run, pools: list[Path], tmp_path: Path, style: str) -> None:
+    suffix = {"markdown": ".md", "csv": ".csv", "latex": ".tex", "json": ".json"}[style]
+    out = tmp_path / f"tables{suffix}"
+    assert run(*pools, "--out", out).exit_code == 0
+    assert run(*pools, "--format", style).stdout == out.read_text()
+
+
+def test_json_is_for_programs(run: Run, pools: list[Path]) -> None:
+    body = json.loads(run(*pools, "--json", "--k", 3, "--resamples", 50).stdout)
+    assert [(p["dataset"], p["task"], p["k"]) for p in body["pools"]] == [("math-1", "math", 3), ("code", "code", 3)]
+    assert body["intervals"] == {"resamples": 50, "seed": 0, "level": 0.95}
+
+
+def test_names_and_task_of_pools_that_do_not_say(run: Run, made: list[PlantedGroup], tmp_path: Path) -> None:
+    path = graded_pool(tmp_path / "plain", made)
+    lines = csv.DictReader(io.StringIO(run(path, "--name", "mine", "--task", "choice", "--format", "csv").stdout))
+    assert "mine" in {line["column"] for line in lines}
+    body = json.loads(run(path, "--json").stdout)
+    assert (body["pools"][0]["dataset"], body["pools"][0]["task"]) == ("plain", "math")
+
+
+def test_an_unknown_suffix_gets_the_terminals_tables(run: Run, pools: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "tables.txt"
+    assert run(*pools, "--out", out).exit_code == 0
+    assert out.read_text().splitlines()[2].startswith("Accuracy")
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["nowhere"], PoolNotFound, "there is no pool at nowhere"),
+        (["POOL", "--format", "yaml"], InputError, "unknown format 'yaml': use one of terminal"),
+        (["POOL", "--json", "--format", "csv"], InputError, "--json contradicts --format csv"),
+        (["POOL", "--name", "a", "--name", "b"], InputError, "2 --name for 1 pools"),
+        (["POOL", "--jobs", "0"], InputError, "jobs must be at least 1, got 0"),
+        (["POOL", "--resamples", "0"], InputError, "resamples must be at least 1, got 0"),
+        (["POOL", "--readout", "nonsense"], InputError, "unknown readout 'nonsense'"),
+        (["POOL", "--k", "0"], InputError, "k must be a whole number"),
+        (["POOL", "--task", "poetry"], InputError, "unknown task 'poetry'"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_one_clear_line(
+    run: Run, pools: list[Path], words: list[str], error: type[RadmoeError], message: str
+) -> None:
+    done = run(*[pools[0] if word == "POOL" else word for word in words])
+    assert isinstance(done.exception, error)
+    assert message in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_a_readout_the_pool_did_not_keep_is_one_clear_line(run: Run, made: list[PlantedGroup], tmp_path: Path) -> None:
+    from radmoe.pool import Profile
+
+    path = graded_pool(tmp_path / "small", made, profile=Profile(readouts=("delimiter@marker",)))
+    assert "use a readout the pool was captured for" in str(run(path).exception)
+    assert run(path, "--readout", "delimiter@marker").exit_code == 0
+
+
+@pytest.mark.slow
+def test_an_interrupt_stops_every_process_at_once(tmp_path: Path) -> None:
+    path = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=160, rollouts=6, tokens=20))))
+    code = (  # a shell's background jobs ignore SIGINT, and their children inherit that
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from radmoe.cli import main; main()"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", code, "evaluate", str(path), "--jobs", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for_children(running, 2)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal sends it: to all of them
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert (out, "Traceback" in err) == ("", False)
+    assert not (path / "evaluation.cache").exists()
+
+
+def wait_for_children(process: subprocess.Popen[str], count: int) -> None:
+    """Until it has started workers: the resource tracker is a child too."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        if len(children) > count:
+            return
+        time.sleep(0.02)
+    process.kill()
+    pytest.fail(f"no workers appeared: {process.communicate()}")

@@ -1,0 +1,61 @@
+"""Graded pools on disk, and records made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conftest import write_pool
+from radmoe.evaluation import Records, Settings
+from radmoe.evaluation.records import COUNTS, METHODS
+from radmoe.grading.labels import Label, write_labels
+from radmoe.lab.planted import PlantedGroup
+
+
+def graded_pool(path: Path, groups: list[PlantedGroup], **options: Any) -> Path:
+    """A planted pool with its labels."""
+    write_pool(path, groups, **options)
+    write_labels(path, labels(groups))
+    return path
+
+
+def labels(groups: list[PlantedGroup]) -> list[Label]:
+    return [
+        Label(made.group.problem_id, i, answer, answer == made.truth)
+        for made in groups
+        for i, answer in enumerate(made.answers)
+    ]
+
+
+def records(
+    hits: dict[str, Sequence[int]],
+    *,
+    right: Sequence[int],
+    located: Sequence[int] | None = None,
+    located_right: Sequence[int] | None = None,
+    rollouts: int = 8,
+    task: str = "math",
+    **names: Any,
+) -> Records:
+    """Records of a pool whose every other method did as RAD did; six of eight rollouts agree on an answer."""
+    n = len(right)
+    counts = dict.fromkeys(COUNTS, np.full(n, rollouts)) | {"distinct": np.full(n, 2), "plurality": np.full(n, 6)}
+    counts["right"] = np.array(right)
+    counts["located"] = np.array(located if located is not None else [rollouts] * n)
+    counts["located_right"] = np.array(located_right if located_right is not None else right)
+    counts["basin"] = np.array(names.pop("basin", [rollouts // 4] * n))
+    every = {method: np.array(hits.get(method, hits["rad"]), bool) for method in METHODS if method != "average"}
+    for method in names.get("missing", {}):
+        every.pop(method)
+    return Records(
+        pool="made/",
+        settings=Settings(task=task),
+        problem_ids=tuple(f"p{i}" for i in range(n)),
+        counts=counts,
+        picks={method: np.zeros(n, np.int64) for method in every},
+        hits=every,
+        **{"model": "m", "dataset": "d"} | names,
+    )
