@@ -1,0 +1,82 @@
+"""Device buffers the routers write to.
+
+A tap copies what a router answered into a row block [L, N, K] that was allocated before CUDA graphs are
+recorded. A copy is a device operation, so a graph that was recorded with it repeats it at every replay,
+when no Python runs. `arm` marks the rows of the next pass as unwritten and `read` hands them over with that
+mark still on whatever no router wrote: a kernel that routes by itself is noticed, never read as zeros.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+UNWRITTEN = -1
+
+
+class Snapshot(NamedTuple):
+    """Ids [R, L, K] int16 and weights float16 of one pass on their way to the host; `ready` says when there."""
+
+    ids: Tensor
+    weights: Tensor | None
+    ready: Any  # torch.cuda.Event | None
+
+    def arrived(self) -> bool:
+        return self.ready is None or bool(self.ready.query())
+
+    def wait(self) -> None:
+        if self.ready is not None:
+            self.ready.synchronize()
+
+
+class Tape:
+    """Blocks for `rows` positions of one pass."""
+
+    def __init__(self, layers: int, rows: int, top_k: int, *, weights: bool, device: Any) -> None:
+        self.rows = rows
+        self._ids = torch.full((layers, rows, top_k), UNWRITTEN, dtype=torch.int16, device=device)
+        self._weights = torch.zeros((layers, rows, top_k), dtype=torch.float32, device=device) if weights else None
+
+    def tap(self, layer: int, router: Any) -> None:
+        """Record what a router answers from now on."""
+        compute = router._compute_routing
+
+        def routed(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+            weights, ids = compute(*args, **kwargs)
+            self.write(layer, weights, ids)
+            return weights, ids
+
+        router._compute_routing = routed
+
+    def write(self, layer: int, weights: Tensor, ids: Tensor) -> None:
+        rows = min(len(ids), self.rows)
+        self._ids[layer, :rows].copy_(ids[:rows])
+        if self._weights is not None:
+            self._weights[layer, :rows].copy_(weights[:rows])
+
+    def arm(self, rows: int) -> None:
+        """Before a pass of so many positions."""
+        self._ids[:, :rows].fill_(UNWRITTEN)
+
+    def read(self, source: Any) -> Snapshot:
+        """The rows `source` of the last pass; weights divided by their sum over K, which takes a scaling away too."""
+        index = torch.from_numpy(source).to(self._ids.device, non_blocking=True)
+        ids = self._ids.index_select(1, index).transpose(0, 1)
+        weights = None
+        if self._weights is not None:
+            mass = self._weights.index_select(1, index)
+            weights = (mass / mass.sum(-1, keepdim=True)).to(torch.float16).transpose(0, 1)
+        if ids.device.type == "cpu":
+            return Snapshot(ids, weights, None)
+        ids = _to_host(ids)
+        weights = None if weights is None else _to_host(weights)
+        ready: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        ready.record()
+        return Snapshot(ids, weights, ready)
+
+
+def _to_host(tensor: Tensor) -> Tensor:
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return host.copy_(tensor, non_blocking=True)
