@@ -61,6 +61,13 @@ SCALARS: dict[str, Callable[[Floats], float]] = {
 }
 
 
+def every_scalar(confidence: Floats) -> dict[str, float]:
+    """All of SCALARS; below one window they are the same mean."""
+    if len(confidence) < WINDOW:
+        return dict.fromkeys(SCALARS, mean(confidence))
+    return {name: scalar(confidence) for name, scalar in SCALARS.items()}
+
+
 def rollout_confidence(topk_logprobs: NDArray[np.floating], scalar: str = "bottom-window") -> float:
     """One confidence for a rollout."""
     if scalar not in SCALARS:

@@ -122,11 +122,12 @@ def test_nan_logprobs(made: list[PlantedGroup], tmp_path: Path) -> None:
     bad = replace(made[2], group=replace(made[2].group, rollouts=rollouts))
     records = evaluate_pool(graded_pool(tmp_path / "pool", [*made[:2], bad, made[3]]))
     shown = report([records])
+    reason = "rollout 3 of planted-0002: top-k logprobs contain NaN: recapture this rollout"
     for method in ("DeepConf", "RAD+DC"):
         empty = cell(shown, "accuracy", method, "pool")
-        assert (empty.value, empty.note) == (None, "NaN logprobs in rollout 3 of planted-0002")
+        assert (empty.value, empty.note) == (None, reason)
     assert cell(shown, "accuracy", "RAD", "pool").value is not None
-    assert "--: NaN logprobs in rollout 3 of planted-0002." in everything_renders(shown)
+    assert f"--: {reason}." in everything_renders(shown)
 
 
 def test_no_logprobs(made: list[PlantedGroup], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from radmoe import baselines
 from radmoe.anchors import find_all, spec_for
-from radmoe.confidence import SCALARS, token_confidence
+from radmoe.confidence import SCALARS, every_scalar, token_confidence
 from radmoe.errors import InputError
 from radmoe.evaluation import cache, naming
 from radmoe.evaluation.records import NO_PICK, Problem, Records, Settings
@@ -34,7 +34,6 @@ from radmoe.types import RolloutGroup, Selection
 CHUNK = 16  # problems a worker takes at a time
 FEW = 64  # problems that are done before a second process would have started
 DEEPCONF = {vote: "deepconf" if vote == "bottom-window" else f"deepconf-{vote}" for vote in baselines.DEEPCONF}
-PARAGRAPH = "\n\n"  # as literal text: the paper's family holds single tokens only
 CONFIDENT = ("confident", "rad+dc", "strict+dc", *DEEPCONF.values())  # methods that need logprobs
 
 Scalars = dict[str, list[float]]
@@ -182,18 +181,20 @@ def _scalars(group: RolloutGroup) -> Scalars | str:
     for i, rollout in enumerate(group.rollouts):
         if rollout.topk_logprobs is None:
             return "no top-k logprobs"
-        if np.isnan(rollout.topk_logprobs).any():
-            return f"NaN logprobs in rollout {i} of {group.problem_id}"
-        confidence = token_confidence(rollout.topk_logprobs)
-        for name, scalar in SCALARS.items():
-            found[name].append(scalar(confidence))
+        try:
+            scalars = every_scalar(token_confidence(rollout.topk_logprobs))
+        except InputError as error:
+            return f"rollout {i} of {group.problem_id}: {error}"
+        for name, value in scalars.items():
+            found[name].append(value)
     return found
 
 
 def _steps(group: RolloutGroup, task: str) -> list[int]:
-    """How many steps each rollout took: action boundaries of an agent, paragraphs of everyone else."""
-    kind, name = ("boundary", None) if task == "agent" else ("trajectory", PARAGRAPH)
-    spec = spec_for(kind, task, group.vocab, name=name)
+    """How many steps each rollout took: action boundaries of an agent, paragraph breaks of everyone else."""
+    if task != "agent":
+        return [group.vocab.decode_bytes(rollout.token_ids).count(b"\n\n") for rollout in group.rollouts]
+    spec = spec_for("boundary", task, group.vocab)
     return [len(find_all(spec, rollout.token_ids, group.vocab)) for rollout in group.rollouts]
 
 

@@ -16,7 +16,7 @@ from radmoe.errors import InputError, PoolCorrupt, PoolIncomplete, PoolNotFound,
 from radmoe.pool import journal, schema
 from radmoe.pool.columns import check_size
 from radmoe.pool.profile import Profile
-from radmoe.pool.shard import Shard
+from radmoe.pool.shard import Shard, Stretch
 from radmoe.types import Rollout, RolloutGroup, RouterShape, Rows, check_ids, check_weights
 from radmoe.vocab import Vocab
 
@@ -24,15 +24,24 @@ _INDEX = ["problem_id", "rollout_index", "shard", "row", "tokens"]
 
 
 class StoredRollout(Rollout):
-    """A rollout whose routing stays on disk: a column is read when first asked for, a window on its own."""
+    """A rollout whose routing stays on disk: a column is read when first asked for, a window on its own.
+
+    What every rollout of a group will be asked for (logprobs, and all that a window-only pool kept) is read with its
+    neighbours on disk.
+    """
 
     token_ids: NDArray[np.int32]
+    _near: Stretch
     _shard: Shard
     _row: int
     _shape: RouterShape
 
-    def __init__(self, shard: Shard, row: int, shape: RouterShape, token_ids: NDArray[np.int32]) -> None:
-        for name, value in (("_shard", shard), ("_row", row), ("_shape", shape), ("token_ids", token_ids)):
+    def __init__(self, near: Stretch, row: int, shape: RouterShape) -> None:
+        token_ids = near.read(schema.TOKEN_IDS, row)
+        if token_ids is None:
+            raise PoolCorrupt(f"{near.shard.path} has no token ids: restore it from a copy")
+        values = {"_near": near, "_shard": near.shard, "_row": row, "_shape": shape, "token_ids": token_ids[:, 0]}
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @cached_property
@@ -55,7 +64,7 @@ class StoredRollout(Rollout):
 
     @cached_property
     def topk_logprobs(self) -> NDArray[np.float32] | None:
-        column = self._shard.read(schema.TOPK, self._row)
+        column = self._near.read(schema.TOPK, self._row)
         return None if column is None else column.astype(np.float32)
 
     @property
@@ -65,7 +74,7 @@ class StoredRollout(Rollout):
     @cached_property
     def kept(self) -> NDArray[np.int32] | None:
         """Token positions whose routing a window-only pool kept; None when it kept all."""
-        index = self._shard.read(schema.TOKEN_INDEX, self._row)
+        index = self._near.read(schema.TOKEN_INDEX, self._row)
         return None if index is None else index[:, 0]
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
@@ -79,10 +88,16 @@ class StoredRollout(Rollout):
                     f"[{start}, {stop}): use a readout the pool was captured for (radmoe inspect lists them)"
                 )
         shape = (-1, self._shape.layers, self._shape.top_k)
-        ids = self._shard.read(schema.EXPERT_IDS, self._row, first, last)
-        mass = self._shard.read(schema.EXPERT_WEIGHTS, self._row, first, last) if weights else None
+        ids = self._routing(schema.EXPERT_IDS, first, last)
+        mass = self._routing(schema.EXPERT_WEIGHTS, first, last) if weights else None
         assert ids is not None
         return ids.reshape(shape), None if mass is None else mass.reshape(shape)
+
+    def _routing(self, column: schema.Column, first: int, last: int) -> NDArray[Any] | None:
+        if self.kept is None:
+            return self._shard.read(column, self._row, first, last)
+        rows = self._near.read(column, self._row)
+        return None if rows is None else rows[first:last]
 
     def _checked(self, check: Callable[[], None]) -> None:
         try:
@@ -166,8 +181,9 @@ class Pool:
             raise InputError(f"{self.path} has no problem {problem_id!r}; it has {len(self._index)}, such as {some}")
         shape = self.shape
         rollouts = [
-            StoredRollout(self.shards[shard], row, shape, token_ids)
-            for (_, shard, row, _), token_ids in zip(self._index[problem_id], self._token_ids(problem_id), strict=True)
+            StoredRollout(near, row, shape)
+            for near in self._stretches(problem_id)
+            for row in range(near.first, near.first + near.runs)
         ]
         return RolloutGroup(problem_id, rollouts, shape, self.vocab)
 
@@ -196,8 +212,8 @@ class Pool:
         except (OSError, pa.ArrowException) as e:
             raise PoolCorrupt(f"{self.path / schema.RUNS} cannot be read ({e}): restore it from a copy") from None
 
-    def _token_ids(self, problem_id: str) -> Iterator[NDArray[np.int32]]:
-        """Token ids of each rollout; neighbours on disk, as a problem's rollouts mostly are, are read at once."""
+    def _stretches(self, problem_id: str) -> Iterator[Stretch]:
+        """A problem's rollouts in their order, neighbours on disk together."""
         runs = self._index[problem_id]
         first = 0
         while first < len(runs):
@@ -205,11 +221,7 @@ class Pool:
             last = first + 1
             while last < len(runs) and runs[last][1:3] == (number, row + last - first):
                 last += 1
-            column = self.shards[number].read(schema.TOKEN_IDS, row, runs=last - first)
-            if column is None:
-                raise PoolCorrupt(f"{self.shards[number].path} has no token ids: restore it from a copy")
-            ends = np.cumsum([tokens for *_, tokens in runs[first:last]])
-            yield from np.split(column[:, 0], ends[:-1])
+            yield Stretch(self.shards[number], row, last - first)
             first = last
 
     def _read_index(self) -> dict[str, list[tuple[int, int, int, int]]]:

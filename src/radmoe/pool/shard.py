@@ -147,4 +147,23 @@ class Shard:
         return sum(int(entry["bytes"]) for kind in ("columns", "pointers") for entry in self.meta[kind].values())
 
 
+class Stretch:
+    """Neighbouring runs of a shard, as a problem's rollouts mostly are: a column is read for all of them at once."""
+
+    def __init__(self, shard: Shard, first: int, runs: int) -> None:
+        self.shard, self.first, self.runs = shard, first, runs
+        self._columns: dict[str, NDArray[Any] | None] = {}
+
+    def read(self, column: Column, run: int) -> NDArray[Any] | None:
+        """Rows of a run, numbered as in the shard; None for a column not kept."""
+        if column.name not in self._columns:
+            self._columns[column.name] = self.shard.read(column, self.first, runs=self.runs)
+        rows = self._columns[column.name]
+        if rows is None:
+            return None
+        pointer = self.shard.pointer(column)
+        start, stop = pointer[run] - pointer[self.first], pointer[run + 1] - pointer[self.first]
+        return rows[start:stop]
+
+
 _EMPTY = np.zeros(1, np.int64)
