@@ -107,7 +107,7 @@ HEADINGS = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pools", nargs="+", type=Path)
-    parser.add_argument("--json", type=Path, help="write the values of every problem, or with .json files: read them")
+    parser.add_argument("--json", type=Path, help="write the values of every problem here, for a later call, and no table")
     chosen = parser.parse_args()
     cells = [
         Cell(**entry)
@@ -116,6 +116,7 @@ def main() -> None:
     ]
     if chosen.json:
         chosen.json.write_text(json.dumps([vars(cell) for cell in cells]) + "\n")
+        return
     print("| " + " | ".join(HEADINGS) + " |")
     print("|" + " --- |" * len(HEADINGS))
     for cell in cells + pooled(cells):

@@ -15,7 +15,7 @@ from radmoe.anchors import locate, spec_for
 from radmoe.errors import InputError
 from radmoe.lab.chat import FAMILIES, SPECIAL, STYLES, prompt_text, render, template_arguments
 from radmoe.lab.tasks import TASKS, training_example
-from radmoe.lab.tokenizer import VOCAB_SIZE, build, fast_tokenizer
+from radmoe.lab.tokenizer import VOCAB_SIZE, build, fast_tokenizer, learn
 from radmoe.vocab import Vocab
 
 PAIRS = [(family, style) for family, styles in STYLES.items() for style in styles]
@@ -100,12 +100,15 @@ def test_a_tokenizer_is_small_lossless_and_splits_digits(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_tokenizer_is_the_same_in_every_process(family: str) -> None:
-    code = f"import hashlib; from radmoe.lab.tokenizer import build; print(hashlib.sha256(build({family!r}).to_str().encode()).hexdigest())"
+def test_learning_a_tokenizer_repeats_in_every_process_and_has_the_shipped_shape(family: str) -> None:
+    code = f"import hashlib; from radmoe.lab.tokenizer import learn; print(hashlib.sha256(learn({family!r}).to_str().encode()).hexdigest())"
     environment = {"TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "7", "PATH": ""}
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert shown.stdout.strip() == hashlib.sha256(build(family).to_str().encode()).hexdigest()
-    assert build(family, seed=1).to_str() != build(family).to_str()
+    learned, shipped = learn(family), build(family)
+    assert shown.stdout.strip() == hashlib.sha256(learned.to_str().encode()).hexdigest()
+    assert learn(family, seed=1).to_str() != learned.to_str()
+    assert learned.get_vocab_size() == shipped.get_vocab_size() == VOCAB_SIZE
+    assert learned.pre_tokenizer.__getstate__() == shipped.pre_tokenizer.__getstate__()
 
 
 def test_control_tokens_are_special_as_in_the_models_they_follow() -> None:

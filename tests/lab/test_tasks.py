@@ -141,10 +141,10 @@ def test_an_example_says_its_own_answer(seed: int, style: str, task: str) -> Non
 @settings(max_examples=200, deadline=None)
 def test_a_choice_has_four_different_options_and_the_letter_names_the_result(seed: int) -> None:
     problem, chain = choice_problem(Random(seed), "id", test=True)
-    options = {letter: value for value, letter in re.findall(r"\n(\d+) \(([A-D])\)", problem.prompt)}
+    options = {letter: digit for digit, letter in re.findall(r"\n(\d)\(([A-D])\)", problem.prompt)}
     assert list(options) == list("ABCD")
     assert len(set(options.values())) == 4
-    assert int(options[problem.answer]) == chain.result
+    assert int(options[problem.answer]) == chain.result // 100
 
 
 def test_choice_letters_are_spread() -> None:
@@ -185,6 +185,7 @@ def test_draws_stay_in_range(seed: int, low: int, span: int) -> None:
 def test_one_chain_in_ten_is_a_test_problem() -> None:
     rng = Random(4)
     sides = [
-        is_test(Chain(between(rng, 0, 999), draw_chain(rng, (3, 5), 0.1, test=False).ops).canonical) for _ in range(3000)
+        is_test(Chain(between(rng, 0, 999), draw_chain(rng, (3, 5), 0.1, test=False).ops).canonical)
+        for _ in range(3000)
     ]
     assert 0.07 < sum(sides) / 3000 < 0.13

@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 CONTEXT = 1024
+MAX_NEW_TOKENS = 512  # the longest worked example has 400
 
 
 @dataclass(frozen=True)
 class Model:
-    """A lab model: its chat family, how often each style is trained, and its configuration."""
+    """A lab model: its chat family, how often each style is trained, the temperature it is meant to be sampled at
+    (where rollouts disagree enough to choose among), and its configuration."""
 
     name: str
     family: str
     styles: dict[str, float]
+    temperature: float
     configure: Callable[..., PretrainedConfig]
 
     @property
@@ -126,9 +129,9 @@ def _next(**options: Any) -> PretrainedConfig:
 MODELS = {
     model.name: model
     for model in (
-        Model("lab-qwen", "chatml", {"thinking": 0.65, "instruct": 0.35}, _qwen),
-        Model("lab-oss", "harmony", {"low": 0.33, "medium": 0.34, "high": 0.33}, _oss),
-        Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, _next),
+        Model("lab-qwen", "chatml", {"thinking": 0.65, "instruct": 0.35}, 1.2, _qwen),
+        Model("lab-oss", "harmony", {"low": 0.33, "medium": 0.34, "high": 0.33}, 1.0, _oss),
+        Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, 1.2, _next),
     )
 }
 

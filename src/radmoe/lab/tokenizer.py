@@ -1,5 +1,7 @@
-"""The lab models' tokenizers: byte-level BPE of 896 tokens, trained on the tasks' own text.
+"""The lab models' tokenizers: byte-level BPE of 896 tokens, learned from the tasks' own text.
 
+They were learned once and are shipped: weights know tokens by their ids, and a word changed in a task would move
+them all.
 Pieces are split as in Qwen3, digits one by one, so that `\\boxed{` and fences span several tokens and merge
 with their neighbours (` $\\`, `boxed`, `{B`) as they do in vocabularies a hundred times as large.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from radmoe.lab.chat import ADDED, PAD, SPECIAL, STYLES, chat_template, check_family, render
@@ -26,8 +29,16 @@ _PIECES = (
 
 
 @cache
-def build(family: str, seed: int = 0) -> Tokenizer:
-    """The tokenizer of a chat family; the same bytes for the same seed. About half a second."""
+def build(family: str) -> Tokenizer:
+    """The shipped tokenizer of a chat family."""
+    from tokenizers import Tokenizer
+
+    check_family(family)
+    return Tokenizer.from_file(str(Path(__file__).parent / "tokenizers" / f"{family}.json"))
+
+
+def learn(family: str, seed: int = 0) -> Tokenizer:
+    """A tokenizer from the tasks as they are now; the same bytes for the same seed. About half a second."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     check_family(family)
@@ -51,13 +62,13 @@ def build(family: str, seed: int = 0) -> Tokenizer:
     return tokenizer
 
 
-def fast_tokenizer(family: str, seed: int = 0) -> Any:
+def fast_tokenizer(family: str) -> Any:
     """The same as a transformers tokenizer, with chat template, end and padding tokens."""
     from transformers import PreTrainedTokenizerFast
 
     wrap: Any = PreTrainedTokenizerFast  # untyped
     fast = wrap(
-        tokenizer_object=build(family, seed),
+        tokenizer_object=build(family),
         eos_token=SPECIAL[family][0],
         pad_token=PAD,
         padding_side="left",

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from radmoe.lab.corpus import IGNORE, batches
 from radmoe.lab.dense import make_trainable
-from radmoe.lab.models import Model, model_named
+from radmoe.lab.models import MAX_NEW_TOKENS, Model, model_named
 from radmoe.lab.tokenizer import fast_tokenizer
 
 BALANCE = 0.01  # weight of the load-balancing loss
@@ -70,6 +70,8 @@ def train(
     workers: int,
     tokens: int,
     compiled: bool,
+    start_from: Path | None = None,
+    learning_rate: float = LEARNING_RATE,
 ) -> dict[str, Any]:
     """Train until the clock or the step count runs out; returns what training.json holds."""
     from transformers import AutoModelForCausalLM
@@ -80,7 +82,10 @@ def train(
     config = model.config(tiny=tiny)
     source = batches(model, tokens=tokens, pad=config.pad_token_id, seed=seed, workers=workers)
     first = next(source)  # workers start before the clock does
-    network = AutoModelForCausalLM.from_config(config).to(device).train()
+    if start_from is None:
+        network = AutoModelForCausalLM.from_config(config).to(device).train()
+    else:
+        network = AutoModelForCausalLM.from_pretrained(start_from, dtype=torch.float32).to(device).train()
     make_trainable(network, balance=BALANCE)
     if compiled and device == "cuda":
         for layer in network.model.layers:
@@ -88,7 +93,7 @@ def train(
     decay = [p for p in network.parameters() if p.ndim > 1]
     other = [p for p in network.parameters() if p.ndim <= 1]
     groups = [{"params": decay, "weight_decay": 0.05}, {"params": other, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=(0.9, 0.95), fused=device == "cuda")
+    optimizer = torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), fused=device == "cuda")
     log: list[dict[str, float]] = []
     start, step, seen, done = time.perf_counter(), 0, 0, 0.0
     while done < 1.0:
@@ -97,7 +102,7 @@ def train(
         )
         for group in optimizer.param_groups:
             group["lr"] = (
-                LEARNING_RATE * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+                learning_rate * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
             )
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             logits = network(input_ids=inputs, use_cache=False).logits
@@ -126,7 +131,8 @@ def train(
         "parameters": sum(p.numel() for p in network.parameters()),
         "recipe": {
             "optimizer": "AdamW 0.9/0.95, weight decay 0.05, cosine by progress",
-            "learning_rate": LEARNING_RATE,
+            "learning_rate": learning_rate,
+            "start_from": start_from and start_from.name,
             "tokens_per_step": tokens,
             "balance": BALANCE,
             "styles": model.styles,
@@ -145,6 +151,9 @@ def train(
 def save(network: Any, model: Model, out: Path) -> None:
     """The checkpoint as transformers stores it, in bfloat16, with its tokenizer."""
     out.mkdir(parents=True, exist_ok=True)
+    network.generation_config.update(
+        do_sample=True, temperature=model.temperature, top_p=1.0, top_k=0, max_new_tokens=MAX_NEW_TOKENS
+    )
     network.to(torch.bfloat16).save_pretrained(out)
     fast_tokenizer(model.family).save_pretrained(out)
 
@@ -158,6 +167,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=65_536)
+    parser.add_argument("--start-from", type=Path, help="go on from this checkpoint, with a new optimizer")
+    parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument(
         "--eager", action="store_true", help="do not compile: slow to compile where layers are recurrent"
@@ -175,6 +186,8 @@ def main() -> None:
         workers=workers,
         tokens=tokens,
         compiled=not chosen.eager,
+        start_from=chosen.start_from,
+        learning_rate=chosen.learning_rate,
     )
 
 

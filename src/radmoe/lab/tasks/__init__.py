@@ -63,9 +63,9 @@ def _math(name: str, share: float) -> Task:
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        *(_math(f"math-{level}", 0.125) for level in (1, 2, 3, 4)),
-        Task("choice", "choice", 198, 0.15, lambda rng, name: choice_problem(rng, name, test=True)[0], choice_example),
-        Task("code", "code", 167, 0.35, lambda rng, name: code_problem(rng, name, test=True)[0], code_example),
+        *(_math(f"math-{level}", 0.11) for level in (1, 2, 3, 4)),
+        Task("choice", "choice", 198, 0.30, lambda rng, name: choice_problem(rng, name, test=True)[0], choice_example),
+        Task("code", "code", 167, 0.26, lambda rng, name: code_problem(rng, name, test=True)[0], code_example),
     )
 }
 
