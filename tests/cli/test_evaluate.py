@@ -110,11 +110,22 @@ def test_a_readout_the_pool_did_not_keep_is_one_clear_line(run: Run, made: list[
     assert run(path, "--readout", "delimiter@marker").exit_code == 0
 
 
+def test_help_has_examples(run: Run) -> None:
+    assert "radmoe evaluate pool/" in " ".join(run("--help").stdout.split())
+
+
+def test_without_scipy_it_says_what_to_install(run: Run, pools: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    assert "evaluate needs scipy: pip install 'radmoe[eval]'" in str(run(pools[0]).exception)
+
+
 @pytest.mark.slow
 def test_an_interrupt_stops_every_process_at_once(tmp_path: Path) -> None:
-    path = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=160, rollouts=6, tokens=20))))
+    path = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=80, rollouts=6, tokens=20))))
     code = (  # a shell's background jobs ignore SIGINT, and their children inherit that
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from radmoe.cli import main; main()"
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from radmoe.evaluation import measure; measure.FEW = 0\n"
+        "from radmoe.cli import main; main()"
     )
     running = subprocess.Popen(
         [sys.executable, "-c", code, "evaluate", str(path), "--jobs", "2"],

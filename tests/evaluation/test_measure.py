@@ -150,8 +150,9 @@ def test_a_pool_that_cannot_be_written_is_evaluated_all_the_same(made: list[Plan
 
 
 @pytest.mark.slow
-def test_processes_change_no_result(tmp_path: Path) -> None:
-    groups = list(planted.groups(Planted(problems=measure.FEW + 9, rollouts=4, tokens=20)))
+def test_processes_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "FEW", 0)
+    groups = list(planted.groups(Planted(problems=2 * measure.CHUNK + 3, rollouts=4, tokens=20)))
     path = graded_pool(tmp_path / "many", groups)
     told: list[tuple[int, int]] = []
     alone = evaluate_pool(path, use_cache=False)

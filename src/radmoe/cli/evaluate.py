@@ -20,9 +20,7 @@ EXAMPLES = (
 
 
 def command(
-    pools: Annotated[
-        list[Path], typer.Argument(metavar="POOL...", help="Graded pool directories.", show_default=False)
-    ],
+    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)],
     task: Annotated[
         str | None,
         typer.Option("--task", help="math, choice, code or agent.", show_default="as the pool says, else math"),
@@ -59,6 +57,10 @@ def command(
     tests, the random envelope, dense wrong basins, every other baseline, and one sentence that sums it up.
     A cell that shows -- says below the table why. Grade the pools first (radmoe grade).
     """
+    try:
+        import scipy  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"evaluate needs {error.name}: pip install 'radmoe[eval]'") from None
     chosen = _format(style, out, as_json)
     names: list[str | None] = list(name or [])
     if names and len(names) != len(pools):

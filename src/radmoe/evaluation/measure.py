@@ -32,7 +32,7 @@ from radmoe.selector import choose, similarity
 from radmoe.types import RolloutGroup, Selection
 
 CHUNK = 16  # problems a worker takes at a time
-FEW = 64  # problems that are done before a second process would have started
+FEW = 20_000  # rollouts that one process is through with before more of them would have started
 DEEPCONF = {vote: "deepconf" if vote == "bottom-window" else f"deepconf-{vote}" for vote in baselines.DEEPCONF}
 CONFIDENT = ("confident", "rad+dc", "strict+dc", *DEEPCONF.values())  # methods that need logprobs
 
@@ -205,7 +205,7 @@ _pool: Pool  # of a worker process
 
 def _measured(pool: Pool, settings: Settings, graded: list[Graded], jobs: int) -> Iterator[Problem]:
     """In the problems' order."""
-    if jobs == 1 or len(graded) < FEW:
+    if jobs == 1 or sum(len(problem.answers) for problem in graded) < FEW:
         for problem in graded:
             yield measure(pool.group(problem.problem_id), problem, settings)
         return

@@ -1,0 +1,104 @@
+"""What evaluation costs at the paper's size: 4,850 problems x 64 rollouts, 48x128 top-8, windows of 16 tokens.
+
+    python -m benchmarks.evaluate [--pool DIR] [--problems 4850] [--jobs 2]
+
+The pool is planted: 97 problems are generated and written again and again under other ids, with routing kept only where
+`delimiter@16` reads it, and rollouts of some 55 tokens. Times therefore hold for windows and kernels, not for reading
+the token ids and logprobs of long rollouts. With --pool the pool is kept there and used again. Times are the wall's
+and the processes' own (user and system, workers included): on a busy machine only the second is steady.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import cycle, islice
+from pathlib import Path
+
+from radmoe.lab import planted
+from radmoe.lab.planted import Planted
+from radmoe.pool import PoolWriter, Profile
+from radmoe.pool.schema import LABELS
+from radmoe.types import RouterShape
+
+RECIPE = Planted(shape=RouterShape(48, 128, 8), problems=97, rollouts=64, tokens=30, agreement=0.3)
+
+
+def write(path: Path, problems: int) -> None:
+    """The pool and its labels, unless they are there."""
+    from radmoe.grading.labels import Label, write_labels
+
+    if (path / LABELS).exists():
+        return
+    labels = []
+    profile = Profile(readouts=("delimiter@16",))
+    with PoolWriter(path, shape=RECIPE.shape, vocab=planted.vocab(), model="planted", profile=profile) as writer:
+        distinct = list(planted.groups(RECIPE))
+        for number, made in enumerate(islice(cycle(distinct), problems)):
+            name = f"problem-{number:05d}"
+            for i, (rollout, answer) in enumerate(zip(made.group.rollouts, made.answers, strict=True)):
+                if i >= writer.done(name):
+                    writer.add(name, rollout, rollout_index=i)
+                labels.append(Label(name, i, answer, answer == made.truth))
+    write_labels(path, labels)
+
+
+@contextmanager
+def stage(name: str, spent: dict[str, tuple[float, float]]) -> Iterator[None]:
+    wall, cpu = time.perf_counter(), _cpu()
+    yield
+    spent[name] = (time.perf_counter() - wall, _cpu() - cpu)
+    print(f"{name:44} {spent[name][0]:7.1f} s wall {spent[name][1]:7.1f} s cpu", flush=True)
+
+
+def _cpu() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def measure(path: Path, jobs: int) -> dict[str, tuple[float, float]]:
+    """Seconds, wall and CPU, of each stage of `radmoe evaluate`."""
+    from radmoe.evaluation import Settings, cache, evaluate_pool, report
+    from radmoe.evaluation.render import FORMATS
+    from radmoe.evaluation.screen import plain
+
+    spent: dict[str, tuple[float, float]] = {}
+    for file in (path / cache.FOLDER).glob("*.json"):
+        file.unlink()
+    with stage(f"open, select, grade ({jobs} processes)", spent):
+        records = evaluate_pool(path, Settings(), jobs=jobs)
+    with stage("tables, tests and intervals", spent):
+        found = report([records])
+    formats: dict[str, Callable[..., str]] = {"terminal": plain, **FORMATS}
+    with stage(f"{len(formats)} formats", spent):
+        for render in formats.values():
+            render(found)
+    with stage("the pool again, from its cache", spent):
+        evaluate_pool(path, Settings(), jobs=jobs)
+    print(f"\n{found.verdict}")
+    return spent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--pool", type=Path, help="keep the pool here")
+    parser.add_argument("--problems", type=int, default=4850)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = options.pool or Path(scratch) / "pool"
+        with stage("make the pool (not part of it)", {}):
+            write(path, options.problems)
+        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        print(f"{options.problems:,} problems x {RECIPE.rollouts}, {RECIPE.shape}, {size / 1e9:.2f} GB\n")
+        spent = measure(path, options.jobs)
+        wall, cpu = (sum(times) for times in zip(*list(spent.values())[:3], strict=True))
+        print(f"whole evaluation: {wall:.1f} s wall, {cpu:.1f} s cpu")
+
+
+if __name__ == "__main__":
+    main()
