@@ -36,7 +36,7 @@ _HOME = {
     "recover": "pool",
     "verify": "pool",
 }
-_MODULES = ("anchors", "confidence", "errors", "kernels", "pool", "readout", "selector", "types", "vocab")
+_MODULES = ("anchors", "confidence", "errors", "kernels", "pool", "readout", "selector", "stats", "types", "vocab")
 
 __all__ = [
     "Anchor",

@@ -16,9 +16,8 @@ from radmoe.cli.common import console
 from radmoe.cli.sources import is_lab_model, load_problems, resolve_model
 
 if TYPE_CHECKING:
-    from radmoe.engines.base import Completion, Sampling
+    from radmoe.engines.base import Completion, Engine, Sampling
     from radmoe.engines.prompts import Prompt
-    from radmoe.engines.transformers import TransformersEngine
     from radmoe.pool import PoolWriter, Profile
 
 
@@ -117,7 +116,7 @@ def capture_pool(
     )
 
 
-def load_engine(model: Path, **options: Any) -> TransformersEngine:
+def load_engine(model: Path, **options: Any) -> Engine:
     """The engine, or one line on what to install."""
     from radmoe.errors import EngineError
 
@@ -137,9 +136,7 @@ class _Rendered(NamedTuple):
     ids: list[int]
 
 
-def _render(
-    engine: TransformersEngine, problems: list[Prompt], max_tokens: int, raw: bool, style: str | None
-) -> list[_Rendered]:
+def _render(engine: Engine, problems: list[Prompt], max_tokens: int, raw: bool, style: str | None) -> list[_Rendered]:
     """The prompts as the model sees them, each checked to leave room for an answer."""
     from radmoe.engines.prompts import encode
     from radmoe.lab.chat import template_arguments
@@ -151,9 +148,7 @@ def _render(
     return rendered
 
 
-def _profile(
-    engine: TransformersEngine, ids_only: bool, readouts: str | None, task: str, layers: str | None
-) -> Profile:
+def _profile(engine: Engine, ids_only: bool, readouts: str | None, task: str, layers: str | None) -> Profile:
     import numpy as np
 
     from radmoe.pool import Profile
@@ -170,15 +165,12 @@ def _profile(
     return profile
 
 
-def _writer(
-    out: Path, engine: TransformersEngine, model: str, sampling: dict[str, Any], profile: Profile
-) -> PoolWriter:
-    from importlib.metadata import version
-
+def _writer(out: Path, engine: Engine, model: str, sampling: dict[str, Any], profile: Profile) -> PoolWriter:
+    from radmoe import __version__
     from radmoe.pool import PoolWriter
 
-    record = sampling | {"engine": "transformers", "dtype": engine.dtype}
-    record["versions"] = {name: version(name) for name in ("radmoe", "torch", "transformers")}
+    record = sampling | {"engine": engine.name, "dtype": engine.dtype}
+    record["versions"] = {"radmoe": __version__} | engine.versions
     name = model if is_lab_model(model) or not Path(model).is_dir() else Path(model).resolve().name
     return PoolWriter(out, shape=engine.shape, vocab=engine.vocab, model=name, sampling=record, profile=profile)
 
@@ -196,7 +188,7 @@ def _grade(out: Path) -> float | None:
 
 
 def _capture(
-    engine: TransformersEngine,
+    engine: Engine,
     writer: PoolWriter,
     problems: list[_Rendered],
     sampling: Sampling,
@@ -230,7 +222,7 @@ def _capture(
 
 
 @contextmanager
-def _progress(engine: TransformersEngine, problems: int, finished: int, rollouts: int) -> Iterator[Any]:
+def _progress(engine: Engine, problems: int, finished: int, rollouts: int) -> Iterator[Any]:
     """A bar over rollouts, with problems done and tokens/s, on a terminal only; yields the function to tell of one."""
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text

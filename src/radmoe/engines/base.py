@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.types import Rollout
+from radmoe.types import Rollout, RouterShape
+
+if TYPE_CHECKING:
+    from radmoe.vocab import Vocab
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,46 @@ class Sampling:
             raise InputError(f"seed must not be negative, got {self.seed}")
         if self.topk_logprobs < 0:
             raise InputError(f"topk_logprobs must be 0 (none) or more, got {self.topk_logprobs}")
+
+
+class Engine(Protocol):
+    """What `radmoe capture` asks of an engine; all of them write the same pool.
+
+    `tokenizer` renders prompts (a Hugging Face tokenizer); `vocab` is the same as bytes. `versions` names
+    what sampled, for the pool's record.
+    """
+
+    name: str
+    shape: RouterShape
+    vocab: Vocab
+    tokenizer: Any
+    versions: dict[str, str]
+
+    @property
+    def dtype(self) -> str:
+        """What the model computes in; "unknown" where a server does not say."""
+
+    @property
+    def tokens_sampled(self) -> int:
+        """Tokens the current or last `generate` has sampled."""
+
+    def suggested(self, name: str, otherwise: Any) -> Any:
+        """A setting the model comes with (temperature, top_p, max_new_tokens), if it has it."""
+
+    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
+        """Tokens a rollout of this prompt may have; a prompt that leaves none is an InputError."""
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int,
+        *,
+        sampling: Sampling,
+        batch_size: int,
+        keys: Sequence[str],
+        start: Sequence[int],
+    ) -> Iterator[Completion]:
+        """Rollouts start[i] .. n-1 of every prompt of token ids, each as it finishes."""
 
 
 class Completion(NamedTuple):

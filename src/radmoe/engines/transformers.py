@@ -48,6 +48,8 @@ class TransformersEngine:
     many batches run side by side on them (default: as many as threads for a small model on CPU, else one).
     """
 
+    name = "transformers"
+
     def __init__(
         self,
         model: str | Path | Any,
@@ -85,6 +87,7 @@ class TransformersEngine:
         if small:
             _lay_out_experts(model)
         self._decoders: list[Decoder] = []
+        self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
 
     @property
     def dtype(self) -> str:
