@@ -45,13 +45,21 @@ def test_selecting_reads_no_text(pool_path: Path, monkeypatch: pytest.MonkeyPatc
     assert set(seen) == {"problem_id", "rollout_index", "shard", "row", "tokens"}
 
 
-@pytest.mark.parametrize("module", ["anchors", "readout", "kernels", "confidence", "selector"])
-def test_the_import_contract_fails_when_what_selects_imports_grading(module: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "what"),
+    [
+        *((module, "grading.labels") for module in ("anchors", "readout", "kernels", "confidence", "selector")),
+        *(("selector", what) for what in ("baselines", "stats", "evaluation")),
+    ],
+)
+def test_the_import_contract_fails_when_what_selects_imports_what_grades(
+    module: str, what: str, tmp_path: Path
+) -> None:
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     assert _lint(tmp_path).returncode == 0
     with (tmp_path / "src" / "radmoe" / f"{module}.py").open("a") as f:
-        f.write("\nimport radmoe.grading.labels\n")
+        f.write(f"\nimport radmoe.{what}\n")
     broken = _lint(tmp_path)
     assert broken.returncode != 0
     assert "Access boundary" in broken.stdout
