@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading.hostile import HOSTILE
 from radmoe.errors import InputError
 from radmoe.grading import jail
 from radmoe.grading.jail import spell
@@ -147,40 +148,6 @@ def test_in_namespaces_it_sees_no_network_and_no_parent() -> None:
 
 
 # -- programs that do not behave --------------------------------------------------------------------
-
-HOSTILE = {
-    "fork bomb": "import os\nwhile True:\n    os.fork()",
-    "shell": "import os\nif os.system('true') != 0: raise OSError\nos.execv('/bin/true', ['true'])",
-    "subprocess": "import subprocess\nsubprocess.run(['true'])",
-    "kills its parent": "import os\nos.kill(os.getppid(), 9)",
-    "kills its parent by libc": "import ctypes, os\nassert ctypes.CDLL(None).kill(os.getppid(), 9) == 0",
-    "memory": "x = []\nwhile True:\n    x.append(bytearray(10**7))",
-    "one large object": "x = 'a' * 10**11",
-    "socket": "import socket\nsocket.create_connection(('127.0.0.1', 80))",
-    "socket by the back door": "import sys\nsys.modules.pop('_socket'); sys.modules.pop('socket')\nimport socket\nsocket.socket()",
-    "stdin": "input()",
-    "stdin descriptor": "import os\nassert os.read(0, 10)",
-    "leaves early": "import os\nos._exit(0)",
-    "leaves early with a forged status": "import os\nos._exit(86)",
-    "exits": "import sys\nsys.exit(0)",
-    "crash": "import ctypes\nctypes.string_at(0)",
-    "threads": "import threading, time\nthreading.Thread(target=lambda: time.sleep(60)).start()",
-    "sleeps": "import time\ntime.sleep(60)",
-    "zombie": "import os\nif os.fork() == 0: os._exit(0)",
-    "raises its limits": "import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
-    "ignores signals": "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nraise OSError",
-    "says passed": "print('passed 3 of 3')\nimport os\nos.write(3, b'passed 3 of 3')\nos._exit(0)",
-    "answers for itself": "import os\nos.write(3, b'0x6\\n0x1\\n0x5')\nos._exit(0)",
-    "answers too much": "import os\nos.write(3, b'0x6\\n0x0\\n0x5\\n0x0')\nos._exit(0)",
-    "floods the answer": "import os\nwhile True:\n    os.write(3, b'x' * 65536)",
-    "closes the answer": "import os\nos.close(3)\ndef f(xs): return sum(xs)",
-    "equals everything": "class E(int):\n    def __eq__(self, other): return True\n    __hash__ = int.__hash__\ndef f(xs): return E(1)",
-    "equals everything, in a list": "class L(list):\n    def __eq__(self, other): return True\ndef f(xs): return L()",
-    "patches the comparison": "import builtins, operator\nbuiltins.type = lambda x: int\nbuiltins.hex = lambda x: '0x6'\noperator.eq = lambda a, b: True\ndef f(xs): return 'six'",
-    "a value without end": "def f(xs):\n    xs.append(xs)\n    return xs",
-    "a value too large": "def f(xs): return 'a' * 10**7",
-    "an exception that lies": "class E(BaseException):\n    def __str__(self): raise self\ndef f(xs): raise E",
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)

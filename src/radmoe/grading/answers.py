@@ -15,7 +15,8 @@ _FENCE = re.compile(r"^([ \t]*)(`{3,})([^`\n]*)$")
 _WRAP = re.compile(r"\\(?:text|mathrm|mathbf|textbf|textit|mathit|operatorname|mbox|boxed)\s*\{([^{}]*)\}")
 _NOISE = re.compile(r"\\[,;!:() ]|[$\s*{}]|\\(?:left|right)(?![A-Za-z])")
 _LETTER = re.compile(
-    r"(?:(?:final\s+)?(?:answer|option|choice)\s*(?:is|:)?\s*)?\(?\s*([A-Za-z])\s*\)?\s*(?:$|[.):,])", re.I
+    r"(?:(?:final\s+)?(?:answer|option|choice)\s*(?:is|:)?\s*)?\(?\s*([A-Za-z])\s*\)?\s*(?:$|[.):]|,(?!\s*\(?[A-Za-z]\b))",
+    re.I,
 )
 
 

@@ -15,17 +15,17 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-from radmoe.grading.tokens import NUMERIC, TRIG, WORKABLE, atoms, join
+from radmoe.grading.tokens import NUMERIC, TRIG, WORKABLE, atoms, join, rewrite
 
 UNORDERED = ("list", "union", "=")
-_ROUNDS = 6  # of writing and reading again, until nothing changes
+_ROUNDS = 6
 LONGEST = 400  # characters of an answer that is taken apart; a longer one is text
 _OPEN, _CLOSE = {"(", "[", "\\{"}, {")", "]", "\\}"}
 _ABOUT = {"\\approx", "\\simeq", "\\doteq", "\\sim"}
 _LESS = {"<": ("(", False), "\\leq": ("[", False), ">": ("(", True), "\\geq": ("[", True)}
 _RELATION = {"=", "\\neq", "\\equiv", "\\to", "\\mid", "\\in", *_LESS}
-_LEADING = {"=", "+", "\\therefore", "\\implies", "\\Rightarrow", "\\$", ":", *_ABOUT}
-_TRAILING = {".", ",", ";", ":", "\\\\", "\\."}
+_LEADING = {"=", "+", "\\cdot", "\\therefore", "\\implies", "\\Rightarrow", "\\$", ":", *_ABOUT}
+_TRAILING = {"\\cdot", ".", ",", ";", ":", "\\\\", "\\."}
 _VARIABLE = re.compile(r"([A-Za-z]|\\[a-z]+)(_\{[^{}]*\})?'*")
 _NAME = re.compile(
     r"(\\(angle|triangle|max|min|deg|det|gcd) ?)?"
@@ -38,6 +38,8 @@ _REPEATING = re.compile(r"(-?)(\d*)\.(\d*)\\overline\{(\d+)\}")
 _DECIMAL = re.compile(r"\d*\.\d+")
 _NUMBER = re.compile(r"\d*\.?\d+")
 _UNITS = re.compile(r"(?<=.)(\^\{\\circ\})?((/|\\cdot)?\\text\{[^{}]*\}(\^\{-?\d\})?)*\Z")
+_APPLIED = {"(", "\\ln", "\\log", "\\exp", *TRIG}  # behind a bar: what follows belongs to it
+_FACTOR = re.compile(r"[\d.A-Za-z(]|\\(?!cdot|\\)")
 _SAID = re.compile(r"\\text\{.*(:|\bis|\bequals)\}")
 _COUNTS = re.compile(  # words behind a number that change its value or say that it is not the whole answer
     r"\b(tens?|dozens?|hundreds?|thousands?|[mbtr]?illions?|percent|pct|or|and|not|if|when|for|where|mod|base|more|less|"
@@ -62,17 +64,19 @@ class Shape:
 @lru_cache(maxsize=4096)
 def shape_of(answer: str, *, integer: bool = False) -> Shape | None:
     """An answer's structure; None if there is nothing. `integer`: of `m + n = 5`, too, only the last side counts."""
-    written, shape = answer, None
-    for _ in range(_ROUNDS):
-        found = _trim(atoms(written)) if len(written) <= LONGEST else []
-        shape = _shape(found, integer) if found else None
-        if shape is None or shape.normal == written:
+    written = answer
+    for _ in range(_ROUNDS if len(answer) <= LONGEST else 0):  # until writing and reading it again changes nothing
+        try:
+            shape = _shape(_trim(atoms(written)), integer)
+        except RecursionError:
             break
+        if not shape.normal:
+            return None
+        if shape.normal == written:
+            return shape
         written = shape.normal
-    else:
-        shape = _text(written)
-    rest = " ".join(answer.split()) if len(answer) > LONGEST else ""
-    return _text(rest) if rest else shape
+    plain = " ".join(answer.split())
+    return _text(plain) if plain else None
 
 
 def normal_form(answer: str, *, integer: bool = False) -> str | None:
@@ -85,9 +89,9 @@ def normal_form(answer: str, *, integer: bool = False) -> str | None:
 
 
 def _shape(found: list[str], integer: bool = False) -> Shape:
-    if not _balanced(found):
+    if not found or not _balanced(found):
         return _text(join(found))
-    for at, atom in enumerate(found):
+    for at, atom in _outer(found):
         if at and atom in _ABOUT:
             return _shape(_trim(found[:at]), integer)
     listed = [part for part in map(_trim, _split(found, {",", ";"})) if part]
@@ -99,10 +103,11 @@ def _shape(found: list[str], integer: bool = False) -> Shape:
         parts = [part for part in map(_trim, _split(found, {"\\cup"})) if part]
         if len(parts) > 1:
             return _unordered("union", [_shape(part) for part in parts])
-    if found.count("\\pm") == 1:
-        at = found.index("\\pm")
-        signs = (found[:at] + sign * bool(sign == ["-"] or at) + found[at + 1 :] for sign in (["+"], ["-"]))
-        return _unordered("list", [_shape(part) for part in signs])
+    plain = join(found)
+    if plain.count("\\pm") == 1 and plain.count("\\mp") <= 1:
+        signs = (plain.replace("\\pm", one).replace("\\mp", other) for one, other in ("+-", "-+"))
+        both = [_trim(atoms(part)) for part in signs]
+        return _unordered("list", [_shape(part) for part in both]) if all(both) else _text(plain)
     return _bracketed(found, integer) or _leaf(found)
 
 
@@ -187,9 +192,13 @@ def _leaf(found: list[str]) -> Shape:
     value = _value(plain)
     if value is not None:
         return Shape("number", _fraction(value))
-    if not _workable(found):
+    try:
+        plain = join(_plain_products(found))
+    except _TwoWaysError:
         return _text(plain)
-    return Shape("algebra", _DECIMAL.sub(lambda decimal: _fraction(Fraction(decimal[0])), join(_products(found))))
+    if "{}" in plain or not WORKABLE.fullmatch(plain):
+        return _text(plain)
+    return Shape("algebra", _DECIMAL.sub(lambda decimal: _fraction(Fraction(decimal[0])), plain))
 
 
 def _without_units(found: list[str]) -> list[str]:
@@ -202,33 +211,33 @@ def _without_units(found: list[str]) -> list[str]:
         return found
     if units[0].startswith("^{\\circ}") and TRIG.intersection(found):
         return found
-    return atoms(plain[: units.start()])
+    return _trim(atoms(plain[: units.start()])) or found
 
 
-def _workable(found: list[str]) -> bool:
-    """Whether algebra reads it as its author did. Not two numbers side by side, `12_8`, `2\\frac{3}{4}\\pi`, `1/2x`."""
+class _TwoWaysError(Exception):
+    """What may be read in two ways."""
+
+
+def _plain_products(found: list[str]) -> list[str]:
+    """With a dot where a number, a fraction, a root or a bracket meets the next: without, `3(2)` is read as 3 + 2.
+
+    Refused, as algebra may read it otherwise than its author did: `2 3`, `12_8`, `2\\frac{3}{4}\\pi`, `1/2x`, `2^3^4`.
+    """
+    out: list[str] = []
     for at, atom in enumerate(found):
         before, number = found[at - 1] if at else "", _NUMBER.fullmatch(atom)
-        if (atom[0] == "_" and not before[-1:].isalpha()) or (atom[0] == "^" and before[:1] in ("", "^")):
-            return False
-        if number and (_NUMBER.fullmatch(before) or before.isalpha() or (before[-1:] == "}" and before[0] not in "^_")):
-            return False
-        if _NUMBER.fullmatch(before) and re.fullmatch(r"\\frac\{\d+\}\{\d+\}", atom):
-            return False
-        if number and before == "/" and at + 1 < len(found) and found[at + 1][0] not in "+-)!^":
-            return False
-    return WORKABLE.fullmatch(join(found)) is not None
-
-
-def _products(found: list[str]) -> list[str]:
-    """With a dot where a number, a fraction, a root or a bracket meets the next one: `3(2)` is read as 3 + 2 without."""
-    out: list[str] = []
-    for atom in found:
-        before = out[-1] if out else ""
-        factor = _NUMBER.fullmatch(before) or before == ")" or before.startswith(("\\frac", "\\sqrt"))
+        after_number = _NUMBER.fullmatch(before)
+        index = atom[0] == "_" and not before[-1:].isalpha()
+        power = atom[0] == "^" and before[:1] in ("", "^")
+        beside = number and (after_number or before.isalpha() or (before[-1:] == "}" and before[0] not in "^_"))
+        mixed = after_number and re.fullmatch(r"\\frac\{\d+\}\{\d+\}", atom)
+        divided = before == "/" and atom not in _APPLIED and _FACTOR.match(found[at + 1] if at + 1 < len(found) else "")
+        if index or power or beside or mixed or divided:
+            raise _TwoWaysError
+        factor = after_number or before == ")" or before.startswith(("\\frac", "\\sqrt"))
         if factor and (atom == "(" or atom.startswith("\\frac")):
             out.append("\\cdot")
-        out.append(atom)
+        out.append(rewrite(atom, _plain_products))
     return out
 
 

@@ -6,7 +6,8 @@ An atom is a sign, a letter, a number, a command with its arguments (`\frac{1}{2
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[A-Za-z]{2,}|\d*\.\d+|\d+|\s+|.", re.DOTALL)
 _UNICODE = {
@@ -15,11 +16,15 @@ _UNICODE = {
     "\u222a": "\\cup ", "\u2208": "\\in ", "\u00b1": "\\pm ", "\u2248": "\\approx ", "\u00b2": "^2 ", "\u00b3": "^3 ",
     "\u00bd": "\\frac12 ", "\u2205": "\\emptyset ", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
 }  # fmt: skip
+_MATH = re.compile(r"(\\\\)|\\[()\[\]]")
+_AROUND = re.compile(
+    r"\A(?:\\[,;:! ]|\\(?:quad|qquad|displaystyle|textstyle)(?![A-Za-z])|[=\s])+|(?:\\[,;:! ]|\\\\|\\q?quad|[.\s])+\Z"
+)
 _GAP = r"(?:\{,\}|\\[,! ],?|,\\!|,| )"
-_GROUPED = re.compile(rf"(?<![\d.,])(?<!\d[, ])\d{{1,3}}(?:{_GAP}\d{{3}})+(?!\d|{_GAP}\d|,\S)")
+_GROUPED = re.compile(rf"(?<![\d._^])(?<!(?<!\\),)(?<!\d[, ])\d{{1,3}}(?:{_GAP}\d{{3}})+(?!\d|{_GAP}\d|,\S)")
 _GAPS = re.compile(r"[^\d]+")
 _SPACING = (
-    "\\, \\; \\: \\! \\( \\) \\[ \\] \\quad \\qquad \\thinspace \\displaystyle \\textstyle \\left \\right \\middle "
+    "\\, \\; \\: \\! \\quad \\qquad \\thinspace \\displaystyle \\textstyle \\left \\right \\middle "
     "\\big \\Big \\bigg \\Bigg \\bigl \\bigr \\Bigl \\Bigr \\limits \\rm \\bf $ ~"
 )
 _SILENT = {"\\ ", "\\\n", *_SPACING.split()}
@@ -45,8 +50,9 @@ _UNITS = set(_MEASURES.split())
 _STOP = {"the", "is", "of", "as", "an"}
 _SHORT_UNITS = set("mshgLNJWVKCF")
 _ALONE = re.compile(r"[A-Za-z][A-Za-z'\- ,.!]*")
-_LONG_WORD = re.compile(r"[A-Za-z]{3,}")
+_LONG_WORD = re.compile(r"[A-Za-z]{3,}|[Nn][Oo]")
 _COUNTED = re.compile(r"\s*([-+]?[\d.,]*\d)\s*([A-Za-z].*)", re.DOTALL)
+_ENVIRONMENT = re.compile(r"(\\begin\{[a-z]+\})(.*)(\\end\{[a-z]+\})", re.DOTALL)
 _DIGITS = re.compile(r"\.?\d")
 _MATRIX = {"bmatrix": "pmatrix", "matrix": "pmatrix", "smallmatrix": "pmatrix"}
 
@@ -61,13 +67,13 @@ NUMERIC = re.compile(r"(?:\\(?:frac|sqrt|binom|cdot|pi)(?![A-Za-z])|[0-9+\-/()!^
 
 def atoms(text: str) -> list[str]:
     """An answer's atoms, in order; reading and joining them again gives the same."""
-    text = text.strip().strip("*").strip()
+    text = _MATH.sub(lambda sign: sign[1] or " ", text)
     for sign, name in _UNICODE.items():
         text = text.replace(sign, name)
-    bare = text.strip("$ .")
-    words = set(re.findall(r"[A-Za-z]+", bare))
-    if _ALONE.fullmatch(bare) and _LONG_WORD.search(bare) and not words & (_FUNCTIONS | {"infinity"}):
-        return [_prose(bare)]
+    text = _undressed(text)
+    words = set(re.findall(r"[A-Za-z]+", text))
+    if _ALONE.fullmatch(text) and _LONG_WORD.search(text) and not words & (_FUNCTIONS | {"infinity"}):
+        return [_prose(text)]
     text = _GROUPED.sub(lambda number: number[0] if _depth(text, number.start()) else _GAPS.sub("", number[0]), text)
     return _Reader(_TOKEN.findall(text)).read()
 
@@ -79,6 +85,40 @@ def join(found: Iterable[str]) -> str:
         run = (out[-1:].isalpha() and atom[:1].isalpha()) or (out[-1:].isdigit() and _DIGITS.match(atom))
         out += (" " if run else "") + atom
     return out
+
+
+def rewrite(atom: str, change: Callable[[list[str]], list[str]]) -> str:
+    """An atom with its arguments, or the inside of a matrix, changed."""
+    if matrix := _ENVIRONMENT.fullmatch(atom):
+        return f"{matrix[1]}{join(change(atoms(matrix[2])))}{matrix[3]}"
+    head = atom.partition("{")[0]
+    if head.partition("[")[0] not in _ARGUMENTS:
+        return atom
+    out, depth, start = head, 0, 0
+    for at, sign in enumerate(atom):
+        if sign == "{":
+            depth += 1
+            start = start if depth > 1 else at + 1
+        elif sign == "}":
+            depth -= 1
+            if depth == 0:
+                out += f"{{{join(change(atoms(atom[start:at])))}}}"
+    return out
+
+
+def _undressed(text: str) -> str:
+    """Without what stands around all of it: spacing, dollars, stars, a full stop, braces, a box."""
+    before = None
+    while before != text:
+        before = text
+        text = _AROUND.sub("", text.strip(" $*\n\t~"))
+        inside = (
+            text[text.find("{") + 1 : -1] if text.startswith(("{", "\\boxed{", "\\fbox{")) and text[-1] == "}" else ""
+        )
+        depths = accumulate((sign == "{") - (sign == "}") for sign in inside)
+        if inside and min(depths) >= 0 and inside.count("{") == inside.count("}"):
+            text = inside
+    return text
 
 
 def _prose(text: str) -> str:
@@ -155,7 +195,7 @@ class _Reader:
 
     def _command(self, name: str) -> str:
         index = ""
-        if name == "\\sqrt" and self._next() == "[":
+        if name == "\\sqrt" and self._next() == "[" and "]" in self.left:
             self.left.pop()
             index = join(self.read("]"))
             index = "" if index == "2" else f"[{index}]"

@@ -42,7 +42,7 @@ def _value(cell: Any) -> Any:
     from sympy import Rational
 
     stand_in = {s: Rational(1 + zlib.crc32(s.name.encode()) % 1009, 97) for s in cell.free_symbols}
-    value = cell.subs(stand_in).evalf(_DIGITS + 20)
+    value = cell.subs(stand_in).doit().evalf(_DIGITS + 20)
     return value if value.is_number and value.is_finite else None
 
 

@@ -1,0 +1,135 @@
+r"""What counts as the answer: the last box, the last fenced block, and one spelling for each."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from radmoe.grading.answers import boxed, extract, fenced, normalise
+from radmoe.lab.chat import STYLES, render
+from radmoe.lab.tasks import TASKS, training_example
+
+PAIRS = [(family, style) for family, styles in STYLES.items() for style in styles]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"so \boxed{5} and \boxed{12}.", "12"),
+        (r"\boxed{\text{B}}", r"\text{B}"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{7} then \boxed{8", "7"),
+        (r"\boxed{}", ""),
+        (r"}} \boxed{3}", "3"),
+        (r"\boxed {3}", None),
+        (r"\boxed{8} which is the answer: 8 is even.", "8"),
+        (r"\boxed{\boxed{8}}", "8"),
+        (r"$\boxed{{8}}$", "{8}"),
+        (r"put it in \boxed{}: \boxed{8}", "8"),
+        ("no box", None),
+    ],
+)
+def test_the_last_balanced_box_counts(text: str, found: str | None) -> None:
+    assert boxed(text) == found
+
+
+def test_a_flood_of_open_boxes_costs_nothing() -> None:
+    started = time.monotonic()
+    assert boxed("\\boxed{" * 100_000) is None
+    assert boxed("\\boxed{" * 100_000 + "}" * 100_000) == ""
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("```python\na = 1\n```", "a = 1"),
+        ("```\na\n```\ntext\n```py\nb\n```\nend", "b"),
+        ("<think>```python\nold\n```</think>\n```python\nnew\n```", "new"),
+        ("<think>\n```python\nleft open\n</think>\n\n```python\nnew\n```<|im_end|>", "new"),
+        ("```python\ncut short", "cut short"),
+        ("```python\ncut short<|im_end|>", "cut short"),
+        ("  ```python\n  def f(x):\n      return x\n  ```", "def f(x):\n    return x"),
+        ("````\n```\nx\n```\n````", "```\nx\n```"),
+        ("analysis<|channel|>final<|message|>```python\nx\n```<|return|>", "x"),
+        ("<think>\n```python\nonly thought\n```\n</think>\nno code", None),
+        ("inline ```x``` only", None),
+        ("none", None),
+    ],
+)
+def test_the_last_fenced_block_behind_the_thinking_counts(text: str, found: str | None) -> None:
+    assert fenced(text) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "normal"),
+    [
+        ("math", "585", "585"),
+        ("math", " $0585$ ", "585"),
+        ("math", "1,234", "1234"),
+        ("math", "1{,}234,567", "1234567"),
+        ("math", "12.", "12"),
+        ("math", "12.00", "12"),
+        ("math", r"\text{ 42 }", "42"),
+        ("math", r"\mathbf{\text{42}}", "42"),
+        ("math", r"**\,7\!**", "7"),
+        ("math", "-0", "0"),
+        ("math", "+7", "7"),
+        ("math", "-012", "-12"),
+        ("math", "000", "0"),
+        ("math", r"\frac{1}{2}", r"\frac{1}{2}"),
+        ("math", "12,34", "12, 34"),
+        ("math", "m + n = 25", "25"),
+        ("math", r"100 + 104 = 204\text{ minutes}", "204"),
+        ("math", "{{8}}$", "8"),
+        ("math", "025", "25"),
+        ("latex", r"\dfrac{2}{4}", r"\frac{1}{2}"),
+        ("latex", "m + n = 25", "25 = m+n"),
+        ("math", "  ", None),
+        ("choice", "b", "B"),
+        ("choice", r"\text{(C)}", "C"),
+        ("choice", "D) 585", "D"),
+        ("choice", r"$\mathrm{A}$.", "A"),
+        ("choice", r"\textbf{(B)}", "B"),
+        ("choice", r"{\text{B}}", "B"),
+        ("choice", r"B. \text{the second}", "B"),
+        ("choice", r"\text{Option C}", "C"),
+        ("choice", "The answer", "Theanswer"),
+        ("choice", "Answer: D", "D"),
+        ("choice", "585", "585"),
+        ("choice", "Because", "Because"),
+        ("code", "\n\ndef f(x):\n    return x  \n\n", "def f(x):\n    return x"),
+        ("code", "\n \n", None),
+    ],
+)
+def test_answers_are_normalised(kind: str, answer: str, normal: str | None) -> None:
+    assert normalise(kind, answer) == normal
+
+
+@given(st.integers(-(10**9), 10**9))
+def test_every_way_to_write_an_integer_is_the_same_answer(n: int) -> None:
+    for text in (f"{n}", f"{n:,}", f"${n}$", f"\\text{{{n}}}", f"{n}.0", f" {n} "):
+        assert normalise("math", text) == str(n)
+
+
+@given(st.integers(0, 2**32), st.sampled_from(PAIRS), st.sampled_from(sorted(TASKS)))
+@settings(max_examples=300, deadline=None)
+def test_what_was_rendered_is_extracted(seed: int, pair: tuple[str, str], task: str) -> None:
+    family, style = pair
+    example = training_example(Random(seed), style=style, task=task)
+    _, completion = render(example, family)
+    kind = TASKS[task].kind
+    assert extract(kind, completion) == normalise(kind, example.problem.answer)
+    assert extract(kind, example.final) == normalise(kind, example.problem.answer)
+
+
+@given(
+    st.text(alphabet="\\boxed{}`\n 1aA$<|/think>", max_size=80), st.sampled_from(["math", "latex", "choice", "code"])
+)
+@settings(max_examples=300)
+def test_any_text_can_be_graded(text: str, kind: str) -> None:
+    assert extract(kind, text) != ""
