@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted
@@ -83,6 +84,44 @@ def measure(path: Path, jobs: int) -> dict[str, tuple[float, float]]:
     return spent
 
 
+def breakdown(path: Path, problems: int = 100) -> None:
+    """Milliseconds of CPU that a problem spends where, on the first problems and one process."""
+    from radmoe.confidence import every_scalar, token_confidence
+    from radmoe.grading.labels import read_labels
+    from radmoe.kernels import weighted_jaccard
+    from radmoe.pool import open_pool
+    from radmoe.readout import Reading, read
+    from radmoe.selector import choose
+
+    with stage("open the pool (each process)", {}):
+        pool = open_pool(path)
+    with stage("read the labels", {}):
+        read_labels(path)
+    spent: dict[str, float] = {}
+
+    def clock(name: str, call: Callable[[], Any]) -> Any:
+        start = time.process_time()
+        result = call()
+        spent[name] = spent.get(name, 0.0) + time.process_time() - start
+        return result
+
+    for problem in pool.problems[:problems]:
+        group = clock("token ids", lambda p=problem: pool.group(p))
+        wide: Reading = clock("anchors, windows of 16", lambda g=group: read(g, "delimiter@16", "math"))
+        found = wide.anchors
+        narrow = clock("marker windows", lambda g=group, a=found: read(g, "delimiter@marker", "math", anchors=a))
+        for reading in (wide, narrow):
+            S = clock("similarity, both readouts", lambda r=reading: weighted_jaccard(r.Z))
+            clock("density and picks, both readouts", lambda s=S, r=reading: choose(s, r))
+        clock(
+            "logprobs and confidence",
+            lambda g=group: [every_scalar(token_confidence(r.topk_logprobs)) for r in g.rollouts],
+        )
+    print(f"\nper problem, CPU, mean of {problems}:")
+    for name, seconds in spent.items():
+        print(f"  {name:42} {1e3 * seconds / problems:7.2f} ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--pool", type=Path, help="keep the pool here")
@@ -97,7 +136,8 @@ def main() -> None:
         print(f"{options.problems:,} problems x {RECIPE.rollouts}, {RECIPE.shape}, {size / 1e9:.2f} GB\n")
         spent = measure(path, options.jobs)
         wall, cpu = (sum(times) for times in zip(*list(spent.values())[:3], strict=True))
-        print(f"whole evaluation: {wall:.1f} s wall, {cpu:.1f} s cpu")
+        print(f"whole evaluation: {wall:.1f} s wall, {cpu:.1f} s cpu\n")
+        breakdown(path)
 
 
 if __name__ == "__main__":
