@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,13 @@ def test_a_table_shows_avg_at_n(run: Run, pool_path: Path, answers: Path) -> Non
     [
         (["--answers", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
         (["--answers", "x", "--task", "code"], "--answers replaces --task"),
+        (["--answers", "x", "--dataset", "aime_2024"], "--answers replaces --task, --dataset"),
+        (["--task", "code", "--data", "x"], "--dataset and --data replace --task"),
+        (["--dataset", "aime"], "unknown dataset 'aime': use one of aime_2024"),
+        (["--dataset", "aime_2024", "--data", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
+        (["--timeout", "0"], "--timeout must be positive, got 0"),
         (["--task", "poetry"], "unknown task 'poetry': use one of math-1"),
-        ([], "not among the 0 known: give --task or --answers"),
+        ([], "not among the 0 known (none): give the --dataset, --task or --answers"),
     ],
 )
 def test_what_cannot_be_graded_is_one_clear_line(run: Run, pool_path: Path, words: list[str], message: str) -> None:
@@ -78,3 +84,31 @@ def test_grading_does_not_change_the_pool_otherwise(
     after = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
     assert after.keys() - before.keys() == {path / "labels.parquet"}
     assert all(after[p] == data for p, data in before.items())
+
+
+def test_a_dataset_is_graded_from_a_file(run: Run, pool_path: Path, made: list[PlantedGroup], tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    rows = [{"problem_id": m.group.problem_id, "question": "?", "answer": f"{m.truth}.0"} for m in made]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = run(pool_path, "--dataset", "aime_2025", "--data", file, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["right"] == sum(answer == m.truth for m in made for answer in m.answers)
+
+
+def test_a_dataset_of_other_problems_is_one_clear_line(run: Run, pool_path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"id": 60, "question": "?", "answer": "1"}')
+    result = run(pool_path, "--dataset", "aime_2024", "--data", file)
+    assert isinstance(result.exception, InputError)
+    assert "not among the 1 known ('aime_2024-60'): give the --dataset" in str(result.exception)
+
+
+def test_a_pool_without_any_answer_is_told(run: Run, tmp_path: Path, made: list[PlantedGroup]) -> None:
+    silent = [replace(m, texts=["I cannot tell."] * len(m.texts)) for m in made]
+    path = write_pool(tmp_path / "silent", silent)
+    file = tmp_path / "answers.jsonl"
+    file.write_text("".join(json.dumps({"problem_id": m.group.problem_id, "answer": m.truth}) + "\n" for m in made))
+    result = run(path, "--answers", file, "--json")
+    assert result.exit_code == 0
+    assert "has an answer (no \\boxed{...} or fenced block): all 48 count as wrong" in result.stderr
+    assert json.loads(result.stdout)["parseable"] == 0

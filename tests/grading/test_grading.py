@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from grading import samples
 from radmoe.errors import InputError, PoolNotFound
+from radmoe.grading.benchmarks import load_problems
 from radmoe.grading.grade import grade_pool, kind_of, problems_of, read_answers
 from radmoe.grading.labels import read_labels
 from radmoe.lab.chat import render
@@ -23,7 +29,7 @@ SHAPE = RouterShape(2, 8, 2)
 
 def write(path: Path, answers: list[tuple[str, str | None]], *, keep_text: bool = True, **sampling: object) -> Path:
     """A pool of the given texts with routing of no meaning."""
-    rng = np.random.default_rng(0)
+    rng, prompt = np.random.default_rng(0), sampling.pop("prompt", None)
     tokenizer = build("chatml")
     with PoolWriter(
         path, shape=SHAPE, vocab=Vocab.from_tokenizer(tokenizer), model="none", sampling=sampling or None
@@ -31,7 +37,7 @@ def write(path: Path, answers: list[tuple[str, str | None]], *, keep_text: bool 
         for problem_id, text in answers:
             ids = np.array(tokenizer.encode(text or "").ids or [0], np.int32)
             experts = np.argsort(rng.random((len(ids), 2, 8)), axis=2)[:, :, :2].astype(np.int16)
-            pool.add(problem_id, Rollout(ids, experts), text=text if keep_text else None)
+            pool.add(problem_id, Rollout(ids, experts), text=text if keep_text else None, prompt=prompt)
     return path
 
 
@@ -87,7 +93,8 @@ def test_progress_is_told_of_every_rollout(tmp_path: Path) -> None:
 def test_a_pool_of_unknown_problems_says_what_to_give(tmp_path: Path) -> None:
     path = write(tmp_path / "pool", [("aime-1", "\\boxed{3}")])
     with pytest.raises(
-        InputError, match=r"problems \('aime-1'\) that are not among the 0 known \(none\): give the --data"
+        InputError,
+        match=r"problems \('aime-1'\) that are not among the 0 known \(none\): give the --dataset, --task or --answers",
     ):
         grade_pool(path)
     assert not (path / "labels.parquet").exists()
@@ -110,6 +117,85 @@ def test_ids_name_their_problems() -> None:
     made = [p for task in TASKS for seed in (0, -3) for p in problems(task, seed=seed, limit=3)]
     assert named(p.problem_id for p in made) == {p.problem_id: p for p in made}
     assert named(["math-1", "math-1-0001x", "nothing-000", "code-99999999"]) == {}
+
+
+# -- benchmarks -------------------------------------------------------------------------------------
+
+
+def load(name: str, tmp_path: Path, rows: list[dict[str, Any]], **options: Any) -> dict[str, Problem]:
+    return load_problems(name, samples.write(tmp_path / f"{name}.jsonl", rows), **options)
+
+
+def marks(path: Path) -> dict[str, list[tuple[str | None, bool]]]:
+    return {i: [(label.answer, label.correct) for label in rows.values()] for i, rows in read_labels(path).items()}
+
+
+def test_integers_are_right_whatever_their_ornament(tmp_path: Path) -> None:
+    known = load("aime_2024", tmp_path, samples.INTEGERS)
+    first, second = known
+    texts = [
+        (first, rf"so $\boxed{{{answer}}}$.") for answer in ("204", r"\text{204}", "{204}", "m+n = 204", "0204", "402")
+    ]
+    texts += [(first, "204"), (second, r"\boxed{25^\circ}")]
+    path = write(tmp_path / "pool", texts)
+    assert grade_pool(path, known).right == 6
+    assert marks(path)[first] == [("204", True)] * 5 + [("402", False), (None, False)]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the algebra process needs POSIX")
+def test_latex_answers_are_sorted_into_classes(tmp_path: Path) -> None:
+    """What stands in the labels is what stands for the class, so that a majority counts equal answers together."""
+    known = load("hmmt_feb_2025", tmp_path, samples.LATEX)
+    first, second = known
+    wrong = [r"\frac{1}{\sqrt{2}}", r"\frac{\sqrt{2}}{2}", r"\sqrt{0.5}"]
+    right = [r"\sqrt{12}", r"2\sqrt3\text{ cm}", r"x = \sqrt{12}"]
+    texts = [(first, rf"\boxed{{{answer}}}") for answer in (*wrong, *right, "9^{9^{9^{9}}}")]
+    texts += [(second, r"\boxed{x=\dfrac{1\pm\sqrt5}{2}}"), (second, r"\boxed{\frac{1+\sqrt{5}}{2}}")]
+    path = write(tmp_path / "pool", texts)
+    started = time.monotonic()
+    summary = grade_pool(path, known, timeout=1)
+    assert time.monotonic() - started < 30
+    assert summary.right == 4
+    found = marks(path)
+    assert found[first][:3] == [(wrong[0], False)] * 3
+    assert found[first][3:6] == [(r"2\sqrt{3}", True)] * 3
+    assert found[first][6] == ("9^{9^{9^{9}}}", False)
+    assert [correct for _, correct in found[second]] == [True, False]
+
+
+def test_letters_mean_what_the_prompt_showed(tmp_path: Path) -> None:
+    known = load("gpqa_diamond", tmp_path, samples.CHOICES, seed=7)
+    problem = next(iter(known.values()))
+    texts = [(problem.problem_id, rf"\boxed{{\text{{({letter})}}}}") for letter in "ABCD"]
+    path = write(tmp_path / "pool", texts, prompt=f"<|user|>{problem.prompt}<|end|>")
+    assert grade_pool(path, known).right == 1
+    assert [letter for letter, correct in marks(path)[problem.problem_id] if correct] == [problem.answer]
+    with pytest.raises(
+        InputError, match=r"problems \('gpqa_diamond-rec3-s7'\) that are not among the 6 known \('gpqa_"
+    ):
+        grade_pool(path, load("gpqa_diamond", tmp_path, samples.CHOICES))
+    other = write(tmp_path / "other", texts, prompt=f"{problem.prompt}".replace("A) ", "B) "))
+    with pytest.raises(InputError, match="does not show its options as they are now shuffled: give the --seed"):
+        grade_pool(other, known)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+def test_contests_are_run_against_their_tests(tmp_path: Path) -> None:
+    known = load("livecodebench_v5", tmp_path, samples.CONTESTS)
+    reads, calls = known
+    right = "class Solution:\n    def back(self, xs: List[int]) -> List[int]:\n        return xs[::-1]"
+    programs = [
+        (reads, "input()\nprint(sum(map(int, input().split())))"),
+        (reads, "print(3)"),
+        (reads, "import os\nos.fork()"),
+    ]
+    programs += [(calls, right), (calls, right.replace("[::-1]", "")), (calls, "while True: pass")]
+    path = write(tmp_path / "pool", [(i, f"Here:\n```python\n{program}\n```") for i, program in programs])
+    grade_pool(path, known, jobs=2, timeout=1)
+    assert {i: [correct for _, correct in rows] for i, rows in marks(path).items()} == {
+        reads: [True, False, False],
+        calls: [True, False, False],
+    }
 
 
 # -- answers of one's own ---------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from radmoe.errors import InputError, RadmoeError
-from radmoe.grading.livecode import tests_of
+from radmoe.grading.livecode import hidden_tests
 from radmoe.lab.tasks import Problem
 
 DEFAULT_SEED = 0
@@ -76,7 +76,7 @@ def listed(options: Iterable[str]) -> str:
 
 def _contest(row: Row, name: str, problem_id: str, seed: int, where: str) -> Problem:
     question = _text(row, ("question_content", "question"), where)
-    tests, entry = tests_of(row, where)
+    tests, entry = hidden_tests(row, where)
     starter = str(row.get("starter_code") or "").strip("\n")
     ask = f"{_ASK_METHOD}\n\n```python\n{starter}\n```" if starter else _ASK_PROGRAM
     return Problem(problem_id, name, f"{question}\n\n{ask}", "", tests, entry)

@@ -55,7 +55,7 @@ def decode_tests(packed: str) -> list[Any]:
     return found
 
 
-def tests_of(row: Mapping[str, Any], where: str) -> tuple[tuple[Test, ...], str]:
+def hidden_tests(row: Mapping[str, Any], where: str) -> tuple[tuple[Test, ...], str]:
     """A problem's tests, public ones first, and what they call."""
     name = _metadata(row.get("metadata")).get("func_name")
     tests: list[Test] = []
