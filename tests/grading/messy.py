@@ -138,5 +138,7 @@ CLASSES: list[list[str]] = [
     [r"\log_2 3", r"\frac{\ln 3}{\ln 2}", r"\log_{2}{3}"],
     [r"\log_3 2"],
     [r"\frac{1}{0}"],
+    [r"(\pi,\infty)", r"x>\pi", r"\pi<x"],
+    [r"\theta = 30^\circ", "30", r"\overline{AB} = 30"],
     [r"1+\frac{1}{1+\frac{1}{2}}", r"\frac{5}{3}", "5/3"],
 ]  # fmt: skip

@@ -128,7 +128,7 @@ def test_a_poisoned_expression_costs_at_most_its_timeout(poison: str) -> None:
         for answer in others:
             assert not equal.same(poison, answer)
             assert not equal.same(answer, poison)
-        assert time.monotonic() - started < 0.1
+        assert time.monotonic() - started < 0.5
         assert classes.add(r"2\sqrt{3}") == classes.gold
 
 

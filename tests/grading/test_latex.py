@@ -84,7 +84,7 @@ def test_a_normal_form_is_its_own(answer: str) -> None:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.booleans())
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_any_text_has_a_normal_form_that_is_its_own(text: str, integer: bool) -> None:
     normal = normal_form(text, integer=integer)
     assert normal is None or normal_form(normal, integer=integer) == normal
@@ -97,7 +97,7 @@ ORNAMENT = [
 
 
 @given(st.sampled_from(WRITTEN), st.lists(st.sampled_from(ORNAMENT), max_size=3))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_ornament_never_changes_the_normal_form(answer: str, ornament: list[str]) -> None:
     dressed = answer
     for around in ornament:

@@ -6,7 +6,6 @@ import re
 
 from radmoe.grading.latex import normal_form
 
-KINDS = ("math", "latex", "choice", "code")  # math: an integer, as a rule, and compared as written
 _BOX = "\\boxed{"
 _BRACE = re.compile(r"\\boxed\{|[{}]")
 _FINAL = ("</think>", "<|channel|>final<|message|>")

@@ -124,7 +124,8 @@ class Equivalence:
             if os.name != "posix":
                 raise InputError("comparing LaTeX answers needs a POSIX system (Linux or macOS): run it in WSL")
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-W", "ignore", str(_SCRIPT), str(self.timeout), str(self.memory)],
+                [sys.executable, "-P", "-s", "-W", "ignore", str(_SCRIPT), str(self.timeout), str(self.memory)],
+                env={"PYTHONHASHSEED": "0"},  # what SymPy finds simplest must not depend on the day
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

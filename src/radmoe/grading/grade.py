@@ -118,8 +118,7 @@ def grade_pool(
             f"{path} holds problems ({have}) that are not among the {len(known)} known ({want}): "
             "give the --dataset, --task or --answers they come from"
         )
-    for problem in asked:
-        _check_options(pool, problem)
+    _check_options(pool, {problem.problem_id: problem for problem in asked if problem.options})
     extracted = [label for problem in asked for label in _extracted(pool, problem)]
     labels = list(_judged(extracted, known, jobs, timeout, memory, progress))
     write_labels(path, labels)
@@ -136,16 +135,17 @@ def grade_pool(
     )
 
 
-def _check_options(pool: Pool, problem: Problem) -> None:
+def _check_options(pool: Pool, shuffled: Mapping[str, Problem]) -> None:
     """A letter means what the prompt said it means: refuse a pool whose prompts show other options."""
-    if not problem.options:
+    if not shuffled:
         return
-    asked = pool.runs(["prompt"], filters=[("problem_id", "=", problem.problem_id)])["prompt"].to_pylist()
-    if any(prompt is not None and listed(problem.options) not in prompt for prompt in asked):
-        raise InputError(
-            f"{pool.path}: the prompt of {problem.problem_id!r} does not show its options as they are now shuffled: "
-            "give the --seed and --data its prompts were written with"
-        )
+    runs = pool.runs(["problem_id", "prompt"]).to_pydict()
+    for problem_id, prompt in dict.fromkeys(zip(runs["problem_id"], runs["prompt"], strict=True)):
+        if prompt is not None and problem_id in shuffled and listed(shuffled[problem_id].options) not in prompt:
+            raise InputError(
+                f"{pool.path}: the prompt of {problem_id!r} does not show its options as they are now shuffled: "
+                "give the --seed and --data its prompts were written with"
+            )
 
 
 def _extracted(pool: Pool, problem: Problem) -> Iterator[Label]:

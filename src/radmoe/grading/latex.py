@@ -26,11 +26,13 @@ _LESS = {"<": ("(", False), "\\leq": ("[", False), ">": ("(", True), "\\geq": ("
 _RELATION = {"=", "\\neq", "\\equiv", "\\to", "\\mid", "\\in", *_LESS}
 _LEADING = {"=", "+", "\\cdot", "\\therefore", "\\implies", "\\Rightarrow", "\\$", ":", *_ABOUT}
 _TRAILING = {"\\cdot", ".", ",", ";", ":", "\\\\", "\\."}
-_VARIABLE = re.compile(r"([A-Za-z]|\\[a-z]+)(_\{[^{}]*\})?'*")
+_GREEK = r"\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|tau|phi|varphi|omega)"
+_VARIABLE = re.compile(rf"([A-Za-z]|{_GREEK})(_\{{[^{{}}]*\}})?'*")
 _NAME = re.compile(
-    r"(\\(angle|triangle|max|min|deg|det|gcd) ?)?"
-    r"(\\text\{[^{}]*\}|[|\[]?[A-Za-z]( [A-Za-z]){0,4}[|\]]?|\\[a-z]+|\\overline\{[A-Z]+\}|\([A-Za-z](, ?[A-Za-z])+\))"
-    r"(_\{[^{}]*\})?'*(\([^()=]*\))?"
+    r"(\\(angle|triangle|max|min|det|gcd) ?)?"
+    r"(\\text\{[^{}]*\}|[|\[]?[A-Za-z]( [A-Za-z]){0,4}[|\]]?|\\overline\{[A-Z ]+\}|\([A-Za-z](, ?[A-Za-z])+\)|"
+    + _GREEK
+    + r")(_\{[^{}]*\})?'*(\([^()=]*\))?"
 )
 _RATIONAL = re.compile(r"(-?)(?:(\d+)|\\frac\{(-?)(\d+)\}\{(-?)(\d+)\}|(\d+)/(\d+)|(\d*)\.(\d+))(\\%)?")
 _MIXED = re.compile(r"(-?)(\d+)\\frac\{(\d+)\}\{(\d+)\}")
@@ -156,7 +158,7 @@ def _relation(found: list[str], integer: bool) -> Shape:
 
 def _interval(sides: list[list[str]], ops: list[str]) -> Shape | None:
     """`1 < x \\leq 2` as `(1, 2]`; None for what is no interval of one variable."""
-    plain = [_VARIABLE.fullmatch(join(side)) is not None and join(side) != "\\infty" for side in sides]
+    plain = [_VARIABLE.fullmatch(join(side)) is not None for side in sides]
     if plain == [True, False]:
         sides, ops = [["-", "\\infty"], *sides], ["<", *ops]
     elif plain == [False, True]:

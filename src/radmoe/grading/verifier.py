@@ -1,6 +1,6 @@
 """Inside the algebra process: whether two LaTeX expressions are equal, by math-verify.
 
-Run by path (`python -I verifier.py SECONDS BYTES`), killed from outside whenever it takes too long. A request is one
+Run by path (`python -P verifier.py SECONDS BYTES`), killed from outside whenever it takes too long. A request is one
 line of JSON: `[a]` asks whether `a` can be read at all, `[a, b]` whether the two are equal. An answer is one byte.
 
 math-verify alone is too generous: it takes 10^{-20} for 2*10^{-20}, E for e, and is not symmetric. So it must agree in
