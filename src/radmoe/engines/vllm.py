@@ -1,7 +1,7 @@
 """Rollouts with their routing from vLLM: its own routed experts (ids), or the plugin (ids and weights).
 
 `from_vllm` turns a finished `RequestOutput`, of `LLM` or of the asynchronous engine, into a group.
-`VllmEngine` is the offline engine, asked as `TransformersEngine` is. docs/engines.md says what runs where.
+`VllmEngine` is the offline engine, asked as the others are. docs/engines.md says what runs where.
 """
 
 from __future__ import annotations
@@ -11,94 +11,20 @@ import uuid
 from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, NamedTuple, cast
 
 from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.prompts import Content, encode
+from radmoe.engines.vllm_outputs import from_vllm
 from radmoe.engines.vllm_plugin import NAME, STATUS, TAKE
 from radmoe.engines.vllm_plugin.endpoint import answered
 from radmoe.engines.vllm_plugin.payload import Routing, decode
 from radmoe.engines.vllm_plugin.settings import Settings
 from radmoe.errors import EngineError, InputError
-from radmoe.types import Rollout, RolloutGroup, RouterShape
+from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 
-
-def from_vllm(
-    output: Any,
-    *,
-    vocab: Vocab,
-    shape: RouterShape,
-    problem_id: str | None = None,
-    routing: dict[int, Routing] | None = None,
-) -> RolloutGroup:
-    """The group of a finished `RequestOutput`: its completions, in their order.
-
-    Without `routing` the ids are those vLLM returned itself (`enable_return_routed_experts=True`) and the
-    group has no weights; with it (`vllm_plugin.payload.decode`), ids and weights are the plugin's. Logprobs
-    are kept where the request asked for them. `shape.layers` counts the layers that have experts.
-    """
-    if not output.finished:
-        raise EngineError(f"request {output.request_id} is not finished: pass its last RequestOutput")
-    rollouts = [_rollout(output.request_id, c, shape, routing) for c in output.outputs]
-    return RolloutGroup(output.request_id if problem_id is None else problem_id, rollouts, shape, vocab)
-
-
-def _rollout(request: str, completion: Any, shape: RouterShape, routing: dict[int, Routing] | None) -> Rollout:
-    where = f"completion {completion.index} of request {request}"
-    if completion.finish_reason == "abort":
-        raise EngineError(f"{where} was aborted: it has no end, and its routing is not kept")
-    tokens = np.asarray(completion.token_ids, np.int32)
-    weights: NDArray[np.float16] | None = None
-    if routing is None:
-        ids = stock_rows(completion.routed_experts, len(tokens), shape, where)
-    elif completion.index in routing:
-        ids, weights = routing[completion.index].generated(len(tokens))
-    else:
-        raise EngineError(f"{where} is not in the capture, which holds {sorted(routing)}")
-    return Rollout(tokens, ids, weights, *_logprobs(completion, tokens))
-
-
-def stock_rows(rows: Any, tokens: int, shape: RouterShape, where: str) -> NDArray[np.int16]:
-    """R(t) [T, L, K] from vLLM's routed experts, one row per input position up to the last token but one.
-
-    A layer without experts is zero there, and left out. Zeros where experts should be are refused: kernels
-    that route by themselves and reused slots have left such rows.
-    """
-    if rows is None:
-        raise EngineError(
-            f"{where} has no routed experts: make the engine with enable_return_routed_experts=True "
-            "(vllm serve --enable-return-routed-experts)"
-        )
-    array = np.asarray(rows)
-    if array.ndim != 3 or len(array) < tokens or array.shape[2] != shape.top_k:
-        raise EngineError(f"{where} has routed experts of shape {array.shape} for {tokens} tokens and a router {shape}")
-    ids: NDArray[np.int16] = array[len(array) - tokens :].astype(np.int16)
-    if shape.top_k == 1:
-        return ids
-    empty = ids[:, :, 0] == ids[:, :, 1]  # a token never goes to one expert twice
-    routed = ~empty.all(0)
-    if int(routed.sum()) != shape.layers or empty[:, routed].any():
-        raise EngineError(
-            f"{where} has rows without routing, {int(empty.sum())} of {empty.size} (row, layer) pairs, and {shape.layers} "
-            "layers have experts: an MoE kernel that routes by itself; choose another with --moe-backend, or use the plugin"
-        )
-    return ids[:, routed]
-
-
-def _logprobs(completion: Any, tokens: NDArray[np.int32]) -> tuple[Any, Any]:
-    """Logprobs of the sampled tokens [T] and the C largest [T, C], of the raw logits; None where not asked for."""
-    if not completion.logprobs:
-        return None, None
-    sampled = np.array(
-        [step[t].logprob for step, t in zip(completion.logprobs, tokens.tolist(), strict=True)], np.float32
-    )
-    most = min(len(step) for step in completion.logprobs)
-    ranked = [sorted((p.logprob for p in step.values()), reverse=True)[:most] for step in completion.logprobs]
-    return sampled, np.array(ranked, np.float32)
+__all__ = ["VllmEngine", "from_vllm", "request_parameters", "taken"]
 
 
 class VllmEngine:
@@ -108,6 +34,8 @@ class VllmEngine:
     weights; without, vLLM's own routed experts are used and the pool has ids only. `window`, `layers` and
     `memory_mib` are the plugin's (see `Settings`). Anything else is an option of `vllm.LLM`.
     """
+
+    name = "vllm"
 
     def __init__(
         self,
@@ -127,24 +55,45 @@ class VllmEngine:
             options["additional_config"] = (options.get("additional_config") or {}) | {NAME: settings.to_json()}
         else:
             options["enable_return_routed_experts"] = True
+        if vllm.platforms.current_platform.is_cpu():
+            # vLLM 0.30 on CPU dies of a request that has a seed and whose prompt comes in parts
+            options.setdefault("enable_chunked_prefill", False)
         _check_model(vllm, model)
         try:
             self.llm = vllm.LLM(str(model), **options)
         except (RuntimeError, ValueError, OSError, AssertionError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise EngineError(f"vLLM did not start with {model}: {reason}") from error
+            raise EngineError(f"vLLM did not start with {model}: {_first_line(error)}") from error
         self.weights = weights
         self.tokenizer = self.llm.get_tokenizer()
         self.vocab = Vocab.from_tokenizer(self.tokenizer)
-        self.tokens_sampled = 0
-        config = self.llm.llm_engine.vllm_config
-        self.context: int = config.model_config.max_model_len
-        self._seats: int = config.scheduler_config.max_num_seqs
-        self.shape = self._plugin_shape() if weights else _stock_shape(config.model_config)
+        self.versions = {"vllm": str(vllm.__version__)}
+        self._config = self.llm.llm_engine.vllm_config.model_config
+        self._sampled = 0
+        self.shape = self._plugin_shape() if weights else _stock_shape(self._config)
 
     @property
     def dtype(self) -> str:
-        return str(self.llm.llm_engine.model_config.dtype).removeprefix("torch.")
+        return str(self._config.dtype).removeprefix("torch.")
+
+    @property
+    def tokens_sampled(self) -> int:
+        """Tokens of the rollouts the current or last `generate` has finished."""
+        return self._sampled
+
+    def suggested(self, name: str, otherwise: Any) -> Any:
+        """A setting of the checkpoint's generation config, if it has it."""
+        found = self._config.try_get_generation_config().get(name)
+        return otherwise if found is None else found
+
+    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
+        """Tokens a rollout of this prompt may have: max_tokens, or what is left of the context; none is refused."""
+        context: int = self._config.max_model_len
+        if len(ids) >= context:
+            raise InputError(
+                f"prompt {name!r} has {len(ids)} tokens and the engine's context is {context}: "
+                "shorten the prompt, or raise max_model_len"
+            )
+        return min(max_tokens, context - len(ids))
 
     def generate(
         self,
@@ -152,32 +101,37 @@ class VllmEngine:
         n: int,
         *,
         sampling: Sampling | None = None,
+        batch_size: int = 512,
         keys: Sequence[str] | None = None,
         start: Sequence[int] | None = None,
         raw: bool = False,
     ) -> Iterator[Completion]:
         """Sample n rollouts of every prompt; yields those of a prompt when all of them are finished.
 
-        `keys` and `start` as in `TransformersEngine.generate`: rollout r of a key has a seed of its own, whatever
-        was sampled before. vLLM's logits depend on the batch in their last bits, so that two runs may part ways.
+        `batch_size` rollouts are handed to vLLM at once, or those of one prompt; it schedules them. `keys` and
+        `start` as in `TransformersEngine.generate`: rollout r of a key has a seed of its own, whatever was sampled
+        before. vLLM's logits depend on the batch in their last bits, so that two runs may part ways.
         """
         sampling = sampling or Sampling()
         if n < 1:
             raise InputError(f"n must be at least 1 rollout per prompt, got {n}")
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
         encoded = [self.encode(prompt, raw=raw) for prompt in prompts]
         names = list(keys) if keys is not None else [str(i) for i in range(len(prompts))]
         begin = list(start) if start is not None else [0] * len(prompts)
         if not len(names) == len(begin) == len(encoded):
             raise InputError(f"{len(encoded)} prompts, {len(names)} keys, {len(begin)} starts: they must agree")
         for ids, name in zip(encoded, names, strict=True):
-            if len(ids) >= self.context:
-                raise InputError(
-                    f"prompt {name!r} has {len(ids)} tokens and the engine's context is {self.context}: "
-                    "shorten the prompt, or raise max_model_len"
-                )
-        self.tokens_sampled = 0
-        jobs = [(i, b) for i, b in enumerate(begin) if b < n]
-        return self._run(jobs, encoded, names, n, sampling)
+            self.room(ids, name, sampling.max_tokens)
+        self._sampled = 0
+        most = n if sampling.temperature else 1  # vLLM refuses to be greedy more than once a request
+        jobs = [
+            _Job(i, r, min(most, n - r), encoded[i], names[i])
+            for i, first in enumerate(begin)
+            for r in range(first, n, most)
+        ]
+        return self._run(jobs, sampling, batch_size)
 
     def encode(self, prompt: Content | Sequence[int], *, raw: bool = False) -> list[int]:
         """Token ids of a prompt."""
@@ -189,41 +143,33 @@ class VllmEngine:
             raise InputError("a prompt of zero tokens has nothing to continue")
         return ids
 
-    def _run(
-        self, jobs: list[tuple[int, int]], prompts: list[list[int]], names: list[str], n: int, sampling: Sampling
-    ) -> Iterator[Completion]:
-        """Keep the engine's seats filled twice over; finished requests are fetched before more are sent."""
+    def _run(self, jobs: list[_Job], sampling: Sampling, batch_size: int) -> Iterator[Completion]:
+        """Finished requests are fetched before more are sent, so that the plugin's memory is not outrun."""
         engine = self.llm.llm_engine
-        waiting, running, queued = list(reversed(jobs)), dict[str, tuple[int, int]](), 0
+        waiting, running = jobs[::-1], dict[str, _Job]()
         try:
             while waiting or running:
-                while waiting and (not running or queued < 2 * self._seats):
-                    index, first = waiting.pop()
-                    key = uuid.uuid4().hex
-                    engine.add_request(
-                        key,
-                        {"type": "token", "prompt_token_ids": prompts[index]},
-                        request_parameters(
-                            sampling, n - first, key=key, seed=seed_of(sampling.seed, names[index]) + first
-                        ),
+                while waiting and (not running or sum(job.n for job in running.values()) + waiting[-1].n <= batch_size):
+                    job, key = waiting.pop(), uuid.uuid4().hex
+                    parameters = request_parameters(
+                        sampling, job.n, key=key if self.weights else None, seed=job.seed(sampling)
                     )
-                    running[key], queued = (index, first), queued + n - first
+                    engine.add_request(key, {"type": "token", "prompt_token_ids": job.ids}, parameters)
+                    running[key] = job
                 for output in _step(engine):
                     if output.finished:
-                        index, first = running.pop(output.request_id)
-                        queued -= n - first
-                        yield from self._completions(output, index, first)
+                        yield from self._completions(output, running.pop(output.request_id))
         finally:
             engine.abort_request(list(running))
 
-    def _completions(self, output: Any, index: int, first: int) -> Iterator[Completion]:
+    def _completions(self, output: Any, job: _Job) -> Iterator[Completion]:
         routing = self._take(output.request_id, len(output.outputs)) if self.weights else None
         group = from_vllm(output, vocab=self.vocab, shape=self.shape, routing=routing)
         for completion, rollout in zip(output.outputs, group.rollouts, strict=True):
-            self.tokens_sampled += len(rollout)
+            self._sampled += len(rollout)
             shown = rollout.token_ids[:-1] if completion.finish_reason == "stop" else rollout.token_ids
             text = self.tokenizer.decode(shown.tolist(), skip_special_tokens=False)
-            yield Completion(index, first + completion.index, rollout, text, completion.finish_reason)
+            yield Completion(job.prompt, job.first + completion.index, rollout, text, completion.finish_reason)
 
     def _take(self, key: str, n: int) -> dict[int, Routing]:
         return taken(self.llm.collective_rpc(TAKE, args=({"key": key, "n": n},)))
@@ -254,9 +200,19 @@ def request_parameters(sampling: Sampling, n: int, *, key: str | None = None, se
     )
 
 
-def seed_of(seed: int, key: str) -> int:
-    """vLLM gives rollout r of a request this seed plus r."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:4], "little")
+class _Job(NamedTuple):
+    """Rollouts first .. first+n-1 of one prompt."""
+
+    prompt: int
+    first: int
+    n: int
+    ids: list[int]
+    key: str
+
+    def seed(self, sampling: Sampling) -> int:
+        """Of the first rollout; vLLM adds 1 for each further one of a request."""
+        digest = hashlib.sha256(f"{sampling.seed}/{self.key}".encode()).digest()
+        return int.from_bytes(digest[:4], "little") + self.first
 
 
 def taken(answers: list[Any]) -> dict[int, Routing]:
@@ -271,13 +227,13 @@ def _step(engine: Any) -> list[Any]:
     try:
         return list(engine.step())
     except Exception as error:  # whatever a model or a kernel raises, or the engine's death
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise EngineError(f"vLLM stopped while sampling: {reason}") from error
+        raise EngineError(f"vLLM stopped while sampling: {_first_line(error)}") from error
 
 
 def _vllm() -> Any:
     try:
         import vllm
+        import vllm.platforms
         import vllm.sampling_params
 
         return vllm
@@ -304,8 +260,7 @@ def _check_model(vllm: Any, model: str | Path) -> None:
     try:
         config = vllm.EngineArgs(model=str(model)).create_model_config()
     except (RuntimeError, ValueError, OSError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise EngineError(f"vLLM cannot load {model}: {reason}") from None
+        raise EngineError(f"vLLM cannot load {model}: {_first_line(error)}") from None
     if config.get_num_experts() < 2:
         raise EngineError(f"{model} is not a mixture-of-experts model: without a router there is no routing to capture")
 
@@ -321,3 +276,9 @@ def _stock_shape(config: Any) -> RouterShape:
         and (layer + 1) % (getattr(text, "decoder_sparse_step", None) or 1) == 0
     ]
     return RouterShape(len(sparse), config.get_num_experts(), config.get_num_experts_per_tok())
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says first; pydantic's count of errors comes before that."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return next((line.removeprefix("Value error, ") for line in lines if line.startswith("Value error, ")), lines[0])

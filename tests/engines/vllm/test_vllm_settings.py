@@ -1,0 +1,80 @@
+"""Rows find their requests under other settings of the engine; one engine at a time in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from vllm_parts import GREEDY, OPTIONS, check, same_sets
+
+from radmoe.engines.base import Sampling
+from radmoe.engines.vllm_plugin import STATUS, TAKE
+
+
+@contextmanager
+def started(path: Any, **options: Any) -> Iterator[Any]:
+    from radmoe.engines.vllm import VllmEngine
+
+    engine = VllmEngine(path, dtype="float32", **(OPTIONS | options))
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def test_a_prompt_longer_than_a_chunk(checkpoint: Any, replay: Any) -> None:
+    """64 tokens a pass: the prompt comes in four parts, the last of them beside others' decoding."""
+    prompts = [[(7 * i + j) % 800 for j in range(200 + i)] for i in range(3)]
+    chunks = {"enable_chunked_prefill": True, "max_num_batched_tokens": 64}
+    with started(checkpoint("lab-qwen"), **chunks) as engine:
+        done = list(engine.generate(prompts, 2, sampling=GREEDY))
+    assert len(done) == 6
+    for c in done:
+        check(replay, prompts[c.prompt_index], c.rollout)
+
+
+def test_a_preempted_request_is_recorded_once(checkpoint: Any, replay: Any) -> None:
+    """Room for three requests of 150 tokens, and 6 of them: some are dropped and computed anew."""
+    prompts = [[(3 * i + j) % 800 for j in range(100)] for i in range(6)]
+    small = {"num_gpu_blocks_override": 7, "max_model_len": 256, "disable_log_stats": False}
+    with started(checkpoint("lab-qwen"), **small) as engine:
+        done = list(engine.generate(prompts, 1, sampling=Sampling(max_tokens=50, seed=1)))
+        preempted = next(m.value for m in engine.llm.get_metrics() if m.name == "vllm:num_preemptions")
+    assert preempted > 0
+    assert len(done) == 6
+    for c in done:
+        check(replay, prompts[c.prompt_index], c.rollout)
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens", "layers"),
+    [
+        ({"window": "all", "layers": "0-2"}, range(-31, 24), 3),
+        ({"window": "tail:8", "layers": "s1", "weights": False}, range(16, 24), 1),
+    ],
+)
+def test_windows_and_layers(checkpoint: Any, replay: Any, settings: dict[str, Any], tokens: range, layers: int) -> None:
+    """A capture of part of the rows; `tail` may hold a row or two more."""
+    from vllm import LLM
+
+    from radmoe.engines.vllm import request_parameters, taken
+
+    llm = LLM(str(checkpoint("lab-qwen")), dtype="float32", additional_config={"radmoe": settings}, **OPTIONS)
+    prompt = [(5 * j) % 800 for j in range(32)]
+    asked = request_parameters(GREEDY, 1, key="w")
+    asked.ignore_eos = True
+    (output,) = llm.generate([{"prompt_token_ids": prompt}], asked, use_tqdm=False)
+    status = llm.collective_rpc(STATUS)[0]
+    routing = taken(llm.collective_rpc(TAKE, args=({"key": "w", "n": 1},)))[0]
+    llm.llm_engine.engine_core.shutdown()
+    assert set(tokens) <= set(routing.token.tolist())
+    assert len(routing.token) <= len(tokens) + 2
+    assert routing.layers.tolist() == status["captured_layers"]
+    assert len(routing.layers) == layers
+    assert (routing.weights is None) == (settings.get("weights") is False)
+    ids, _ = replay("lab-qwen", "float32").teacher_forced([*prompt, *output.outputs[0].token_ids])
+    rows = len(prompt) - 1 + routing.token
+    inside = rows < len(ids)  # a row or two may follow the last token
+    assert same_sets(routing.ids[inside], ids[rows[inside]][:, routing.layers]).mean() >= 0.999
