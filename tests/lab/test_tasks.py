@@ -139,12 +139,14 @@ def test_an_example_says_its_own_answer(seed: int, style: str, task: str) -> Non
 
 @given(seeds)
 @settings(max_examples=200, deadline=None)
-def test_a_choice_has_four_different_options_and_the_letter_names_the_result(seed: int) -> None:
+def test_a_choice_has_four_ranges_and_the_letter_names_the_result_s(seed: int) -> None:
     problem, chain = choice_problem(Random(seed), "id", test=True)
-    options = {letter: digit for digit, letter in re.findall(r"\n(\d)\(([A-D])\)", problem.prompt)}
-    assert list(options) == list("ABCD")
-    assert len(set(options.values())) == 4
-    assert int(options[problem.answer]) == chain.result // 100
+    ranges = {
+        letter: (int(low), int(high)) for letter, low, high in re.findall(r"\n([A-D])\) (\d+) to (\d+)", problem.prompt)
+    }
+    assert list(ranges) == list("ABCD")
+    inside = [letter for letter, (low, high) in ranges.items() if low <= chain.result <= high]
+    assert inside == [problem.answer]
 
 
 def test_choice_letters_are_spread() -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 from radmoe.lab.tasks.base import Example, Problem
 from radmoe.lab.tasks.chains import ASKS, Chain, describe, draw_chain
-from radmoe.lab.tasks.draw import between, favour, pick, shuffled
+from radmoe.lab.tasks.draw import favour
 from radmoe.lab.tasks.steps import reason
 
 STEPS = {"math-1": (2, 3), "math-2": (4, 5), "math-3": (6, 7), "math-4": (8, 9), "choice": (4, 6)}
@@ -29,19 +29,16 @@ _TAILS = (
 )
 _OPTION_TAILS = (
     ". So option {letter} is right, as the last step leaves {value}.",
-    ", since option {letter} is the hundreds digit of {value}, the last number.",
-    ". This is the option that has the first digit of the last number.",
+    ", since {value}, the last number, lies in the range of option {letter}.",
+    ". This is the option that has the range of the last number.",
 )
+_RANGES = "\n".join(f"{letter}) {low} to {low + 249}" for letter, low in zip(LETTERS, range(0, 1000, 250), strict=True))
 _OPTION_ASKS = (
-    "Which is the hundreds digit of the final number modulo 1000? Give the letter in \\boxed{}.",
-    "Modulo 1000, which is the hundreds digit of the final number? Put its letter in \\boxed{}.",
-    "Choose the hundreds digit of the final number modulo 1000 and answer with its letter in \\boxed{}.",
+    "Where is the final number modulo 1000? Give the letter in \\boxed{}.",
+    "Modulo 1000, which range holds the final number? Put its letter in \\boxed{}.",
+    "Choose the range of the final number modulo 1000 and answer with its letter in \\boxed{}.",
 )
-_FOUND = (
-    "The hundreds digit of {value} is {digit}({letter}).",
-    "So the hundreds digit is {digit}({letter}).",
-    "In {value} the hundreds digit is {digit}({letter}).",
-)
+_FOUND = ("So {value} is in {letter}.", "That puts {value} in {letter}.", "The number {value} is in {letter}.")
 
 
 def math_problem(rng: Random, task: str, problem_id: str, *, test: bool) -> tuple[Problem, Chain]:
@@ -57,52 +54,21 @@ def math_example(rng: Random, task: str, style: str) -> Example:
 
 
 def choice_problem(rng: Random, problem_id: str, *, test: bool) -> tuple[Problem, Chain]:
-    """Four hundreds digits, one of them the result's. The digit stands before its letter: reading finds it in order."""
+    """Which quarter of 0 to 999 the result is in. The options never move: models this small do not learn to look one up."""
     chain = draw_chain(rng, STEPS["choice"], HARD["choice"], test=test)
-    options = shuffled(rng, [_hundreds(chain.result), *_slips(rng, chain)])
-    lines = "".join(f"\n{digit}({letter})" for letter, digit in zip(LETTERS, options, strict=True))
-    prompt = f"{describe(rng, chain)}{lines}\n{favour(rng, _OPTION_ASKS)}"
-    return Problem(problem_id, "choice", prompt, LETTERS[options.index(_hundreds(chain.result))]), chain
+    prompt = f"{describe(rng, chain)}\n{_RANGES}\n{favour(rng, _OPTION_ASKS)}"
+    return Problem(problem_id, "choice", prompt, LETTERS[chain.result // 250]), chain
 
 
 def choice_example(rng: Random, style: str) -> Example:
     problem, chain = choice_problem(rng, "train", test=False)
-    value, letter = chain.result, problem.answer
-    found = favour(rng, _FOUND).format(value=value, digit=_hundreds(value), letter=letter)
-    tail = favour(rng, _OPTION_TAILS).format(letter=letter, value=value)
-    said = favour(rng, _BOXES).format(letter) + tail
-    return _example(problem, f"{reason(rng, chain, style)}\n{found}", said, style)
+    said = {"letter": problem.answer, "value": chain.result}
+    thought = f"{reason(rng, chain, style)}\n{favour(rng, _FOUND).format(**said)}"
+    final = favour(rng, _BOXES).format(problem.answer) + favour(rng, _OPTION_TAILS).format(**said)
+    return _example(problem, thought, final, style)
 
 
 def _example(problem: Problem, thought: str, said: str, style: str) -> Example:
     if style == "instruct":
         return Example(problem, "", f"{thought}\n\n{said}", style)
     return Example(problem, thought, said, style)
-
-
-def _slips(rng: Random, chain: Chain) -> list[int]:
-    """Three wrong hundreds digits: where a slip leads to, the others at random."""
-    wrong: list[int] = []
-    while len(wrong) < 3:
-        digit = pick(rng, (_skipped, _carried, _any))(rng, chain)
-        if digit != _hundreds(chain.result) and digit not in wrong:
-            wrong.append(digit)
-    return wrong
-
-
-def _skipped(rng: Random, chain: Chain) -> int:
-    skip = pick(rng, range(len(chain.ops)))
-    return _hundreds(Chain(chain.start, chain.ops[:skip] + chain.ops[skip + 1 :]).result)
-
-
-def _carried(rng: Random, chain: Chain) -> int:
-    """A carry too many or too few."""
-    return (_hundreds(chain.result) + pick(rng, (1, -1))) % 10
-
-
-def _any(rng: Random, chain: Chain) -> int:
-    return between(rng, 0, 9)
-
-
-def _hundreds(value: int) -> int:
-    return value // 100
