@@ -1,0 +1,68 @@
+"""What a checkpoint's directory says about a model without loading it: its router, its tokens, its settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from radmoe.errors import EngineError
+from radmoe.types import RouterShape
+from radmoe.vocab import Vocab
+
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
+
+
+class Checkpoint:
+    """config.json, tokenizer.json and generation_config.json of a directory; weights are not read."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).expanduser()
+        if not (self.path / "config.json").is_file():
+            raise EngineError(f"{path} has no config.json: pass the directory of the model that is served")
+        try:
+            from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+        except ImportError:
+            raise EngineError("reading a model's directory needs transformers: pip install 'radmoe[http]'") from None
+        try:
+            config = AutoConfig.from_pretrained(self.path, local_files_only=True)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(self.path, local_files_only=True)
+            has = (self.path / "generation_config.json").is_file()
+            self._settings = GenerationConfig.from_pretrained(self.path, local_files_only=True) if has else None
+        except (OSError, ValueError, KeyError, ImportError, TypeError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise EngineError(f"cannot read the model's directory {path}: {reason}") from None
+        text = config.get_text_config()
+        self.vocab = Vocab.from_tokenizer(self.tokenizer)
+        self.layers: int = text.num_hidden_layers
+        self.context: int | None = getattr(text, "max_position_embeddings", None)
+        experts, top_k = (
+            next((v for name in names if (v := getattr(text, name, None))), 0) for names in (_EXPERTS, _TOP_K)
+        )
+        if experts < 2 or top_k < 1:
+            raise EngineError(
+                f"{path} ({config.model_type}) is not a mixture-of-experts model: without a router there is no routing"
+            )
+        self.sparse = sparse_layers(text)
+        self.shape = RouterShape(len(self.sparse), experts, top_k)
+
+    @property
+    def has_weights(self) -> bool:
+        return any(self.path.glob("*.safetensors"))
+
+    def suggested(self, name: str, otherwise: Any) -> Any:
+        """A setting of the generation config, if it has it."""
+        found = getattr(self._settings, name, None)
+        return otherwise if found is None else found
+
+
+def sparse_layers(text: Any) -> list[int]:
+    """Which of a text model's layers have experts, as far as its configuration names those without."""
+    layers = range(text.num_hidden_layers)
+    kinds = getattr(text, "mlp_layer_types", None)
+    if kinds is not None:
+        return [layer for layer in layers if kinds[layer] == "sparse"]
+    dense = set(getattr(text, "mlp_only_layers", None) or ())
+    first = getattr(text, "first_k_dense_replace", None) or 0
+    every = getattr(text, "decoder_sparse_step", None) or 1
+    return [layer for layer in layers if layer not in dense and layer >= first and (layer + 1) % every == 0]

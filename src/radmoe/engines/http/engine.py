@@ -1,0 +1,246 @@
+"""The engines "vllm-http" and "sglang-http": rollouts from a running server, asked as `TransformersEngine` is."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from radmoe.engines.base import Completion, Sampling
+from radmoe.engines.checkpoint import Checkpoint
+from radmoe.engines.http.crew import each
+from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, logprobs_of
+from radmoe.engines.http.routed import generated
+from radmoe.engines.http.wire import Refused, Server
+from radmoe.errors import EngineError, InputError, RadmoeError
+from radmoe.types import Rollout, RouterShape, check_ids
+
+_SPELLING = "So the sum of 12 and 30 is \\boxed{42}.\n\n```python\nprint('ä, 你好')\n```\n"
+_LOST = 409  # the plugin's rows made room for others, or went to an answer that never arrived: sample again
+
+
+class _Job(NamedTuple):
+    prompt_index: int
+    rollout_index: int
+    key: str
+    prompt: tuple[int, ...]
+    limit: int
+
+
+class HttpEngine:
+    """A server that samples, and the directory of the model it serves.
+
+    `model` may be left out where the server names a directory of this machine. `served` is the name the model has
+    in the server, needed where it has several. Every rollout is a request of its own: SGLang returns routing for
+    one choice only, each has its own seed, and a broken connection costs one rollout. With the radmoe plugin in a
+    vLLM server rollouts have weights, else expert ids only. `probe=False` leaves out the first short request that
+    shows whether the server returns routing.
+    """
+
+    name: str
+    dialect: Dialect
+
+    def __init__(
+        self,
+        url: str,
+        model: str | Path | None = None,
+        *,
+        served: str | None = None,
+        timeout: float = 600.0,
+        retries: int = 5,
+        backoff: float = 0.5,
+        api_key: str | None = None,
+        probe: bool = True,
+    ) -> None:
+        self.server = Server(url, timeout=timeout, retries=retries, backoff=backoff, api_key=api_key)
+        card = _card(self.server, served)
+        self.served: str = card["id"]
+        self.local = Checkpoint(model if model is not None else _local_root(self.server, card))
+        self.tokenizer, self.vocab = self.local.tokenizer, self.local.vocab
+        limits = [limit for limit in (card.get("max_model_len"), self.local.context) if limit]
+        self.context: int | None = min(limits, default=None)
+        self.plugin = self.dialect.plugin(self.server)
+        self.shape: RouterShape = self._shape()
+        self.versions = self.dialect.version(self.server)
+        self.tokens_sampled = 0
+        self._counting = threading.Lock()
+        if probe:
+            self.check_spelling()
+            prompt = self.tokenizer(_SPELLING)["input_ids"]
+            self.check(prompt, self.look(prompt, Sampling(temperature=0, max_tokens=2, topk_logprobs=0), 0))
+
+    @property
+    def dtype(self) -> str:
+        return "unknown"
+
+    @property
+    def weights(self) -> bool:
+        """Whether rollouts come with weights."""
+        return self.plugin is not None and bool(self.plugin["settings"]["weights"])
+
+    def suggested(self, name: str, otherwise: Any) -> Any:
+        return self.local.suggested(name, otherwise)
+
+    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
+        if self.context is None:
+            return max_tokens
+        if len(ids) >= self.context:
+            raise InputError(
+                f"prompt {name!r} has {len(ids)} tokens and the server's context is {self.context}: "
+                "shorten the prompt, there is no room for an answer"
+            )
+        return min(max_tokens, self.context - len(ids))
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int,
+        *,
+        sampling: Sampling | None = None,
+        batch_size: int = 64,
+        keys: Sequence[str] | None = None,
+        start: Sequence[int] | None = None,
+    ) -> Iterator[Completion]:
+        """Rollouts start[i] .. n-1 of every prompt of token ids, `batch_size` requests at a time.
+
+        Rollout r of a key has a seed of its own, whatever was sampled before; how far equal seeds give equal
+        rollouts is the server's matter. When a request fails for good, those under way are still yielded.
+        """
+        sampling = sampling or Sampling()
+        if n < 1:
+            raise InputError(f"n must be at least 1 rollout per prompt, got {n}")
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        names = list(keys) if keys is not None else [str(i) for i in range(len(prompts))]
+        begin = list(start) if start is not None else [0] * len(prompts)
+        if not len(names) == len(begin) == len(prompts):
+            raise InputError(f"{len(prompts)} prompts, {len(names)} keys, {len(begin)} starts: they must agree")
+        asked = [tuple(int(token) for token in prompt) for prompt in prompts]
+        for prompt in asked:
+            if not prompt:
+                raise InputError("a prompt of zero tokens has nothing to continue")
+            if min(prompt) < 0 or max(prompt) >= len(self.vocab):
+                raise InputError(
+                    f"token ids of a prompt lie in [0, {len(self.vocab)}), got {min(prompt)}..{max(prompt)}"
+                )
+        limits = [self.room(ids, name, sampling.max_tokens) for ids, name in zip(asked, names, strict=True)]
+        jobs = [_Job(i, r, names[i], asked[i], limits[i]) for i in range(len(asked)) for r in range(begin[i], n)]
+        self.tokens_sampled = 0
+        self.server.answer_again()
+        return each(jobs, lambda job: self._complete(job, sampling), workers=batch_size, give_up=self.server.hang_up)
+
+    def look(self, prompt: Sequence[int], sampling: Sampling, seed: int, *, first: int = 0) -> Answer:
+        """One rollout as the server gives it, unchecked, with routing from input position `first` on."""
+        request = Request(tuple(int(t) for t in prompt), sampling.max_tokens, sampling, seed, first)
+        return self.dialect.ask(self.server, self.served, request, self.local, self.plugin is not None)
+
+    def check(self, prompt: Sequence[int], answer: Answer) -> Rollout:
+        """The rollout of an answer, or one line on what is wrong with it."""
+        tokens = np.array(answer.tokens, np.int32)
+        if tokens.size and int(tokens.max()) >= len(self.vocab):
+            raise EngineError(
+                f"the server sampled token {int(tokens.max())}, the tokenizer of {self.local.path} ends at "
+                f"{len(self.vocab) - 1}: pass the directory of the model that is served"
+            )
+        weights = None
+        if answer.rows is not None:
+            ids, weights = answer.rows.generated(len(tokens))
+            check_ids(ids, self.shape.experts)
+        elif answer.raw is not None:
+            ids = generated(answer.raw, answer.first, len(prompt), len(tokens), self.local, self.dialect.kernel)
+        else:
+            raise EngineError(f"this server returns no routing: {self.dialect.flag}")
+        return Rollout(tokens, ids, weights, *logprobs_of(answer))
+
+    def check_spelling(self) -> None:
+        """Refuse a tokenizer that is not the server's; a server that cannot tokenise is taken at its word."""
+        text = _SPELLING + "".join(islice(self.vocab.added, 8))
+        mine = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        try:
+            answer = self.server.post("/tokenize", {"model": self.served, "prompt": text, "add_special_tokens": False})
+            theirs = [int(token) for token in answer["tokens"]]
+        except (Refused, KeyError, TypeError, ValueError):
+            return
+        if theirs != list(mine):
+            at = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), 0)
+            raise EngineError(
+                f"the tokenizer of {self.local.path} is not the server's: token {at} of a test text is {mine[at]} here "
+                f"and {theirs[at] if at < len(theirs) else 'missing'} there; pass the directory of the served model"
+            )
+
+    def _complete(self, job: _Job, sampling: Sampling) -> Completion:
+        own, seed = replace(sampling, max_tokens=job.limit), _seed(sampling.seed, job.key, job.rollout_index)
+        try:
+            try:
+                answer = self.look(job.prompt, own, seed, first=len(job.prompt) - 1)
+            except Refused as error:
+                if error.status != _LOST:
+                    raise
+                answer = self.look(job.prompt, own, seed, first=len(job.prompt) - 1)
+            rollout = self.check(job.prompt, answer)
+        except RadmoeError as error:
+            raise EngineError(f"rollout {job.rollout_index} of {job.key!r}: {error}") from None
+        with self._counting:
+            self.tokens_sampled += len(rollout)
+        shown = rollout.token_ids[:-1] if answer.reason == "stop" else rollout.token_ids
+        text = self.tokenizer.decode(shown.tolist(), skip_special_tokens=False)
+        return Completion(job.prompt_index, job.rollout_index, rollout, text, answer.reason)
+
+    def _shape(self) -> RouterShape:
+        if self.plugin is None:
+            return self.local.shape
+        there = RouterShape(self.plugin["layers"], self.plugin["experts"], self.plugin["top_k"])
+        if there != self.local.shape:
+            raise EngineError(
+                f"the server's router is {there}, that of {self.local.path} {self.local.shape}: "
+                "pass the directory of the model that is served"
+            )
+        return replace(there, layers=len(self.plugin["captured_layers"]))
+
+
+class VllmHttpEngine(HttpEngine):
+    """`vllm serve` at a URL."""
+
+    name, dialect = "vllm-http", Vllm()
+
+
+class SglangHttpEngine(HttpEngine):
+    """An SGLang server at a URL."""
+
+    name, dialect = "sglang-http", Sglang()
+
+
+def _seed(seed: int, key: str, rollout_index: int) -> int:
+    """A rollout's own seed, the one `VllmEngine` gives it too."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:4], "little") + rollout_index
+
+
+def _card(server: Server, served: str | None) -> dict[str, Any]:
+    """The server's entry of the model that is meant."""
+    try:
+        cards = {str(card["id"]): card for card in server.get("/v1/models")["data"]}
+    except (KeyError, TypeError):
+        raise EngineError(f"{server.url}/v1/models lists no models: is this a vLLM or SGLang server?") from None
+    if served is None and len(cards) == 1:
+        (served,) = cards
+    if served not in cards:
+        which = f"has no model {served!r}" if served is not None else "serves several models, and one must be named"
+        raise EngineError(f"{server.url} {which}: use one of {', '.join(cards) or 'none'}")
+    found: dict[str, Any] = cards[served]
+    return found
+
+
+def _local_root(server: Server, card: dict[str, Any]) -> Path:
+    root = Path(str(card.get("root") or card["id"]))
+    if not (root / "config.json").is_file():
+        raise EngineError(
+            f"{server.url} serves {card['id']}, which is no directory here: give the model's directory too; "
+            "its config.json and tokenizer.json suffice"
+        )
+    return root

@@ -1,0 +1,138 @@
+"""What every engine must do, whoever samples. Subclass `EngineContract` and give it an `engine` fixture.
+
+It imports nothing but radmoe's light parts, so that engines of other environments can be held to it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from radmoe.engines.base import Completion, Engine, Sampling
+from radmoe.errors import InputError
+
+
+class EngineContract:
+    """`prompts` are token ids below 300; `agreement` is the least share of (row, layer) sets that must equal
+    those of `reference`, which is None or has `teacher_forced(token_ids) -> ids, weights`."""
+
+    prompts: Sequence[Sequence[int]] = ([5, 6, 7, 8, 9, 10, 11], [9], [20, 21, 22] * 7)
+    has_weights = True
+    seeded = True
+    agreement = 1.0
+
+    @pytest.fixture
+    def engine(self) -> Engine:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def reference(self) -> Any:
+        return None
+
+    def run(self, engine: Engine, n: int = 2, *, start: int = 0, batch_size: int = 4, **said: Any) -> list[Completion]:
+        sampling = Sampling(**({"max_tokens": 12, "seed": 3} | said))
+        count = len(self.prompts)
+        keys = [f"p{i}" for i in range(count)]
+        done = engine.generate(
+            self.prompts, n, sampling=sampling, batch_size=batch_size, keys=keys, start=[start] * count
+        )
+        return sorted(done, key=lambda c: c[:2])
+
+    @staticmethod
+    def tokens(done: list[Completion]) -> list[list[int]]:
+        return [c.rollout.token_ids.tolist() for c in done]
+
+    def test_every_rollout_comes_once_and_whole(self, engine: Engine) -> None:
+        done = self.run(engine, 3)
+        assert [c[:2] for c in done] == [(p, r) for p in range(len(self.prompts)) for r in range(3)]
+        assert engine.tokens_sampled == sum(len(c.rollout) for c in done)
+        for c in done:
+            assert c.finish_reason in ("stop", "length")
+            assert len(c.rollout) == 12 or c.finish_reason == "stop"
+            spelled = b"".join(engine.vocab.token_bytes(int(t)) for t in c.rollout.token_ids)
+            if c.finish_reason == "length":
+                assert c.text == spelled.decode("utf-8", "replace")
+
+    def test_routing_fits_the_router(self, engine: Engine) -> None:
+        for c in self.run(engine):
+            ids, weights = c.rollout.expert_ids, c.rollout.weights
+            assert ids.shape == (len(c.rollout), engine.shape.layers, engine.shape.top_k)
+            assert ids.min() >= 0
+            assert ids.max() < engine.shape.experts
+            ordered = np.sort(ids, -1)
+            assert (ordered[..., 1:] != ordered[..., :-1]).all()
+            assert (weights is not None) == self.has_weights
+            if weights is not None:
+                assert np.allclose(weights.astype(np.float32).sum(-1), 1, atol=5e-3)
+
+    def test_rows_are_those_that_predict_the_tokens(self, engine: Engine, reference: Any) -> None:
+        """R(t) is the row of input position P-1+t of a pass over the same tokens; one position off is not."""
+        if reference is None:
+            pytest.skip("no reference for this engine")
+        same, shifted = [], []
+        for c in self.run(engine):
+            prompt = list(self.prompts[c.prompt_index])
+            ids, _ = reference.teacher_forced(prompt + c.rollout.token_ids.tolist())
+            mine, at = np.sort(c.rollout.expert_ids, -1), len(prompt) - 1
+            for shift, found in ((0, same), (1, shifted)):
+                found.append((mine == np.sort(ids[at + shift :][: len(mine)], -1)).all(-1).ravel())
+        assert np.concatenate(same).mean() >= self.agreement
+        assert np.concatenate(shifted).mean() < 0.5
+
+    def test_logprobs_are_log_probabilities(self, engine: Engine) -> None:
+        for c in self.run(engine, topk_logprobs=5):
+            sampled, top = c.rollout.sampled_logprobs, c.rollout.topk_logprobs
+            assert sampled.shape == (len(c.rollout),)
+            assert top.shape == (len(c.rollout), 5)
+            assert (np.diff(top) <= 0).all()
+            assert top.max() <= 1e-4
+            assert (sampled <= top[:, 0] + 1e-4).all()
+
+    def test_logprobs_can_be_left_out(self, engine: Engine) -> None:
+        (c, *_) = self.run(engine, 1, topk_logprobs=0)
+        assert c.rollout.sampled_logprobs is None
+        assert c.rollout.topk_logprobs is None
+
+    def test_greedy_repeats(self, engine: Engine) -> None:
+        first = self.run(engine, temperature=0)
+        assert self.tokens(first) == self.tokens(self.run(engine, temperature=0))
+        assert self.tokens(first)[0] == self.tokens(first)[1]
+
+    def test_rollouts_of_one_prompt_differ(self, engine: Engine) -> None:
+        assert len({tuple(t) for t in self.tokens(self.run(engine, 3))}) > len(self.prompts)
+
+    def test_a_seed_names_its_rollouts(self, engine: Engine) -> None:
+        if not self.seeded:
+            pytest.skip("this engine's server ignores seeds")
+        first = self.tokens(self.run(engine))
+        assert first == self.tokens(self.run(engine, batch_size=1))
+        assert first != self.tokens(self.run(engine, seed=4))
+
+    def test_a_resumed_run_draws_the_rest(self, engine: Engine) -> None:
+        whole, rest = self.run(engine, 3), self.run(engine, 3, start=2)
+        assert [c[:2] for c in rest] == [(p, 2) for p in range(len(self.prompts))]
+        if self.seeded:
+            assert self.tokens(rest) == self.tokens([c for c in whole if c.rollout_index == 2])
+
+    def test_finished_rollouts_come_before_the_rest(self, engine: Engine) -> None:
+        running = engine.generate(
+            self.prompts, 3, sampling=Sampling(max_tokens=4), batch_size=1, keys=["a", "b", "c"], start=[0, 0, 0]
+        )
+        assert len(next(running).rollout) <= 4
+        running.close()  # type: ignore[attr-defined]
+        assert len(self.run(engine, 1)) == len(self.prompts)  # whoever stops listening breaks nothing
+
+    def test_a_prompt_without_room_is_refused(self, engine: Engine) -> None:
+        with pytest.raises(InputError, match="'long' has 100000 tokens"):
+            engine.room([5] * 100_000, "long", 10)
+        assert engine.room([5] * 3, "short", 10) == 10
+
+    def test_settings_that_mean_nothing_are_refused(self, engine: Engine) -> None:
+        asked = {"sampling": Sampling(), "keys": ["a"], "start": [0]}
+        with pytest.raises(InputError, match="at least 1 rollout"):
+            engine.generate([[5]], 0, batch_size=1, **asked)
+        with pytest.raises(InputError, match="must agree"):
+            engine.generate([[5], [6]], 1, batch_size=1, **asked)

@@ -1,0 +1,51 @@
+"""The engines of this environment, held to the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract import EngineContract
+from fake_server import FakeServer
+
+import tiny_moe
+from radmoe.engines.base import Engine
+from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
+
+
+class _Tiny(EngineContract):
+    @pytest.fixture
+    def reference(self) -> Any:
+        return tiny_moe.engine("qwen3-moe")
+
+
+class _Served(_Tiny):
+    """An engine over one fake server, shared by its tests."""
+
+    kind, plugin, client = "vllm", False, VllmHttpEngine
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls, checkpoint: Path) -> Iterator[Engine]:
+        with FakeServer(tiny_moe.engine("qwen3-moe"), cls.kind, plugin=cls.plugin).running() as server:
+            yield cls.client(server.url, checkpoint)
+
+
+class TestTransformers(_Tiny):
+    @pytest.fixture
+    def engine(self) -> Engine:
+        return tiny_moe.engine("qwen3-moe")
+
+
+class TestVllmServer(_Served):
+    has_weights = False
+
+
+class TestVllmServerWithPlugin(_Served):
+    plugin = True
+
+
+class TestSglangServer(_Served):
+    kind, client, has_weights = "sglang", SglangHttpEngine, False
