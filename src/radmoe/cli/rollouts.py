@@ -122,11 +122,12 @@ def load_engine(model: Path, **options: Any) -> Engine:
 
     try:
         import torch  # noqa: F401
-        import transformers  # noqa: F401
+        import transformers
     except ImportError as error:
         raise EngineError(f"capture needs {error.name}: pip install 'radmoe[transformers]'") from None
     from radmoe.engines.transformers import TransformersEngine
 
+    transformers.logging.set_verbosity_error()  # hints about kernels that are not installed
     return TransformersEngine(model, **options)
 
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.decode import Decoder, Finished, Job
 from radmoe.engines.prompts import Content, encode
+from radmoe.engines.recurrent import speed_up
 from radmoe.engines.routers import Recorder
 from radmoe.engines.rows import ATTENTION, rows_cache
 from radmoe.engines.streams import merge
@@ -74,6 +75,7 @@ class TransformersEngine:
         self.eos = frozenset(_end_tokens(model, tokenizer))
         self._text_config = model.config.get_text_config()
         self._recorder = Recorder(model)
+        speed_up(model)
         rows_cache(model.config)  # refuses a cache it cannot batch now, not after the first prompt
         if model.config._attn_implementation == "sdpa":
             model.set_attn_implementation(ATTENTION)
