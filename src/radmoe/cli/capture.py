@@ -10,25 +10,37 @@ from typing import Annotated
 import typer
 
 from radmoe.cli.common import Json
+from radmoe.cli.engines import ENGINES
 from radmoe.cli.rollouts import capture_pool
 
 EXAMPLES = (
     "Examples: radmoe capture --model lab-qwen --task math-2 -n 32 --limit 12 --out pool/   |   "
     "radmoe capture --model lab-oss --style high --task code --out pool/   |   "
     "radmoe capture --model ./checkpoint --prompts aime.jsonl -n 64 --max-tokens 8192 --out pool/   |   "
+    "radmoe capture --engine vllm-http --url http://localhost:8000 --model ./checkpoint --prompts p.jsonl --out pool/   |   "
     "the same command again goes on where it was interrupted"
 )
 
 
 def command(
+    out: Annotated[Path, typer.Option("--out", help="The pool directory, new or to go on with.")],
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--model",
-            help="lab-qwen, lab-oss or lab-next; a checkpoint directory; or a model in the Hugging Face cache.",
+            help="lab-qwen, lab-oss or lab-next; a checkpoint directory; a model in the Hugging Face cache; a GGUF file.",
         ),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="The pool directory, new or to go on with.")],
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", help=", ".join(ENGINES))] = "transformers",
+    url: Annotated[
+        str | None, typer.Option("--url", help="The server of vllm-http or sglang-http: http://localhost:8000.")
+    ] = None,
+    served: Annotated[
+        str | None, typer.Option("--served", help="The model's name in the server, if it has several.")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option("--api-key", envvar="RADMOE_API_KEY", help="Sent to the server as a bearer token.")
+    ] = None,
     task: Annotated[
         str | None, typer.Option("--task", help="Problems of the lab: math-1 to math-4, choice or code.")
     ] = None,
@@ -99,6 +111,10 @@ def command(
     captured = capture_pool(
         model,
         out,
+        engine=engine,
+        url=url,
+        served=served,
+        api_key=api_key,
         task=task,
         prompts=prompts,
         n=n,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from radmoe.cli.common import console
-from radmoe.cli.sources import is_lab_model, load_problems, resolve_model
+from radmoe.cli.engines import open_engine
+from radmoe.cli.sources import is_lab_model, load_problems
 
 if TYPE_CHECKING:
     from radmoe.engines.base import Completion, Engine, Sampling
@@ -49,9 +50,13 @@ class Captured:
 
 
 def capture_pool(
-    model: str,
+    model: str | None,
     out: Path,
     *,
+    engine: str = "transformers",
+    url: str | None = None,
+    served: str | None = None,
+    api_key: str | None = None,
     task: str | None = None,
     prompts: Path | None = None,
     n: int = 64,
@@ -76,30 +81,42 @@ def capture_pool(
     """Sample what the pool lacks, and grade it if its problems are of a lab task."""
     from radmoe.engines.base import Sampling
     from radmoe.errors import InputError
+    from radmoe.lab.models import model_named
 
     if n < 1:
         raise InputError(f"-n must be at least 1 rollout per problem, got {n}")
     if batch_size < 1:
         raise InputError(f"--batch-size must be at least 1, got {batch_size}")
+    if style is not None and model is not None and is_lab_model(model):
+        model_named(model).check_style(style)
     problems, kind = load_problems(task, prompts, seed=seed, limit=limit)
-    directory, dtype = resolve_model(model), dtype or ("float32" if is_lab_model(model) else "auto")
-    engine = load_engine(directory, dtype=dtype, device=device, threads=threads)
+    opened = open_engine(
+        engine,
+        model,
+        url=url,
+        served=served,
+        api_key=api_key,
+        dtype=dtype,
+        device=device,
+        threads=threads,
+        weights=not ids_only,
+    )
     sampling = Sampling(
-        temperature if temperature is not None else engine.suggested("temperature", 1.0),
-        top_p if top_p is not None else engine.suggested("top_p", 1.0),
-        max_tokens if max_tokens is not None else engine.suggested("max_new_tokens", 2048),
+        temperature if temperature is not None else opened.suggested("temperature", 1.0),
+        top_p if top_p is not None else opened.suggested("top_p", 1.0),
+        max_tokens if max_tokens is not None else opened.suggested("max_new_tokens", 2048),
         seed,
         20 if logprobs else 0,
     )
-    rendered = _render(engine, problems, sampling.max_tokens, raw, style)
-    profile = _profile(engine, ids_only, readouts, readout_task or kind or "math", layers)
+    rendered = _render(opened, problems, sampling.max_tokens, raw, style)
+    profile = _profile(opened, ids_only, readouts, readout_task or kind or "math", layers)
     said = {"n": n, "raw": raw, "style": style, "task": task, "kind": kind}
-    writer = _writer(out, engine, model, asdict(sampling) | said, profile)  # from here on there is a pool
+    writer = _writer(out, opened, model, asdict(sampling) | said, profile)  # from here on there is a pool
     already = sum(min(writer.done(p.problem_id), n) for p in problems)
     began = time.perf_counter()
     try:
         with writer:
-            _capture(engine, writer, rendered, sampling, n, batch_size, keep_weights=not ids_only)
+            _capture(opened, writer, rendered, sampling, n, batch_size, keep_weights=not ids_only)
     except KeyboardInterrupt:
         finished = sum(writer.done(p.problem_id) >= n for p in problems)
         typer.echo(
@@ -112,23 +129,8 @@ def capture_pool(
     total = len(problems) * n
     average = _grade(out) if task is not None and grade else None
     return Captured(
-        str(out), len(problems), total, total - already, engine.tokens_sampled, seconds, str(engine.shape), average
+        str(out), len(problems), total, total - already, opened.tokens_sampled, seconds, str(opened.shape), average
     )
-
-
-def load_engine(model: Path, **options: Any) -> Engine:
-    """The engine, or one line on what to install."""
-    from radmoe.errors import EngineError
-
-    try:
-        import torch  # noqa: F401
-        import transformers
-    except ImportError as error:
-        raise EngineError(f"capture needs {error.name}: pip install 'radmoe[transformers]'") from None
-    from radmoe.engines.transformers import TransformersEngine
-
-    transformers.logging.set_verbosity_error()  # hints about kernels that are not installed
-    return TransformersEngine(model, **options)
 
 
 class _Rendered(NamedTuple):
@@ -166,13 +168,15 @@ def _profile(engine: Engine, ids_only: bool, readouts: str | None, task: str, la
     return profile
 
 
-def _writer(out: Path, engine: Engine, model: str, sampling: dict[str, Any], profile: Profile) -> PoolWriter:
+def _writer(out: Path, engine: Engine, model: str | None, sampling: dict[str, Any], profile: Profile) -> PoolWriter:
     from radmoe import __version__
     from radmoe.pool import PoolWriter
 
     record = sampling | {"engine": engine.name, "dtype": engine.dtype}
     record["versions"] = {"radmoe": __version__} | engine.versions
-    name = model if is_lab_model(model) or not Path(model).is_dir() else Path(model).resolve().name
+    name = str(model or getattr(engine, "served", ""))
+    if not is_lab_model(name) and Path(name).exists():
+        name = Path(name).resolve().name
     return PoolWriter(out, shape=engine.shape, vocab=engine.vocab, model=name, sampling=record, profile=profile)
 
 

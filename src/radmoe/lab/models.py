@@ -37,6 +37,10 @@ class Model:
     def default_style(self) -> str:
         return "medium" if self.family == "harmony" else STYLES[self.family][0]
 
+    def check_style(self, style: str) -> None:
+        if style not in self.styles:
+            raise InputError(f"{self.name} has no style {style!r}: use one of {', '.join(self.styles)}")
+
     def config(self, *, tiny: bool = False) -> PretrainedConfig:
         """The configuration; `tiny` is a few thousand parameters of the same architecture, for tests."""
         vocab = build(self.family)
