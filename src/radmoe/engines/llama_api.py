@@ -131,10 +131,12 @@ _DEFAULTS = {  # of ContextParams, from its first field to its last that has one
 _said: deque[str] = deque(maxlen=8)  # error lines since `forget`
 
 
-@_Log
-def _log(level: int, text: bytes, _: Any) -> None:
+def _heard(level: int, text: bytes, _: Any) -> None:
     if level == _ERROR:
         _said.append(text.decode("utf-8", "replace").strip())
+
+
+_log = _Log(_heard)  # held here, as llama.cpp does not
 
 
 @cache
@@ -174,7 +176,9 @@ def forget() -> None:
 
 def reason() -> str:
     """What llama.cpp said first when it failed, without the function's name."""
-    return _said[0].partition(": ")[2] or _said[0] if _said else "it gave no reason"
+    if not _said:
+        return "it gave no reason"
+    return (_said[0].partition(": ")[2] or _said[0]).removeprefix("error loading model: ")
 
 
 class Model:

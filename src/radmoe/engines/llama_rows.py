@@ -28,89 +28,86 @@ Routing = tuple[NDArray[np.int16], NDArray[np.float32]]  # ids and weights [rows
 
 
 class Recorder:
-    """The callback: off, it lets everything pass; `probe` finds out what there is to record, `take` hands it over."""
+    """The callback: it lets everything pass until `start`, and `take` hands over what it saw since.
+
+    It is called for every operation of a pass, some fifty a layer, so it does no more than look a name up.
+    """
 
     def __init__(self, model: Model) -> None:
         self._lib = model.lib
         self.callback = Eval(self._seen)  # held here, as llama.cpp does not
         self.experts = int(model.meta(f"{model.meta('general.architecture')}.expert_count") or 0)
         self.layers: list[int] = []
-        self.error: BaseException | None = None
-        self._names: set[bytes] | None = None  # while probing
-        self._final = b""  # the name of the final weights
+        self._error: BaseException | None = None
         self._on = False
+        self._names: set[bytes] | None = None  # while probing
+        self._topk: dict[bytes, int] = {}  # name -> layer
+        self._final: dict[bytes, int] = {}  # the same of the final weights
         self._chosen: dict[int, int] = {}  # layer -> address of its ids
         self._ids: defaultdict[int, list[NDArray[np.int32]]] = defaultdict(list)
         self._weights: defaultdict[int, list[NDArray[np.float32]]] = defaultdict(list)
 
-    def start(self) -> None:
+    def start(self, *, probe: bool = False) -> None:
+        """From the next pass on; a probe only learns the names of its tensors."""
         self._on = True
-
-    def probe(self) -> None:
-        """Let the next pass tell the names of its tensors; nothing is recorded."""
-        self._names = set()
+        self._names = set() if probe else None
+        self._ids.clear()
+        self._weights.clear()
 
     def probed(self) -> bool:
-        """After that pass: does the model route?"""
-        names = self._names or set()
-        self._names = None
-        for self._final in _WEIGHTS:
-            self.layers = sorted(layer for name in names if (layer := _layer(name, self._final)) is not None)
-            if self.layers:
-                break
+        """After a probe: does the model route?"""
+        names, self._on = self._names or set(), False
+        self._topk = _layers(names, _IDS)
+        self._final = next(filter(None, (_layers(names, kind) for kind in _WEIGHTS)), {})
+        self.layers = sorted(self._final.values())
         return self.experts > 1 and bool(self.layers)
 
     def take(self, rows: int) -> Routing:
-        """What was recorded since `start`, of a pass over this many rows; weights sum to 1."""
+        """What was recorded, of a pass over this many rows; weights sum to 1."""
         self._on = False
-        if self.error is not None:
-            error, self.error = self.error, None
-            raise error
-        seen = {layer: sum(map(len, self._ids[layer])) for layer in self.layers}
-        if set(seen.values()) != {rows}:
-            raise EngineError(
-                f"llama.cpp showed {min(seen.values())} of {rows} rows of a layer's routing: not a decode"
-            )
-        ids = np.stack([np.concatenate(self._ids[layer]) for layer in self.layers], 1)
-        weights = np.stack([np.concatenate(self._weights[layer]) for layer in self.layers], 1)
-        self._ids.clear()
-        self._weights.clear()
+        seen = [sum(map(len, self._ids[layer])) for layer in self.layers]
+        if set(seen) != {rows}:
+            raise EngineError(f"llama.cpp showed the routing of {min(seen)} rows in a pass of {rows}")
+        ids, weights = (
+            np.stack([np.concatenate(column[layer]) for layer in self.layers], 1)
+            for column in (self._ids, self._weights)
+        )
         if not 0 <= ids.min() <= ids.max() < self.experts:
             raise EngineError(f"llama.cpp showed expert {ids.max()} of {self.experts}: the ids were overwritten")
         return ids.astype(np.int16), weights / weights.sum(-1, keepdims=True)
 
-    def _seen(self, tensor: int, ask: bool, _: Any) -> bool:
-        try:
-            if ask:
-                return self._asked(tensor)
-            layer = _layer(_name(tensor), self._final)
-            assert layer is not None
-            ids = self._read_ids(self._chosen[layer])
-            self._ids[layer].append(ids)
-            self._weights[layer].append(self._read(tensor, F32).view(np.float32).reshape(ids.shape))
-            return True
-        except BaseException as error:  # Ctrl-C too: an exception cannot cross C, `take` raises it
-            self.error = error
-            return False
+    def check(self) -> None:
+        """Raise what could not be raised in the callback, through C: Ctrl-C above all."""
+        if self._error is not None:
+            error, self._error, self._on = self._error, None, False
+            raise error
 
-    def _asked(self, tensor: int) -> bool:
-        """Stop at this tensor?"""
-        if self._names is not None:
-            self._names.add(_name(tensor))
-        elif self._on:
-            name = _name(tensor)
-            if not name.startswith(b"ffn_moe_"):
+    def _seen(self, tensor: int, ask: bool, _: Any) -> bool:
+        """Asked, whether to stop at this tensor; else it stopped there, and the answer is to go on."""
+        try:
+            if not self._on:
                 return False
-            if (layer := _layer(name, _IDS)) is not None:
-                self._chosen[layer] = tensor
-            return _layer(name, self._final) is not None
-        return False
+            name = ctypes.string_at(tensor + _NAME)
+            if self._names is not None:
+                self._names.add(name)
+                return False
+            layer = self._final.get(name)
+            if layer is None:
+                if name in self._topk:
+                    self._chosen[self._topk[name]] = tensor
+                return False
+            if not ask:
+                ids = self._read_ids(self._chosen[layer])
+                self._ids[layer].append(ids)
+                self._weights[layer].append(self._read(tensor, F32).view(np.float32).reshape(ids.shape))
+            return True
+        except BaseException as error:
+            self._error = error
+            return False
 
     def _read(self, tensor: int, kind: int) -> NDArray[np.uint8]:
         if Tensor.from_address(tensor).type != kind:
-            raise EngineError(
-                f"llama.cpp's {_name(tensor).decode()} is of an unknown type: an xllamacpp not known here"
-            )
+            raise EngineError("llama.cpp shows routing in a type that is not known here")
         data = np.empty(self._lib.ggml_nbytes(tensor), np.uint8)
         self._lib.ggml_backend_tensor_get(tensor, data.ctypes.data, 0, data.nbytes)
         return data
@@ -122,14 +119,10 @@ class Recorder:
         return np.ndarray((shape.ne[1], shape.ne[0]), np.int32, data, strides=(shape.nb[1], shape.nb[0])).copy()
 
 
-def _name(tensor: int) -> bytes:
-    return ctypes.string_at(tensor + _NAME)
-
-
-def _layer(name: bytes, kind: bytes) -> int | None:
-    """The layer of a tensor of this kind; a view or reshape of one says so behind the number, and is none."""
-    stem, _, layer = name.partition(b"-")
-    return int(layer) if stem == kind and layer.isdigit() else None
+def _layers(names: set[bytes], kind: bytes) -> dict[bytes, int]:
+    """Tensors of a kind by name, with their layer; a view or reshape says so behind the number, and is none."""
+    parts = ((name, *name.partition(b"-")) for name in names)
+    return {name: int(layer) for name, stem, _, layer in parts if stem == kind and layer.isdigit()}
 
 
 class Context:
@@ -183,7 +176,7 @@ class Context:
 
     def probe(self) -> bool:
         """A pass over one token, to learn what the routers are called; False where there are none."""
-        self._recorder.probe()
+        self._recorder.start(probe=True)
         self._decode([0], [0], [0], want=True)
         return self._recorder.probed()
 
@@ -204,5 +197,6 @@ class Context:
         batch = Batch(n, *(None if a is None else a.ctypes.data for a in arrays))
         forget()
         status = self._lib.llama_decode(self._handle, batch)
-        if self._recorder.error is None and status != 0:
+        self._recorder.check()
+        if status != 0:
             raise EngineError(f"llama.cpp stopped with status {status} in a pass of {n} tokens: {reason()}")

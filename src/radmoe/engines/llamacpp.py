@@ -28,6 +28,7 @@ from radmoe.types import Rollout, RouterShape
 from radmoe.vocab import Vocab
 
 _SUGGESTED = {"temperature": "general.sampling.temp", "top_p": "general.sampling.top_p"}
+_SMALL = 512  # width up to which an operation is too short to share among cores
 MAX_ROWS = MAX_SEQUENCES - 1  # one sequence holds the prompt
 
 
@@ -36,7 +37,7 @@ class LlamaCppEngine:
 
     `tokenizer` is a Hugging Face tokenizer or the directory of one (default: the file's own). `cache` is the
     type of the KV cache: "f16" as llama.cpp does it, or "f32", exact and without flash attention, twice the
-    memory. `threads` are the cores to use; `gpu_layers` the layers to put on a GPU where the installed
+    memory. `threads` are the cores to use (default: all, for a small model one); `gpu_layers` the layers to put on a GPU where the installed
     wheel has one (-1: all).
     """
 
@@ -56,7 +57,7 @@ class LlamaCppEngine:
         if threads is not None and threads < 1:
             raise InputError(f"threads must be at least 1, got {threads}")
         self._model = Model(Path(model), gpu_layers)
-        self._cache, self._threads = cache, threads or os.cpu_count() or 1
+        self._cache, self._threads = cache, threads or self._cores()
         self._recorder = Recorder(self._model)
         self.shape: RouterShape = self._probe(Path(model))
         self.tokenizer, self.vocab = self._read_tokenizer(tokenizer)
@@ -180,6 +181,11 @@ class LlamaCppEngine:
 
     def _context(self, rows: int, length: int) -> Context:
         return Context(self._model, self._recorder, rows=rows, length=length, threads=self._threads, cache=self._cache)
+
+    def _cores(self) -> int:
+        """All, but one for a small model: threads would mostly wait for each other."""
+        width = self._model.meta(f"{self._model.meta('general.architecture')}.embedding_length")
+        return 1 if int(width or 0) <= _SMALL else os.cpu_count() or 1
 
     def _probe(self, path: Path) -> RouterShape:
         """Two passes over one token: which tensors there are, then their shape."""

@@ -100,6 +100,8 @@ def _sampling(writer: Any, said: Any) -> None:
 
 
 def _tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
+    if len(tokenizer) > size:
+        raise InputError(f"this tokenizer has {len(tokenizer)} tokens and the model {size}: it is another model's")
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
     texts, kinds = [f"[PAD{i}]" for i in range(size)], [_UNUSED] * size
     for text, token in spec["model"]["vocab"].items():
