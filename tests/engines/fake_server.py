@@ -185,7 +185,7 @@ class FakeServer:
         prompt, first = body["prompt"], body.get("routed_experts_prompt_start", 0)
         done, ids, weights = self.sample(prompt, body, body["max_tokens"], body["seed"], body.get("logprobs", 0))
         if key := body.get("vllm_xargs", {}).get("radmoe"):
-            self.keep(key, ids, weights, len(prompt), len(done.rollout))
+            self.keep(key, ids, weights, len(prompt))
             first = 0
         logprobs = None
         if body.get("logprobs"):
@@ -293,10 +293,9 @@ class FakeServer:
             most = max(most, min(same, len(prompt) - 1, len(seen)))
         return most // 16 * 16
 
-    def keep(self, key: str, ids: np.ndarray, weights: np.ndarray, prompt: int, tokens: int) -> None:
+    def keep(self, key: str, ids: np.ndarray, weights: np.ndarray, prompt: int) -> None:
         dense = self.layers - self.engine.shape.layers
-        if len(ids) == prompt + tokens - 1:
-            ids, weights = ids[prompt - 1 :, dense:], weights[prompt - 1 :, dense:]
+        ids, weights = ids[prompt - 1 :, dense:], weights[prompt - 1 :, dense:]
         token = np.arange(len(ids), dtype=np.int32)
         rows = Rows(0, token, ids.astype(np.int16), weights[: len(ids)].astype(np.float16))
         payload = encode([rows], list(range(ids.shape[1])))

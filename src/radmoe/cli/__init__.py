@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from radmoe.cli import audit, bench, capture, demo, evaluate, grade, inspect, select, verify
+from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, select, verify
 from radmoe.errors import RadmoeError
 
 app = typer.Typer(
@@ -17,7 +17,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for module in (demo, capture, inspect, verify, select, grade, evaluate, audit, bench):
+for module in (demo, capture, inspect, verify, select, grade, evaluate, audit, doctor, bench):
     app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLES)(module.command)
 
 

@@ -23,14 +23,14 @@ def each(
     """
     waiting = iter(jobs)
     todo: SimpleQueue[Job | None] = SimpleQueue()
-    done: SimpleQueue[tuple[Result | None, BaseException | None]] = SimpleQueue()
+    done: SimpleQueue[tuple[Result | None, BaseException | None, int]] = SimpleQueue()  # and jobs it took back
 
     def labour() -> None:
         while (job := todo.get()) is not None:
             try:
-                done.put((work(job), None))
+                done.put((work(job), None, 0))
             except BaseException as error:
-                done.put((None, error))
+                done.put((None, error, _empty(todo)))
 
     under_way = 0
     for job in islice(waiting, 2 * workers):
@@ -42,11 +42,10 @@ def each(
     failed: BaseException | None = None
     try:
         while under_way:
-            result, error = done.get()
-            under_way -= 1
+            result, error, taken_back = done.get()
+            under_way -= 1 + taken_back
             if error is not None:
                 failed = failed or error
-                under_way -= _empty(todo)
             else:
                 more = next(waiting, None) if failed is None else None
                 if more is not None:
@@ -64,11 +63,13 @@ def each(
 
 
 def _empty(todo: SimpleQueue[Job | None]) -> int:
-    """How many jobs were taken back."""
+    """How many jobs were taken back; a None, which sends a thread home, is left there."""
     count = 0
     while True:
         try:
-            todo.get_nowait()
+            if todo.get_nowait() is None:
+                todo.put(None)
+                return count
         except Empty:
             return count
         count += 1

@@ -158,21 +158,22 @@ class HttpEngine:
             raise EngineError(f"this server returns no routing: {self.dialect.flag}")
         return Rollout(tokens, ids, weights, *logprobs_of(answer))
 
-    def check_spelling(self) -> None:
-        """Refuse a tokenizer that is not the server's; a server that cannot tokenise is taken at its word."""
+    def check_spelling(self) -> bool:
+        """Refuse a tokenizer that is not the server's; False where the server does not tokenise."""
         text = _SPELLING + "".join(islice(self.vocab.added, 8))
         mine = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         try:
             answer = self.server.post("/tokenize", {"model": self.served, "prompt": text, "add_special_tokens": False})
             theirs = [int(token) for token in answer["tokens"]]
         except (Refused, KeyError, TypeError, ValueError):
-            return
+            return False
         if theirs != list(mine):
             at = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), 0)
             raise EngineError(
                 f"the tokenizer of {self.local.path} is not the server's: token {at} of a test text is {mine[at]} here "
                 f"and {theirs[at] if at < len(theirs) else 'missing'} there; pass the directory of the served model"
             )
+        return True
 
     def _complete(self, job: _Job, sampling: Sampling) -> Completion:
         own, seed = replace(sampling, max_tokens=job.limit), _seed(sampling.seed, job.key, job.rollout_index)

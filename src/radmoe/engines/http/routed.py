@@ -33,7 +33,7 @@ def unpack_npy(text: str) -> Raw:
 def unpack_int32(text: str, rows: int, local: Checkpoint) -> Raw:
     """SGLang: base64 of int32 [rows, layers, K] without a shape; `rows` are the ones it should have.
 
-    Where these do not come out, the array is cut into rows of all the model's layers, for who wants to look.
+    Where these do not come out with the model's layers, it has other layers or other rows, for who wants to look.
     """
     try:
         flat = np.frombuffer(base64.b64decode(text, validate=True), "<i4")
@@ -44,6 +44,8 @@ def unpack_int32(text: str, rows: int, local: Checkpoint) -> Raw:
     for width in widths:
         if flat.size == rows * width:
             return flat.reshape(rows, -1, k)
+    if flat.size and flat.size % (rows * k) == 0 and flat.size % (rows * widths[0]):
+        return flat.reshape(rows, -1, k)
     if flat.size % widths[0] or not flat.size:
         raise EngineError(
             f"{flat.size} numbers of routing are no rows of {local.layers} layers and top-{k}: "

@@ -1,0 +1,112 @@
+"""`radmoe doctor`: is the routing an engine hands over the routing of its tokens."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from radmoe.cli.common import Json, console
+from radmoe.cli.engines import ENGINES
+from radmoe.cli.engines import open_engine as load
+from radmoe.errors import InputError
+
+if TYPE_CHECKING:
+    from radmoe.engines.base import Engine
+    from radmoe.engines.doctor import Finding
+
+EXAMPLES = (
+    "Examples: radmoe doctor vllm-http --url http://localhost:8000 --model ./checkpoint   |   "
+    "radmoe doctor sglang-http --url http://localhost:30000 --model ./checkpoint --reference ./checkpoint   |   "
+    "radmoe doctor transformers --model lab-qwen"
+)
+_COLOURS = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped": "dim"}
+_SMALL = 2 << 30  # bytes of weights that a check-up loads without being asked
+
+
+def command(
+    engine: Annotated[str, typer.Argument(metavar="ENGINE", help=", ".join(ENGINES), show_default=False)],
+    url: Annotated[
+        str | None, typer.Option("--url", help="The server's address, such as http://localhost:8000.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="The model, or the directory of the one that is served: config.json and tokenizer.json suffice.",
+            show_default="the server's own, if it is a directory here",
+        ),
+    ] = None,
+    served: Annotated[
+        str | None, typer.Option("--served", help="The model's name in the server, if it has several.")
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference",
+            help="A checkpoint to replay the rollouts with; none leaves it out.",
+            show_default="--model, if its weights are under 2 GB",
+        ),
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for an answer.")] = 120.0,
+    api_key: Annotated[
+        str | None, typer.Option("--api-key", envvar="RADMOE_API_KEY", help="Sent to the server as a bearer token.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a live engine with a dozen short rollouts: rows, layers, experts, weights, alignment, repeatability, caches.
+
+    Prints what is wrong and the flag to change; the exit code is 1 if something is.
+    """
+    from radmoe.engines.doctor import examine
+
+    if engine not in ENGINES:
+        raise InputError(f"unknown engine {engine!r}: use one of {', '.join(ENGINES)}")
+    if engine.endswith("-http") != (url is not None):
+        raise InputError(f"{engine} {'needs --url, the address of a server' if url is None else 'has no --url'}")
+    if not engine.endswith("-http") and model is None:
+        raise InputError(f"{engine} needs --model: a checkpoint directory, or lab-qwen")
+
+    def open_engine() -> Engine:
+        http: dict[str, Any] = {"probe": False, "retries": 2} if engine.endswith("-http") else {}
+        return load(engine, model, url=url, served=served, timeout=timeout, api_key=api_key, **http)
+
+    found = []
+    for finding in examine(open_engine, engine, open_reference=lambda made: _reference(made, reference)):
+        found.append(finding)
+        if not as_json:
+            _show(finding)
+    wrong = sum(finding.status == "failed" for finding in found)
+    if as_json:
+        typer.echo(json.dumps({"engine": engine, "ok": not wrong, "findings": [asdict(f) for f in found]}))
+    else:
+        console().print(f"\n{wrong} of {len(found)} checks failed" if wrong else "\nnothing is wrong with this engine")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _show(finding: Finding) -> None:
+    """One line as soon as it is known, and what to do below it."""
+    from rich.markup import escape
+    from rich.padding import Padding
+
+    out, colour = console(), _COLOURS[finding.status]
+    out.print(f"[{colour}]{finding.status:<8}[/]  {finding.check:<15} {escape(finding.seen)}", soft_wrap=True)
+    if finding.todo:
+        out.print(Padding(f"[bold]->[/bold] {escape(finding.todo)}", (0, 0, 0, 26)))
+
+
+def _reference(engine: Engine, named: str | None) -> Any:
+    """What to replay with: the checkpoint that is named, or the engine's own where it is small."""
+    if named == "none":
+        return None
+    if named is not None:
+        return load("transformers", named)
+    local = getattr(engine, "local", None)
+    path = Path(local.path) if local is not None else None
+    if path is None or not 0 < sum(file.stat().st_size for file in path.glob("*.safetensors")) < _SMALL:
+        return None
+    return load("transformers", str(path))

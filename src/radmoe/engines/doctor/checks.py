@@ -1,0 +1,228 @@
+"""What each check looks at. Arrays in, findings out; `run.py` says which rollouts they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.engines.doctor.patient import Seen
+from radmoe.engines.http.routed import unrouted
+from radmoe.types import WEIGHT_SUM_TOLERANCE, RouterShape
+
+OK, FAILED, WARNING, SKIPPED = "ok", "failed", "warning", "skipped"
+_SAME_ROW = 0.6  # of the layers agree: the same position, up to rounding. Other positions share few sets
+_AROUND = 4  # positions either side of where tokens part: rows of other places are other checks' business
+_REPEATED = 0.2  # of neighbouring rows equal in every layer: tokens differ, so hardly any should be
+_AGREES = 0.85  # of the sets agree with a replay: 0.98 to 1 in bfloat16, 0.3 for shuffled layers
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: ok, failed, warning or skipped; what was seen, and what to do about it."""
+
+    check: str
+    status: str
+    seen: str
+    todo: str = ""
+
+
+def rows(seen: Seen) -> Finding:
+    """P+T-1 rows: one per input position; the last token was never an input."""
+    assert seen.ids is not None
+    wanted, there = len(seen.prompt) + len(seen.tokens) - 1 - seen.first, len(seen.ids)
+    said = f"{there} rows from position {seen.first} on, prompt {len(seen.prompt)}, {len(seen.tokens)} tokens"
+    if there == wanted:
+        return Finding("rows", OK, said)
+    return Finding("rows", FAILED, f"{said}: P+T-1 asks for {wanted}")
+
+
+def zeros(ids: NDArray[Any]) -> Finding:
+    """All-zero rows [R, L, K]: routing that was never written."""
+    empty = (ids == 0).all(-1) if ids.shape[2] > 1 else np.zeros(ids.shape[:2], bool)
+    whole = [int(layer) for layer in np.flatnonzero(empty.all(0))]
+    if not empty.any():
+        return Finding("zeros", OK, f"no zero row among {empty.size:,} (row, layer) pairs")
+    where = f", layers {_list(whole)} throughout" if whole and len(whole) < ids.shape[1] else ""
+    return Finding("zeros", FAILED, f"{int(empty.sum()):,} of {empty.size:,} (row, layer) pairs are all zero{where}")
+
+
+def constant(ids: NDArray[Any]) -> Finding:
+    same = (ids == ids[:1]).all((0, 2)) if len(ids) > 1 else np.zeros(ids.shape[1], bool)
+    if not same.any():
+        return Finding("constant", OK, "every layer's rows change with the tokens")
+    layers = _list([int(layer) for layer in np.flatnonzero(same)])
+    return Finding("constant", FAILED, f"layers {layers} have the same row for all {len(ids)} positions")
+
+
+def experts_differ(ids: NDArray[Any]) -> Finding:
+    """A token goes to K different experts; zero rows are another check's."""
+    twice = unrouted(ids) & ~(ids == 0).all(-1)
+    if not twice.any():
+        return Finding("experts differ", OK, f"{ids.shape[2]} different experts in every row and layer")
+    return Finding(
+        "experts differ", FAILED, f"{int(twice.sum()):,} of {twice.size:,} (row, layer) pairs name an expert twice"
+    )
+
+
+def in_range(ids: NDArray[Any], shape: RouterShape) -> Finding:
+    low, high = int(ids.min()), int(ids.max())
+    if low >= 0 and high < shape.experts:
+        return Finding("range", OK, f"expert ids {low} to {high} of {shape.experts}")
+    return Finding("range", FAILED, f"expert ids {low} to {high}, the model has {shape.experts} experts")
+
+
+def repeated_rows(seen: Seen) -> Finding:
+    """Neighbouring rows that are equal in every layer though their tokens differ."""
+    ids = seen.ids
+    assert ids is not None
+    sequence = np.array(seen.sequence)[seen.first : seen.first + len(ids)]
+    if len(sequence) < len(ids):
+        return Finding("repeated rows", SKIPPED, "there are more rows than positions")
+    ordered = np.sort(ids, -1)
+    routed = ~(ids == 0).all((1, 2))
+
+    def share(apart: int) -> float:
+        counted = (sequence[apart:] != sequence[:-apart]) & routed[apart:] & routed[:-apart]
+        equal = (ordered[apart:] == ordered[:-apart]).all((1, 2))[counted]
+        return float(equal.mean()) if equal.size else 0.0
+
+    near, far = share(1), share(3)
+    said = f"{near:.0%} of rows repeat their neighbour's, {far:.0%} the third next"
+    return Finding("repeated rows", FAILED if near > max(_REPEATED, 2 * far) else OK, said)
+
+
+def weights(seen: Seen) -> Finding:
+    """Weights sum to one per row and layer, none negative, none missing."""
+    mass = seen.weights
+    if mass is None:
+        return Finding("weights", SKIPPED, "this engine returns expert ids without weights")
+    sums = mass.sum(-1, dtype=np.float32)
+    if not np.isfinite(sums).all():
+        return Finding("weights", FAILED, f"{int((~np.isfinite(sums)).sum())} sums of weights are no numbers")
+    low, high, least = float(sums.min()), float(sums.max()), float(mass.min())
+    if max(abs(low - 1), abs(high - 1)) > WEIGHT_SUM_TOLERANCE or least < 0:
+        return Finding("weights", FAILED, f"weights sum to {low:.3g} up to {high:.3g}, the smallest is {least:.3g}")
+    if mass.shape[-1] > 1 and float(np.ptp(mass)) < 1e-3:
+        return Finding("weights", WARNING, f"every weight is {least:.3g}: the experts' ids alone were kept")
+    return Finding("weights", OK, f"sums {low:.3f} to {high:.3f}")
+
+
+def logprobs(seen: Seen) -> Finding:
+    if seen.sampled is None or seen.top is None:
+        return Finding("logprobs", WARNING, "none came: no RAD+DC for these rollouts")
+    if seen.top.shape[1] < 2 or np.isnan(seen.top).any() or seen.top.max() > 1e-3:
+        return Finding("logprobs", FAILED, f"{seen.top.shape[1]} per token, the largest {float(seen.top.max()):.3g}")
+    if (seen.sampled > seen.top[:, 0] + 1e-3).any():
+        return Finding("logprobs", FAILED, "a sampled token's is above the largest of its step")
+    return Finding("logprobs", OK, f"{seen.top.shape[1]} per token")
+
+
+def agreeing(a: Seen, b: Seen, at: int) -> float | None:
+    """The share of layers whose expert sets agree at input position `at`; None where either has no routing."""
+    sets = []
+    for seen in (a, b):
+        assert seen.ids is not None
+        row = at - seen.first
+        if not 0 <= row < len(seen.ids):
+            return None
+        sets.append(np.sort(seen.ids[row], -1))
+    routed = ~unrouted(sets[0][None])[0] & ~unrouted(sets[1][None])[0]
+    return float((sets[0] == sets[1]).all(-1)[routed].mean()) if routed.any() else None
+
+
+def alignment(runs: Sequence[Seen]) -> Finding:
+    """Where two sequences part at input position j, routing must agree before j and differ at j.
+
+    Attention is causal, so row p depends on tokens 0..p. Rows that part later or earlier than the tokens are
+    rows of other positions: an off-by-one without any reference.
+    """
+    shifts: list[int] = []
+    for i, a in enumerate(runs):
+        for b in runs[i + 1 :]:
+            pairs = enumerate(zip(a.sequence, b.sequence, strict=False))
+            parted = next((at for at, (x, y) in pairs if x != y), None)
+            if parted is None or agreeing(a, b, parted) is None:
+                continue
+            shares = [(at, agreeing(a, b, at)) for at in range(parted - _AROUND, parted + _AROUND + 1)]
+            differ = next((at for at, share in shares if share is not None and share < _SAME_ROW), None)
+            if differ is not None:
+                shifts.append(differ - parted)
+    if not shifts:
+        return Finding("alignment", SKIPPED, "no two rollouts part where both have routing")
+    usual = int(np.median(shifts))
+    right = sum(shift == 0 for shift in shifts)
+    if right * 2 > len(shifts):
+        return Finding(
+            "alignment", OK, f"routing parts where the tokens do, in {right} of {len(shifts)} pairs of rollouts"
+        )
+    if shifts.count(usual) * 2 > len(shifts) and usual:
+        late = "later" if usual > 0 else "earlier"
+        said = f"routing parts {abs(usual)} position(s) {late} than the tokens: row p holds position p{-usual:+d}"
+        return Finding("alignment", FAILED, said)
+    return Finding(
+        "alignment", FAILED, f"routing parts at odd places, {min(shifts):+d} to {max(shifts):+d} of the tokens'"
+    )
+
+
+def repeatable(a: Seen, b: Seen) -> Finding:
+    """Temperature 0, twice."""
+    if a.tokens != b.tokens:
+        at = next((t for t, (x, y) in enumerate(zip(a.tokens, b.tokens, strict=False)) if x != y), 0)
+        return Finding("repeatable", FAILED, f"at temperature 0 two runs part at token {at}")
+    shares = [share for at in range(len(a.sequence)) if (share := agreeing(a, b, at)) is not None]
+    if not shares:
+        return Finding("repeatable", SKIPPED, "the tokens repeat; there is no routing to compare")
+    share = float(np.mean(shares))
+    return Finding(
+        "repeatable", OK if share >= _AGREES else FAILED, f"the tokens repeat, {share:.1%} of expert sets with them"
+    )
+
+
+def prefix_cache(a: Seen, b: Seen) -> Finding:
+    """The second run of a prompt finds it in the cache, and must have the same rows."""
+    assert a.ids is not None
+    assert b.ids is not None
+    if a.tokens == b.tokens and a.ids.shape != b.ids.shape:
+        return Finding("prefix cache", FAILED, f"{len(a.ids)} rows at first, {len(b.ids)} when the prompt was cached")
+    lost = int(unrouted(b.ids).sum()) - int(unrouted(a.ids).sum())
+    if lost > 0:
+        return Finding("prefix cache", FAILED, f"{lost:,} (row, layer) pairs are lost when the prompt is cached")
+    shares = [share for at in range(len(a.prompt)) if (share := agreeing(a, b, at)) is not None]
+    if shares and float(np.mean(shares)) < _AGREES:
+        return Finding(
+            "prefix cache", FAILED, f"only {np.mean(shares):.1%} of expert sets stay when the prompt is cached"
+        )
+    return Finding("prefix cache", OK, f"{len(b.ids)} rows both times")
+
+
+def against(seen: Sequence[Seen], replayed: Sequence[NDArray[Any]]) -> Finding:
+    """Expert sets [S, L, K] of a replay of the same tokens, at every shift up to two."""
+    by_shift: dict[int, NDArray[np.float64]] = {}
+    for shift in (0, 1, -1, 2, -2):
+        layers = []
+        for one, ids in zip(seen, replayed, strict=True):
+            assert one.ids is not None
+            at = np.arange(len(one.ids))
+            source = at + one.first - shift
+            fits = (source >= 0) & (source < len(ids)) & ~unrouted(one.ids).any(1)
+            layers.append((np.sort(one.ids[at[fits]], -1) == np.sort(ids[source[fits]], -1)).all(-1))
+        joined = np.concatenate(layers)
+        by_shift[shift] = joined.mean(0) if len(joined) else np.zeros(joined.shape[1])
+    best = max(by_shift, key=lambda shift: float(by_shift[shift].mean()))
+    share, layer = float(by_shift[0].mean()), int(by_shift[0].argmin())
+    if best and float(by_shift[best].mean()) > share + 0.2:
+        said = f"row p holds position p{-best:+d}: {by_shift[best].mean():.1%} of sets agree there, {share:.1%} at p"
+        return Finding("reference", FAILED, said)
+    lowest = f"layer {layer} the least, {by_shift[0][layer]:.1%}"
+    return Finding(
+        "reference", OK if share >= _AGREES else FAILED, f"{share:.1%} of expert sets equal a replay's, {lowest}"
+    )
+
+
+def _list(layers: Sequence[int]) -> str:
+    shown = ", ".join(str(layer) for layer in layers[:8])
+    return shown + (f" and {len(layers) - 8} more" if len(layers) > 8 else "")
