@@ -7,6 +7,10 @@ routers.py        finding a model's routers, and recording what they chose (torc
 rows.py           a cache whose rows have lengths of their own, and attention over it (torch)
 streams.py        several batches side by side, on small models
 decode.py         the batch that samples: rows step together, start and finish apart (torch)
+llamacpp.py       GGUF MoE models through llama.cpp: loading, checks, generation
+llama_api.py      llama.cpp's C API through ctypes; llama_rows.py its batch, and the callback that sees routing
+gguf_tokenizer.py the tokenizer and chat template of a GGUF file
+draw.py           decode.py's sampling in NumPy
 
 Nothing here is imported until an engine is used.
 """
