@@ -4,9 +4,9 @@ from __future__ import annotations
 
 _UPDATE = "update the server: its releases have had such faults; or capture with transformers"
 _VLLM = {
-    "routing": "start vllm serve with --enable-return-routed-experts, or with --additional-config '{\"radmoe\": {}}'",
+    "routing": "start vllm serve with --enable-return-routed-experts, or with VLLM_PLUGINS=radmoe and --additional-config '{\"radmoe\": {}}'",
     "zeros": "start vllm serve with --moe-backend triton (kernels that route by themselves return zeros), or with the "
-    "radmoe plugin: --additional-config '{\"radmoe\": {}}'",
+    "radmoe plugin: VLLM_PLUGINS=radmoe and --additional-config '{\"radmoe\": {}}'",
     "constant": "start vllm serve with --moe-backend triton, or with the radmoe plugin",
     "rows": "turn off what adds or drops rows: --no-async-scheduling, no speculative decoding (--speculative-config)",
     "alignment": "turn off --speculative-config and --async-scheduling, and update vLLM; do not capture with this server",
