@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -25,11 +27,20 @@ STYLES = [("lab-qwen", "thinking"), ("lab-qwen", "instruct"), ("lab-oss", "low")
 TEXTS = ["", "a", " \n\n  b\t", "It's 12,345.67 != \\boxed{-3} $x^2$", "naïve café 日本 🙂", "```python\nx = [1]\n```\n", "<think>x</think>"]  # fmt: skip
 
 
+HOME = Path(mkdtemp())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home() -> Iterator[None]:
+    yield
+    shutil.rmtree(HOME)
+
+
 @cache
 def pair(name: str) -> tuple[GgufTokenizer, Any]:
     lab, fast = MODELS[name], fast_tokenizer(MODELS[name].family)
     model = AutoModelForCausalLM.from_config(lab.config(tiny=True))
-    return GgufTokenizer(Model(write_gguf(model, fast, Path(mkdtemp()) / "m.gguf"), 0)), fast
+    return GgufTokenizer(Model(write_gguf(model, fast, HOME / f"{name}.gguf"), 0)), fast
 
 
 @pytest.mark.parametrize(("name", "style"), STYLES)

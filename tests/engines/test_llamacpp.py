@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -41,10 +42,19 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+HOME = Path(mkdtemp())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home() -> Iterator[None]:
+    yield
+    shutil.rmtree(HOME)
+
+
 @cache
 def file(name: str) -> Path:
     family, changes = MODELS[name]
-    path = Path(mkdtemp()) / f"{name}.gguf"
+    path = HOME / f"{name}.gguf"
     return convert.write_gguf(tiny_moe.model(family, **changes), tiny_moe.tokenizer(chat=True), path)
 
 
