@@ -13,6 +13,8 @@ from fake_server import FakeServer
 import tiny_moe
 from radmoe.engines.base import Engine
 from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
+from radmoe.engines.llamacpp import LlamaCppEngine
+from radmoe.lab.gguf import write_gguf
 
 
 class _Tiny(EngineContract):
@@ -49,3 +51,11 @@ class TestVllmServerWithPlugin(_Served):
 
 class TestSglangServer(_Served):
     kind, client, has_weights = "sglang", SglangHttpEngine, False
+
+
+class TestLlamaCpp(_Tiny):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+        file = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+        return LlamaCppEngine(write_gguf(tiny_moe.model("qwen3-moe"), tiny_moe.tokenizer(), file), cache="f32")

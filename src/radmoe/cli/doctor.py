@@ -57,7 +57,7 @@ def command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a live engine with a dozen short rollouts: rows, layers, experts, weights, alignment, repeatability, caches.
+    """Check a live engine with seven short rollouts: rows, layers, experts, weights, alignment, repeatability, caches.
 
     Prints what is wrong and the flag to change; the exit code is 1 if something is.
     """
@@ -68,7 +68,7 @@ def command(
     if engine.endswith("-http") != (url is not None):
         raise InputError(f"{engine} {'needs --url, the address of a server' if url is None else 'has no --url'}")
     if not engine.endswith("-http") and model is None:
-        raise InputError(f"{engine} needs --model: a checkpoint directory, or lab-qwen")
+        raise InputError(f"{engine} needs --model: a checkpoint directory, a GGUF file for llamacpp, or lab-qwen")
 
     def open_engine() -> Engine:
         http: dict[str, Any] = {"probe": False, "retries": 2} if engine.endswith("-http") else {}

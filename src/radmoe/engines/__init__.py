@@ -11,6 +11,10 @@ llamacpp.py       GGUF MoE models through llama.cpp: loading, checks, generation
 llama_api.py      llama.cpp's C API through ctypes; llama_rows.py its batch, and the callback that sees routing
 gguf_tokenizer.py the tokenizer and chat template of a GGUF file
 draw.py           decode.py's sampling in NumPy
+http/             running vLLM and SGLang servers
+checkpoint.py     what a model's directory says without its weights
+replay.py         routing for rollouts that exist as tokens or texts; replay_sources.py reads them
+doctor/           is the routing an engine hands over that of its tokens
 
 Nothing here is imported until an engine is used.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,8 +55,6 @@ def test_a_server_whose_routing_is_wrong_is_refused_before_a_pool_is_made(
     serve: Serve, checkpoint: Path, kind: str, fault: str, said: str
 ) -> None:
     server = serve(kind, faults={fault})
-    import re
-
     assert re.search(said, refusal(lambda: client(server, checkpoint)))
 
 
@@ -216,6 +215,28 @@ def test_a_server_that_trims_no_prompt_is_understood(serve: Serve, checkpoint: P
     answer = server.completions
     server.completions = lambda body: answer(body | {"routed_experts_prompt_start": 0})
     assert [c.rollout.expert_ids.tolist() for c in run(engine, 1, batch_size=1)] == expected
+
+
+def test_an_aborted_rollout_is_not_kept(serve: Serve, checkpoint: Path) -> None:
+    server = serve("vllm")
+    engine, answer = client(server, checkpoint), server.completions
+
+    def abort(body: dict[str, Any]) -> tuple[int, Any]:
+        status, said = answer(body)
+        said["choices"][0]["finish_reason"] = "abort"
+        return status, said
+
+    server.completions = abort
+    assert "it ended with 'abort' after 6 tokens" in refusal(lambda: run(engine, 1))
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_nothing_is_left_to_the_servers_own_sampling_settings(serve: Serve, checkpoint: Path, kind: str) -> None:
+    server = serve(kind)
+    run(client(server, checkpoint), 1)
+    body = server.bodies[-1]
+    said = body.get("sampling_params", body)
+    assert (said["top_k"], said["min_p"], said["repetition_penalty"]) == (-1, 0, 1)
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://host:port", ""])

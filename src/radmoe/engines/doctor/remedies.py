@@ -35,7 +35,7 @@ _LOCAL = {
 }
 _OWN: dict[str, dict[str, str]] = {"vllm-http": _VLLM, "vllm": _VLLM, "sglang-http": _SGLANG}
 _ANY = {
-    "engine": "see the line itself",
+    "engine": "",  # the line itself says it
     "tokenizer": "pass --model the directory of the model that is served",
     "answers": "ask again; if it stays, look into the server's log, and for a proxy that cuts long answers",
     "layers": "pass --model the directory of the model that is served; kernels may also hide layers (see zeros)",
@@ -50,4 +50,4 @@ _ANY = {
 
 def remedy(engine: str, check: str) -> str:
     """What to do about a failed check."""
-    return _OWN.get(engine, _LOCAL).get(check) or _ANY.get(check) or _UPDATE
+    return _OWN.get(engine, _LOCAL).get(check) or _ANY.get(check, _UPDATE)

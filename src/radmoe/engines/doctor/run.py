@@ -38,7 +38,7 @@ def examine(
     open_reference: Callable[[Engine], Reference | None] | None = None,
     seed: int | None = None,
 ) -> Iterator[Finding]:
-    """Check one engine: a dozen short rollouts, findings as they come.
+    """Check one engine: seven short rollouts, findings as they come.
 
     `open_engine` makes it (a server's engine with probe=False); what it raises is the first finding.
     `open_reference` gives what the routing is compared with, or None. `seed` names the prompt, so that a

@@ -18,6 +18,9 @@ from radmoe.engines.vllm_plugin.endpoint import ROUTING, STATUS_PATH
 from radmoe.engines.vllm_plugin.payload import Routing, decode
 from radmoe.errors import EngineError
 
+# servers fill what is left out from the model's generation_config.json
+NEUTRAL = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+
 
 @dataclass(frozen=True)
 class Request:
@@ -89,7 +92,7 @@ class Vllm:
 
     def ask(self, server: Server, served: str, request: Request, local: Checkpoint, plugin: bool) -> Answer:
         key = uuid.uuid4().hex
-        sampling, body = request.sampling, dict[str, Any]()
+        sampling, body = request.sampling, dict[str, Any](NEUTRAL)
         if sampling.topk_logprobs:
             body |= {"logprobs": sampling.topk_logprobs, "return_tokens_as_token_ids": True}
         if plugin:
@@ -161,7 +164,8 @@ class Sglang:
             "/generate",
             {
                 "input_ids": request.prompt,
-                "sampling_params": {
+                "sampling_params": NEUTRAL
+                | {
                     "temperature": sampling.temperature,
                     "top_p": sampling.top_p,
                     "max_new_tokens": request.limit,

@@ -143,6 +143,8 @@ class HttpEngine:
     def check(self, prompt: Sequence[int], answer: Answer) -> Rollout:
         """The rollout of an answer, or one line on what is wrong with it."""
         tokens = np.array(answer.tokens, np.int32)
+        if answer.reason not in ("stop", "length"):
+            raise EngineError(f"it ended with {answer.reason!r} after {len(tokens)} tokens: such a rollout is not kept")
         if tokens.size and int(tokens.max()) >= len(self.vocab):
             raise EngineError(
                 f"the server sampled token {int(tokens.max())}, the tokenizer of {self.local.path} ends at "
