@@ -1,18 +1,23 @@
 # make demo   the main job, on a fresh machine
 # make test   every check and every test; .ci/run calls this
+# make test-engines   real vLLM on CPU, in an environment of its own (3.5 GB)
 # make check  format, lint, types, import contracts
 # make bench  measure against named peers and rewrite docs/benchmarks.md
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-engines check bench clean
 
 demo: .venv/installed
 	$(BIN)/radmoe demo
 
 test: .venv/dev
 	scripts/check --tests
+
+test-engines:
+	PYTHON=$(PYTHON) scripts/vllm-env
+	.engines/venv/bin/python -m pytest tests/engines/vllm --durations=10
 
 check: .venv/dev
 	scripts/check
@@ -37,4 +42,4 @@ bench: .venv/bench
 	touch $@
 
 clean:
-	rm -rf .venv build src/*.egg-info
+	rm -rf .venv .engines build src/*.egg-info

@@ -55,10 +55,10 @@ class VllmEngine:
             options["additional_config"] = (options.get("additional_config") or {}) | {NAME: settings.to_json()}
         else:
             options["enable_return_routed_experts"] = True
-        if vllm.platforms.current_platform.is_cpu():
+        config = _checked_config(vllm, model)
+        if vllm.platforms.current_platform.is_cpu() and not config.is_hybrid:
             # vLLM 0.30 on CPU dies of a request that has a seed and whose prompt comes in parts
             options.setdefault("enable_chunked_prefill", False)
-        _check_model(vllm, model)
         try:
             self.llm = vllm.LLM(str(model), **options)
         except (RuntimeError, ValueError, OSError, AssertionError) as error:
@@ -253,8 +253,8 @@ def _check_plugin() -> None:
         raise EngineError(f"VLLM_PLUGINS={','.join(envs.VLLM_PLUGINS)} leaves the radmoe plugin out: add radmoe to it")
 
 
-def _check_model(vllm: Any, model: str | Path) -> None:
-    """Refuse a dense model before an engine is started for it."""
+def _checked_config(vllm: Any, model: str | Path) -> Any:
+    """vLLM's configuration of a model; a dense one is refused before an engine is started for it."""
     if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
         raise EngineError(f"{model} is no checkpoint: it has no config.json; pass the directory of a saved model")
     try:
@@ -263,6 +263,7 @@ def _check_model(vllm: Any, model: str | Path) -> None:
         raise EngineError(f"vLLM cannot load {model}: {_first_line(error)}") from None
     if config.get_num_experts() < 2:
         raise EngineError(f"{model} is not a mixture-of-experts model: without a router there is no routing to capture")
+    return config
 
 
 def _stock_shape(config: Any) -> RouterShape:
@@ -281,4 +282,4 @@ def _stock_shape(config: Any) -> RouterShape:
 def _first_line(error: Exception) -> str:
     """What an error says first; pydantic's count of errors comes before that."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return next((line.removeprefix("Value error, ") for line in lines if line.startswith("Value error, ")), lines[0])
+    return lines[1] if len(lines) > 1 and "validation error" in lines[0] else lines[0]

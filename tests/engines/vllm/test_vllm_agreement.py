@@ -83,14 +83,18 @@ def test_routing_agrees_with_a_replay(captured: SimpleNamespace, replay: Any) ->
     does so as often as vLLM's. What an engine may not do is to add to that (docs/engines.md has the figures).
     """
     exact, own = replay(captured.name, "float32"), replay(captured.name, captured.dtype)
-    mine, theirs, apart = [], [], []
+    mine, theirs, each_other, apart = [], [], [], []
     for prompt, rollout in rollouts(captured):
-        truth = replayed(exact, prompt, rollout.token_ids)
-        theirs.append(same_sets(replayed(own, prompt, rollout.token_ids)[0], truth[0]).ravel())
+        truth, again = (replayed(engine, prompt, rollout.token_ids) for engine in (exact, own))
+        theirs.append(same_sets(again[0], truth[0]).ravel())
+        each_other.append(same_sets(again[0], rollout.expert_ids).ravel())
         mine.append(same_sets(rollout.expert_ids, truth[0]).ravel())
         apart.append(weights_apart((rollout.expert_ids, rollout.weights), truth))
-    agree, format_allows = np.concatenate(mine).mean(), np.concatenate(theirs).mean()
-    print(f"{captured.name} {captured.dtype}: vLLM {agree:.4f}, transformers {format_allows:.4f} of float32's sets")
+    agree, format_allows, both = (float(np.concatenate(x).mean()) for x in (mine, theirs, each_other))
+    print(
+        f"{captured.name} {captured.dtype}: {agree:.4f} of vLLM's and {format_allows:.4f} of transformers' sets are those of "
+        f"a float32 replay, {both:.4f} agree with each other"
+    )
     if captured.dtype == "float32":
         assert agree >= 0.999
         assert max(apart) < 1e-3
@@ -123,26 +127,30 @@ def test_bfloat16_sets_differ_only_where_experts_are_close(captured: SimpleNames
 
 
 def test_picks_agree_with_those_of_a_replay(captured: SimpleNamespace, replay: Any) -> None:
-    if captured.name != "lab-qwen":
-        pytest.skip("one model's picks are enough")
-    if shipped(captured.name) is None:
-        pytest.skip("random weights write no answer to select by")
+    """In bfloat16 density moves by a percent or two, and members of one basin are often closer than that."""
+    if captured.name != "lab-qwen" or shipped(captured.name) is None:
+        pytest.skip("one model's picks are enough, and random weights write no answer to select by")
     from radmoe import select
     from radmoe.lab.tasks import problems
 
     engine, own = captured.engine, replay(captured.name, captured.dtype)
-    prompts = [engine.encode(p.prompt) for p in problems("math-3", limit=20)]
+    prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=20)]
     found: dict[int, list[Rollout]] = {i: [] for i in range(len(prompts))}
-    for done in engine.generate(prompts, 8, sampling=Sampling(temperature=1.3, max_tokens=200, topk_logprobs=0)):
+    for done in engine.generate(prompts, 6, sampling=Sampling(temperature=1.3, max_tokens=160, topk_logprobs=0)):
         found[done.prompt_index].append(done.rollout)
-    same = 0
-    for i, group in found.items():
-        again = [Rollout(r.token_ids, *_halves(replayed(own, prompts[i], r.token_ids))) for r in group]
-        picks = [select(RolloutGroup("p", g, engine.shape, engine.vocab), k=4).index for g in (group, again)]
-        same += picks[0] == picks[1]
-    print(f"{captured.dtype}: {same} of {len(found)} picks agree")
-    assert same >= (0.95 if captured.dtype == "float32" else 0.9) * len(found)
+    same, gaps = 0, []
+    for i, rolled in found.items():
+        again = [Rollout(r.token_ids, *as_stored(replayed(own, prompts[i], r.token_ids))) for r in rolled]
+        mine, theirs = (select(RolloutGroup("p", g, engine.shape, engine.vocab), k=3) for g in (rolled, again))
+        same += mine.index == theirs.index
+        if mine.index != theirs.index and mine.index is not None and theirs.index is not None:
+            gaps.append(1 - mine.density[theirs.index] / mine.density[mine.index])
+    print(
+        f"{captured.dtype}: {same} of {len(found)} picks agree; the others' densities are apart by {np.round(gaps, 3)}"
+    )
+    assert same >= (0.95 if captured.dtype == "float32" else 0.75) * len(found)
+    assert max(gaps, default=0) < 0.05
 
 
-def _halves(routing: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def as_stored(routing: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return routing[0], routing[1].astype(np.float16)

@@ -48,6 +48,20 @@ def test_a_preempted_request_is_recorded_once(checkpoint: Any, replay: Any) -> N
         check(replay, prompts[c.prompt_index], c.rollout)
 
 
+@pytest.mark.slow
+def test_tensor_parallelism(checkpoint: Any, replay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers in processes of their own; both route alike, the first records."""
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0|1")
+    prompts = [[(3 * i + j) % 800 for j in range(30)] for i in range(3)]
+    with started(checkpoint("lab-qwen"), tensor_parallel_size=2) as engine:
+        assert [answer is None for answer in engine.llm.collective_rpc(STATUS)] == [False, True]
+        done = list(engine.generate(prompts, 2, sampling=Sampling(max_tokens=24, seed=1)))
+    assert len(done) == 6
+    for c in done:
+        check(replay, prompts[c.prompt_index], c.rollout)
+
+
 @pytest.mark.parametrize(
     ("settings", "tokens", "layers"),
     [
@@ -57,9 +71,8 @@ def test_a_preempted_request_is_recorded_once(checkpoint: Any, replay: Any) -> N
 )
 def test_windows_and_layers(checkpoint: Any, replay: Any, settings: dict[str, Any], tokens: range, layers: int) -> None:
     """A capture of part of the rows; `tail` may hold a row or two more."""
-    from vllm import LLM
-
     from radmoe.engines.vllm import request_parameters, taken
+    from vllm import LLM
 
     llm = LLM(str(checkpoint("lab-qwen")), dtype="float32", additional_config={"radmoe": settings}, **OPTIONS)
     prompt = [(5 * j) % 800 for j in range(32)]

@@ -36,6 +36,7 @@ class Tape:
 
     def __init__(self, layers: int, rows: int, top_k: int, *, weights: bool, device: Any) -> None:
         self.rows = rows
+        self.idle = False  # taps write nothing; not for graphs, which do what they did when they were recorded
         self._ids = torch.full((layers, rows, top_k), UNWRITTEN, dtype=torch.int16, device=device)
         self._weights = torch.zeros((layers, rows, top_k), dtype=torch.float32, device=device) if weights else None
 
@@ -45,7 +46,8 @@ class Tape:
 
         def routed(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
             weights, ids = compute(*args, **kwargs)
-            self.write(layer, weights, ids)
+            if not self.idle:
+                self.write(layer, weights, ids)
             return weights, ids
 
         router._compute_routing = routed

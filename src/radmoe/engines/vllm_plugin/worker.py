@@ -128,7 +128,9 @@ class Recorder:
         """One pass of the engine, recorded."""
         self._announce(scheduled)
         total = scheduled.total_num_scheduled_tokens
-        if not total or not len(self._store):
+        nobody = not len(self._store)
+        self._tape.idle = nobody and self._runner.device.type == "cpu"
+        if nobody or not total:
             return self._execute(scheduled, *args, **kwargs)
         self._tape.arm(total)
         output = self._execute(scheduled, *args, **kwargs)
@@ -209,7 +211,7 @@ def _ignored_tie(model: Any, config: Any) -> bool:
     import torch
 
     head = getattr(getattr(model, "lm_head", None), "weight", None)
-    words = getattr(getattr(getattr(model, "model", None), "embed_tokens", None), "weight", None)
-    if not getattr(config, "tie_word_embeddings", False) or head is None or words is None:
+    if not getattr(config, "tie_word_embeddings", False) or head is None:
         return False
-    return head is not words and not torch.equal(head, words)
+    words = [m.weight for m in model.modules() if type(m).__name__ == "VocabParallelEmbedding"]
+    return bool(words) and not any(head is w or (head.shape == w.shape and torch.equal(head, w)) for w in words)

@@ -1,0 +1,165 @@
+"""What the vLLM plugin costs: interleaved runs with and without it, in one process.
+
+    .engines/venv/bin/python -m benchmarks.vllm CHECKPOINT [--dtype float32] [-n 64] [--rounds 5]
+
+Without means without: the taps on the routers and the wrapped step are taken off. With includes fetching and
+decoding all rows. Both arms sample the same tokens (same seeds). CPU time of this process as well as the wall's:
+on a shared machine only the first is steady, and steadier still the share of it that passes inside the plugin,
+which a last run counts. Then the bytes per token that each capture window lets out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from typing import Any
+
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # one process: its CPU time is all there is
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+
+
+class Switch:
+    """Takes the plugin off a running engine, and puts it on again."""
+
+    def __init__(self, engine: Any) -> None:
+        from radmoe.engines.vllm_plugin.worker import find_routers
+
+        runner = engine.llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+        places = [(router, "_compute_routing") for router in find_routers(runner.model)] + [(runner, "execute_model")]
+        self._wraps = [(thing, name, thing.__dict__[name]) for thing, name in places]
+
+    def off(self) -> None:
+        for thing, name, _ in self._wraps:
+            del thing.__dict__[name]
+
+    def on(self) -> None:
+        for thing, name, wrap in self._wraps:
+            thing.__dict__[name] = wrap
+
+
+def run(
+    engine: Any, prompts: list[list[int]], n: int, tokens: int, seed: int, capture: bool
+) -> tuple[float, float, int]:
+    """Wall and CPU seconds, and tokens sampled."""
+    from radmoe.engines.base import Sampling
+    from radmoe.engines.vllm import request_parameters, taken
+    from radmoe.engines.vllm_plugin import TAKE
+
+    sampling = Sampling(max_tokens=tokens, topk_logprobs=0)
+    asked = [request_parameters(sampling, n, key=f"{seed}-{i}", seed=seed) for i in range(len(prompts))]
+    wall, cpu = time.perf_counter(), time.process_time()
+    outputs = engine.llm.generate([{"prompt_token_ids": p} for p in prompts], asked, use_tqdm=False)
+    if capture:
+        for i, output in enumerate(outputs):
+            routing = taken(engine.llm.collective_rpc(TAKE, args=({"key": f"{seed}-{i}", "n": n},)))
+            for completion in output.outputs:
+                routing[completion.index].generated(len(completion.token_ids))
+    took = time.perf_counter() - wall, time.process_time() - cpu
+    return *took, sum(len(c.token_ids) for output in outputs for c in output.outputs)
+
+
+def overhead(engine: Any, prompts: list[list[int]], n: int, tokens: int, rounds: int) -> None:
+    switch, ratios = Switch(engine), []
+    switch.off()
+    run(engine, prompts, n, tokens, 0, False)  # warms up
+    for number in range(1, rounds + 1):
+        found = {}
+        for capture in (True, False) if number % 2 else (False, True):
+            if capture:
+                switch.on()
+            found[capture] = run(engine, prompts, n, tokens, number, capture)
+            if capture:
+                switch.off()
+        ratios.append([found[True][k] / found[False][k] - 1 for k in (0, 1)])
+        speed = [found[c][2] / found[c][0] for c in (False, True)]
+        print(
+            f"round {number}: {found[True][2]:,} tokens, {speed[0]:,.0f} tokens/s without, {speed[1]:,.0f} with; "
+            f"CPU {ratios[-1][1]:+.1%}, wall {ratios[-1][0]:+.1%}",
+            flush=True,
+        )
+    switch.on()
+    wall, cpu = (statistics.median(r[k] for r in ratios) for k in (0, 1))
+    print(f"median of {rounds}: CPU {cpu:+.1%}, wall {wall:+.1%}")
+
+
+def inside(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
+    """The plugin's own CPU time: everything it calls, as a share of a run's."""
+    from radmoe.engines.vllm_plugin.store import RowStore
+    from radmoe.engines.vllm_plugin.tape import Tape
+    from radmoe.engines.vllm_plugin.worker import Recorder
+
+    spent: dict[str, float] = {}
+    parts = [(Tape, "write"), (Tape, "arm"), (Tape, "read"), (RowStore, "plan"), (Recorder, "_drain")]
+    parts += [(Recorder, "_announce"), (Recorder, "take")]
+
+    def counted(call: Any, name: str) -> Any:
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                spent[name] = spent.get(name, 0.0) + time.thread_time() - began
+
+        return counting
+
+    originals = [(kind, name, getattr(kind, name)) for kind, name in parts]
+    for kind, name, call in originals:
+        setattr(kind, name, counted(call, name))
+    _, cpu, _ = run(engine, prompts, n, tokens, 99, True)
+    for kind, name, call in originals:
+        setattr(kind, name, call)
+    shares = ", ".join(f"{name} {seconds / cpu:.2%}" for name, seconds in spent.items())
+    print(f"inside the plugin: {sum(spent.values()) / cpu:.1%} of CPU time ({shares})")
+
+
+def windows(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
+    """Bytes per generated token that leave the worker, by what is asked for."""
+    from radmoe.engines.base import Sampling
+    from radmoe.engines.vllm import request_parameters
+    from radmoe.engines.vllm_plugin import TAKE
+
+    layers = engine.shape.layers
+    print(f"router {engine.shape}")
+    for name, span, share in (
+        ("generated tokens", None, 1.0),
+        ("windows of 16 around one anchor", 16, 1.0),
+        ("generated tokens, shallowest tenth of the layers", None, max(layers // 10, 1) / layers),
+        ("windows of 16, shallowest tenth of the layers", 16, max(layers // 10, 1) / layers),
+    ):
+        asked = request_parameters(Sampling(max_tokens=tokens, topk_logprobs=0), n, key="w", seed=1)
+        (output,) = engine.llm.generate([{"prompt_token_ids": prompts[0]}], asked, use_tqdm=False)
+        lengths = [len(c.token_ids) for c in output.outputs]
+        spans = None if span is None else {str(i): [[max(t - span, 0), t]] for i, t in enumerate(lengths)}
+        payload = engine.llm.collective_rpc(TAKE, args=({"key": "w", "n": n, "spans": spans},))[0]["payload"]
+        print(
+            f"{name}: {share * len(payload) / sum(lengths):,.1f} bytes per token with weights, {sum(lengths):,} tokens"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("-n", type=int, default=64)
+    parser.add_argument("--prompts", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=5)
+    chosen = parser.parse_args()
+
+    from radmoe.engines.vllm import VllmEngine
+    from radmoe.lab.tasks import problems
+
+    engine = VllmEngine(
+        chosen.checkpoint, dtype=chosen.dtype, max_model_len=1024, max_num_seqs=chosen.n, enforce_eager=True
+    )
+    prompts = [engine.encode(p.prompt) for p in problems("math-3", limit=chosen.prompts)]
+    overhead(engine, prompts, chosen.n, chosen.tokens, chosen.rounds)
+    inside(engine, prompts, chosen.n, chosen.tokens)
+    windows(engine, prompts, chosen.n, chosen.tokens)
+
+
+if __name__ == "__main__":
+    main()

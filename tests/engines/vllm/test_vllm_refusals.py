@@ -1,0 +1,134 @@
+"""What cannot be captured is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from vllm_parts import OPTIONS
+
+from radmoe.engines.vllm_outputs import from_vllm, stock_rows
+from radmoe.errors import EngineError, InputError
+from radmoe.types import RouterShape
+
+SHAPE = RouterShape(2, 8, 2)
+
+
+def completion(**changes: Any) -> Any:
+    from vllm.outputs import CompletionOutput
+
+    known = {"index": 0, "text": "", "token_ids": [1, 2], "cumulative_logprob": None, "logprobs": None}
+    return CompletionOutput(**(known | {"finish_reason": "stop"} | changes))
+
+
+def output(*completions: Any, finished: bool = True) -> Any:
+    return SimpleNamespace(request_id="r1", outputs=list(completions), finished=finished)
+
+
+@pytest.mark.parametrize(
+    ("made", "line"),
+    [
+        (
+            {},
+            "completion 0 of request r1 has no routed experts: make the engine with enable_return_routed_experts=True",
+        ),
+        ({"finish_reason": "abort"}, "completion 0 of request r1 was aborted"),
+        ({"routed_experts": np.zeros((1, 2, 2))}, r"shape \(1, 2, 2\) for 2 tokens"),
+        ({"routed_experts": np.zeros((5, 2, 3))}, r"shape \(5, 2, 3\) for 2 tokens and a router 2x8 top-2"),
+        ({"routed_experts": np.zeros((5, 2, 2))}, "rows without routing, 4 of 4"),
+    ],
+)
+def test_outputs_that_hold_no_routing(made: dict[str, Any], line: str) -> None:
+    with pytest.raises(EngineError, match=line):
+        from_vllm(output(completion(**made)), vocab=None, shape=SHAPE)
+
+
+def test_an_unfinished_output() -> None:
+    with pytest.raises(EngineError, match="request r1 is not finished"):
+        from_vllm(output(completion(), finished=False), vocab=None, shape=SHAPE)
+
+
+def test_a_completion_the_capture_lacks() -> None:
+    with pytest.raises(EngineError, match=r"completion 0 of request r1 is not in the capture, which holds \[\]"):
+        from_vllm(output(completion()), vocab=None, shape=SHAPE, routing={})
+
+
+def test_layers_without_experts_are_left_out() -> None:
+    rows = np.tile(np.array([[0, 0], [1, 5], [2, 3]], np.uint8), (6, 1, 1))
+    assert stock_rows(rows, 4, SHAPE, "it").tolist() == [[[1, 5], [2, 3]]] * 4
+
+
+def test_a_row_of_zeros_is_not_taken_for_routing() -> None:
+    rows = np.tile(np.array([[1, 5], [2, 3]], np.uint8), (6, 1, 1))
+    rows[4, 1] = 0
+    with pytest.raises(EngineError, match=r"1 of 8 \(row, layer\) pairs"):
+        stock_rows(rows, 4, SHAPE, "it")
+
+
+def test_a_dense_model(tmp_path: Path) -> None:
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from radmoe.engines.vllm import VllmEngine
+
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    Qwen3ForCausalLM(Qwen3Config(**small, head_dim=16, intermediate_size=32, vocab_size=64)).save_pretrained(tmp_path)
+    with pytest.raises(EngineError, match="is not a mixture-of-experts model"):
+        VllmEngine(tmp_path)
+
+
+def test_no_checkpoint(tmp_path: Path) -> None:
+    from radmoe.engines.vllm import VllmEngine
+
+    with pytest.raises(EngineError, match=r"no checkpoint: it has no config.json"):
+        VllmEngine(tmp_path)
+
+
+def test_a_plugin_that_is_shut_out(monkeypatch: pytest.MonkeyPatch, checkpoint: Any) -> None:
+    from radmoe.engines.vllm import VllmEngine
+
+    monkeypatch.setenv("VLLM_PLUGINS", "other")
+    with pytest.raises(EngineError, match="VLLM_PLUGINS=other leaves the radmoe plugin out"):
+        VllmEngine(checkpoint("lab-qwen"))
+
+
+def test_layers_without_the_plugin(checkpoint: Any) -> None:
+    from radmoe.engines.vllm import VllmEngine
+
+    with pytest.raises(InputError, match="layers are the plugin's"):
+        VllmEngine(checkpoint("lab-qwen"), weights=False, layers="s0")
+
+
+def test_a_head_that_vllm_leaves_random(checkpoint: Any, tmp_path: Path) -> None:
+    """Tied embeddings in gpt-oss: vLLM 0.30 loads the checkpoint without a word and samples noise."""
+    from safetensors.torch import load_file, save_file
+
+    from radmoe.engines.vllm import VllmEngine
+
+    tied = Path(shutil.copytree(checkpoint("lab-oss"), tmp_path / "tied"))
+    weights = load_file(tied / "model.safetensors")
+    del weights["lm_head.weight"]
+    (tied / "model.safetensors").unlink()
+    save_file(weights, tied / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((tied / "config.json").read_text()) | {"tie_word_embeddings": True}
+    (tied / "config.json").write_text(json.dumps(config))
+    with pytest.raises(EngineError, match="GptOssForCausalLM ignores tie_word_embeddings"):
+        VllmEngine(tied, **OPTIONS)
+
+
+def test_stock_ids_alone(checkpoint: Any) -> None:
+    """The engine without the plugin: a pool of ids, same tokens as with it."""
+    from radmoe.engines.base import Sampling
+    from radmoe.engines.vllm import VllmEngine
+
+    engine = VllmEngine(checkpoint("lab-qwen"), weights=False, dtype="float32", **OPTIONS)
+    done = list(engine.generate([[1, 2, 3]], 2, sampling=Sampling(max_tokens=10)))
+    engine.close()
+    assert engine.shape == RouterShape(11, 32, 8)
+    for c in done:
+        assert c.rollout.weights is None
+        assert c.rollout.expert_ids.shape == (len(c.rollout), 11, 8)

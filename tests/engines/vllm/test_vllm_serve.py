@@ -1,0 +1,189 @@
+"""`vllm serve` with the plugin: ids over HTTP as vLLM sends them, ids and weights from the plugin's route."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from vllm_parts import replayed, same_sets
+
+from radmoe.engines.vllm_outputs import stock_rows
+from radmoe.engines.vllm_plugin.endpoint import ROUTING, STATUS_PATH
+from radmoe.engines.vllm_plugin.payload import decode
+from radmoe.types import RouterShape
+
+SHAPE = RouterShape(11, 32, 8)
+PROMPT = [(5 * j) % 800 for j in range(40)]
+
+
+class Server:
+    """A `vllm serve` process on a free port."""
+
+    def __init__(self, model: Path, log: Path, *options: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        command = [str(Path(sys.executable).with_name("vllm")), "serve", str(model), "--port", str(self.port)]
+        fixed = "--host 127.0.0.1 --dtype float32 --max-model-len 1024 --max-num-seqs 32 --enforce-eager"
+        self.log = log
+        self.process = subprocess.Popen(
+            [*command, *fixed.split(), "--served-model-name", "lab", *options],
+            env=os.environ | {"VLLM_PLUGINS": "radmoe", "VLLM_LOGGING_LEVEL": "WARNING"},
+            stdout=log.open("wb"),
+            stderr=subprocess.STDOUT,
+        )
+
+    def wait(self) -> None:
+        while self.process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5):
+                    return
+            except OSError:
+                time.sleep(0.5)
+        raise AssertionError(self.log.read_text()[-3000:])
+
+    def ask(self, path: str, body: Any = None) -> tuple[int, bytes]:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def complete(self, key: str | None, n: int = 1, **body: Any) -> dict[str, Any]:
+        asked = {"model": "lab", "n": n, "max_tokens": 24, "return_token_ids": True, "seed": 3, "ignore_eos": True}
+        extra = {} if key is None else {"vllm_xargs": {"radmoe": key}}
+        path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+        code, answer = self.ask(path, asked | extra | body)
+        assert code == 200, answer
+        return json.loads(answer)
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def server(checkpoint: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    made = Server(
+        checkpoint("lab-qwen"),
+        tmp_path_factory.mktemp("serve") / "log",
+        "--enable-return-routed-experts",
+        "--additional-config",
+        '{"radmoe": {"memory_mib": 64}}',
+    )
+    try:
+        made.wait()
+        yield made
+    finally:
+        made.close()
+
+
+def test_status_says_what_is_captured(server: Server) -> None:
+    code, answer = server.ask(STATUS_PATH)
+    status = json.loads(answer)
+    assert code == 200
+    assert (status["layers"], status["experts"], status["top_k"]) == (11, 32, 8)
+    assert status["row_bytes"] == 11 * 8 * 3
+    assert status["settings"]["memory_mib"] == 64
+
+
+def test_ids_and_weights_over_http_agree_with_a_replay(server: Server, replay: Any) -> None:
+    """Both ways at once: `routed_experts` of the response, and the plugin's route."""
+    choices = server.complete("one", 4, prompt=PROMPT)["choices"]
+    code, payload = server.ask(ROUTING, {"key": "one", "n": 4})
+    assert code == 200
+    routing = decode(payload)
+    assert len(payload) < 4 * 24 * 11 * 8 * 3 + 1000
+    for choice in choices:
+        tokens = np.array(choice["token_ids"])
+        ids, weights = routing[choice["index"]].generated(len(tokens))
+        sent = np.load(io.BytesIO(base64.b64decode(choice["routed_experts"])))
+        assert np.array_equal(stock_rows(sent, len(tokens), SHAPE, "it"), ids)
+        truth, mass = replayed(replay("lab-qwen", "float32"), PROMPT, tokens)
+        assert same_sets(ids, truth).mean() >= 0.999
+        assert weights is not None
+        assert np.allclose(np.sort(weights.astype(np.float32)), np.sort(mass), atol=2e-3)
+
+
+def test_chat_and_several_requests_at_once(server: Server, replay: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    messages = [[{"role": "user", "content": f"What is {i} plus 3?"}] for i in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda i: server.complete(f"chat{i}", 2, messages=messages[i]), range(6)))
+    for i in (3, 0, 5, 1, 4, 2):  # in any order
+        routing = decode(server.ask(ROUTING, {"key": f"chat{i}", "n": 2})[1])
+        prompt = answers[i]["prompt_token_ids"]
+        for choice in answers[i]["choices"]:
+            tokens = np.array(choice["token_ids"])
+            truth, _ = replayed(replay("lab-qwen", "float32"), prompt, tokens)
+            assert same_sets(routing[choice["index"]].generated(len(tokens))[0], truth).mean() >= 0.999
+
+
+def test_only_the_windows_asked_for_are_sent(server: Server) -> None:
+    server.complete("windows", 2, prompt=PROMPT)
+    code, payload = server.ask(ROUTING, {"key": "windows", "n": 2, "spans": {"0": [[8, 12]], "1": [[0, 4], [20, 99]]}})
+    assert code == 200
+    assert {i: r.token.tolist() for i, r in decode(payload).items()} == {
+        0: [8, 9, 10, 11],
+        1: [0, 1, 2, 3, 20, 21, 22, 23],
+    }
+    assert len(payload) < 12 * 11 * 8 * 3 + 1000
+
+
+def test_a_client_that_leaves_does_not_stay_in_memory(server: Server) -> None:
+    """The connection is cut in mid-generation: vLLM aborts, and later requests are served and fetched as ever."""
+    for i in range(3):
+        body = {"model": "lab", "prompt": PROMPT, "max_tokens": 900, "ignore_eos": True, "stream": True}
+        data = json.dumps(body | {"vllm_xargs": {"radmoe": f"gone{i}"}}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{server.port}/v1/completions", data, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request) as answer:
+            answer.readline()
+    server.complete("after", prompt=PROMPT)
+    assert decode(server.ask(ROUTING, {"key": "after"})[1])[0].token.tolist()[:24] == list(range(24))
+    for i in range(3):
+        server.ask(ROUTING, {"key": f"gone{i}", "spans": {}})  # what a tidy client sends
+    status = json.loads(server.ask(STATUS_PATH)[1])
+    assert (status["requests"], status["bytes"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "line"),
+    [
+        ({"key": "never"}, 409, "holds nothing under the key 'never'"),
+        ({"key": "few", "n": 3}, 409, "holds 2 choices under the key 'few', not 3 choices"),
+        ({"n": 3}, 400, "a routing request is"),
+        ([1], 400, "a routing request is"),
+    ],
+)
+def test_errors_are_one_line(server: Server, body: Any, code: int, line: str) -> None:
+    if "few" in str(body):
+        server.complete("few", 2, prompt=PROMPT)
+    got, answer = server.ask(ROUTING, body)
+    assert got == code
+    assert line in json.loads(answer)["error"]
+
+
+def test_a_server_that_does_not_capture_says_how_to(server: Server) -> None:
+    """Of a request that named no key there is nothing to fetch."""
+    server.complete(None, prompt=PROMPT)
+    assert json.loads(server.ask(STATUS_PATH)[1])["requests"] <= 2
