@@ -23,7 +23,7 @@ def unpack_npy(text: str) -> Raw:
         array: Raw = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
         if array.ndim != 3 or array.dtype.kind not in "iu":
             raise ValueError(f"an array of {array.dtype} and shape {array.shape}")
-    except (ValueError, EOFError, OSError, binascii.Error) as error:
+    except Exception as error:  # a damaged header is parsed as Python: ValueError, SyntaxError, TokenError, MemoryError
         raise EngineError(
             f"{len(text)} characters of routing are no base64 .npy of [rows, layers, k]: {_line(error)}"
         ) from None
