@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +16,7 @@ from radmoe.cli.engines import open_engine
 from radmoe.cli.sources import is_lab_model, load_problems
 
 if TYPE_CHECKING:
-    from radmoe.engines.base import Completion, Engine, Sampling
+    from radmoe.engines.base import Engine, Sampling
     from radmoe.engines.prompts import Prompt
     from radmoe.pool import PoolWriter, Profile
 
@@ -202,28 +201,36 @@ def _capture(
     *,
     keep_weights: bool,
 ) -> None:
-    """Sample what is missing. A problem's rollouts are added in their order, so that a count says which are there."""
-    todo = [problem for problem in problems if writer.done(problem.problem_id) < n]
+    """Sample what is missing, and keep each rollout as soon as it is finished.
+
+    A problem goes on at its first missing rollout; later ones that are there already (they finished before others
+    when the run was stopped) come out once more and are dropped.
+    """
+    missing = {p.problem_id: [i for i in range(n) if not writer.has(p.problem_id, i)] for p in problems}
+    todo = [problem for problem in problems if missing[problem.problem_id]]
     names = [problem.problem_id for problem in todo]
-    start = [writer.done(name) for name in names]
-    waiting: defaultdict[int, dict[int, Completion]] = defaultdict(dict)
     running = engine.generate(
-        [problem.ids for problem in todo], n, sampling=sampling, batch_size=batch_size, keys=names, start=start
+        [problem.ids for problem in todo],
+        n,
+        sampling=sampling,
+        batch_size=batch_size,
+        keys=names,
+        start=[missing[name][0] for name in names],
     )
-    with _progress(engine, len(problems), len(problems) - len(todo), sum(n - s for s in start)) as advance:
+    with _progress(engine, len(problems), len(problems) - len(todo), sum(map(len, missing.values()))) as advance:
         for done in running:
-            i = done.prompt_index
-            waiting[i][done.rollout_index] = done
-            while (ready := waiting[i].pop(writer.done(names[i]), None)) is not None:
-                writer.add(
-                    names[i],
-                    ready.rollout if keep_weights else replace(ready.rollout, weights=None),
-                    rollout_index=ready.rollout_index,
-                    text=ready.text,
-                    prompt=todo[i].text,
-                    finish_reason=ready.finish_reason,
-                )
-            advance(writer.done(names[i]) == n)
+            name = names[done.prompt_index]
+            if writer.has(name, done.rollout_index):
+                continue
+            writer.add(
+                name,
+                done.rollout if keep_weights else replace(done.rollout, weights=None),
+                rollout_index=done.rollout_index,
+                text=done.text,
+                prompt=todo[done.prompt_index].text,
+                finish_reason=done.finish_reason,
+            )
+            advance(writer.done(name) == n)
 
 
 @contextmanager

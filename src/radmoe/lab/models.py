@@ -133,9 +133,9 @@ def _next(**options: Any) -> PretrainedConfig:
 MODELS = {
     model.name: model
     for model in (
-        Model("lab-qwen", "chatml", {"thinking": 0.65, "instruct": 0.35}, 1.2, _qwen),
+        Model("lab-qwen", "chatml", {"thinking": 0.65, "instruct": 0.35}, 1.0, _qwen),
         Model("lab-oss", "harmony", {"low": 0.33, "medium": 0.34, "high": 0.33}, 1.0, _oss),
-        Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, 1.2, _next),
+        Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, 1.0, _next),
     )
 }
 

@@ -84,6 +84,10 @@ class PoolWriter:
         """How many rollouts of a problem this writer knows to be in the pool."""
         return self._done[str(problem_id)]
 
+    def has(self, problem_id: str, rollout_index: int) -> bool:
+        """Whether this writer knows this rollout, named by its index, to be in the pool."""
+        return (str(problem_id), rollout_index) in self._explicit
+
     def add(
         self,
         problem_id: str,
