@@ -11,6 +11,7 @@ import typer
 
 from radmoe.cli.common import Json
 from radmoe.cli.engines import ENGINES
+from radmoe.cli.replaying import replay_pool, said
 from radmoe.cli.rollouts import capture_pool
 
 EXAMPLES = (
@@ -18,6 +19,7 @@ EXAMPLES = (
     "radmoe capture --model lab-oss --style high --task code --out pool/   |   "
     "radmoe capture --model ./checkpoint --prompts aime.jsonl -n 64 --max-tokens 8192 --out pool/   |   "
     "radmoe capture --engine vllm-http --url http://localhost:8000 --model ./checkpoint --prompts p.jsonl --out pool/   |   "
+    "radmoe capture --model ./checkpoint --rollouts texts.jsonl --out pool/   |   "
     "the same command again goes on where it was interrupted"
 )
 
@@ -47,6 +49,10 @@ def command(
     prompts: Annotated[
         Path | None,
         typer.Option("--prompts", help="Or a JSONL: prompt or messages, and problem_id or id, on each line."),
+    ] = None,
+    rollouts: Annotated[
+        Path | None,
+        typer.Option("--rollouts", help="Or replay rollouts that exist, without sampling: a JSONL of them, or a pool."),
     ] = None,
     n: Annotated[int, typer.Option("-n", help="Rollouts per problem.")] = 64,
     style: Annotated[
@@ -106,6 +112,14 @@ def command(
     """
     from radmoe.errors import InputError
 
+    if rollouts is not None:
+        if task is not None or prompts is not None or engine != "transformers" or model is None:
+            raise InputError("--rollouts are replayed through --model: leave out --task, --prompts and --engine")
+        done = replay_pool(
+            model, out, rollouts, dtype, device, threads, ids_only, readouts, readout_task or "math", layers, raw
+        )
+        typer.echo(json.dumps(asdict(done)) if as_json else said(done))
+        return
     if raw and style is not None:
         raise InputError(f"--style {style} is told to the chat template, which --raw leaves out: give one of the two")
     captured = capture_pool(

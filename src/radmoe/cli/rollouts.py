@@ -108,7 +108,7 @@ def capture_pool(
         20 if logprobs else 0,
     )
     rendered = _render(opened, problems, sampling.max_tokens, raw, style)
-    profile = _profile(opened, ids_only, readouts, readout_task or kind or "math", layers)
+    profile = pool_profile(opened, ids_only, readouts, readout_task or kind or "math", layers)
     said = {"n": n, "raw": raw, "style": style, "task": task, "kind": kind}
     writer = _writer(out, opened, model, asdict(sampling) | said, profile)  # from here on there is a pool
     already = sum(min(writer.done(p.problem_id), n) for p in problems)
@@ -150,7 +150,7 @@ def _render(engine: Engine, problems: list[Prompt], max_tokens: int, raw: bool, 
     return rendered
 
 
-def _profile(engine: Engine, ids_only: bool, readouts: str | None, task: str, layers: str | None) -> Profile:
+def pool_profile(engine: Engine, ids_only: bool, readouts: str | None, task: str, layers: str | None) -> Profile:
     import numpy as np
 
     from radmoe.pool import Profile
