@@ -107,7 +107,9 @@ HEADINGS = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pools", nargs="+", type=Path)
-    parser.add_argument("--json", type=Path, help="write the values of every problem here, for a later call, and no table")
+    parser.add_argument(
+        "--json", type=Path, help="write the values of every problem here, for a later call, and no table"
+    )
     chosen = parser.parse_args()
     cells = [
         Cell(**entry)

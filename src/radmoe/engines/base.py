@@ -91,6 +91,18 @@ class Completion(NamedTuple):
     finish_reason: str  # "stop": it ended by itself; "length": it reached max_tokens or the context's end
 
 
+def room_left(context: int | None, ids: Sequence[int], name: str, max_tokens: int) -> int:
+    """max_tokens, or what a prompt leaves of the context (None: nobody said); a prompt that leaves none is refused."""
+    if context is None:
+        return max_tokens
+    if len(ids) >= context:
+        raise InputError(
+            f"prompt {name!r} has {len(ids)} tokens and the model's context is {context}: "
+            "shorten the prompt, there is no room for an answer"
+        )
+    return min(max_tokens, context - len(ids))
+
+
 def uniforms(seed: int, key: str, rollout_index: int, count: int) -> NDArray[np.float64]:
     """The random numbers of one rollout, one per token [count], in [0, 1).
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Sampling, uniforms
+from radmoe.engines.base import Completion, Sampling, room_left, uniforms
 from radmoe.engines.draw import draw, logprobs
 from radmoe.engines.gguf_tokenizer import GgufTokenizer
 from radmoe.engines.llama_api import MAX_SEQUENCES, Model
@@ -84,13 +84,7 @@ class LlamaCppEngine:
         return otherwise if found is None else float(found)
 
     def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        """Tokens a rollout of this prompt may have: max_tokens, or what is left of the context; none is refused."""
-        if len(ids) >= self.context:
-            raise InputError(
-                f"prompt {name!r} has {len(ids)} tokens and the model's context is {self.context}: "
-                "shorten the prompt, there is no room for an answer"
-            )
-        return min(max_tokens, self.context - len(ids))
+        return room_left(self.context, ids, name, max_tokens)
 
     def generate(
         self,

@@ -22,7 +22,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Sampling
+from radmoe.engines.base import Completion, Sampling, room_left
 from radmoe.engines.decode import Decoder, Finished, Job
 from radmoe.engines.prompts import Content, encode
 from radmoe.engines.recurrent import speed_up
@@ -178,15 +178,7 @@ class TransformersEngine:
         return ids
 
     def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        """Tokens a rollout of this prompt may have: max_tokens, or what is left of the context; none is refused."""
-        if self.context is None:
-            return max_tokens
-        if len(ids) >= self.context:
-            raise InputError(
-                f"prompt {name!r} has {len(ids)} tokens and the model's context is {self.context}: "
-                "shorten the prompt, there is no room for an answer"
-            )
-        return min(max_tokens, self.context - len(ids))
+        return room_left(self.context, ids, name, max_tokens)
 
     @torch.inference_mode()
     def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from radmoe.engines.base import Completion, Sampling
+from radmoe.engines.base import Completion, Sampling, room_left
 from radmoe.engines.prompts import Content, encode
 from radmoe.engines.vllm_outputs import from_vllm
 from radmoe.engines.vllm_plugin import NAME, STATUS, TAKE
@@ -86,14 +86,7 @@ class VllmEngine:
         return otherwise if found is None else found
 
     def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        """Tokens a rollout of this prompt may have: max_tokens, or what is left of the context; none is refused."""
-        context: int = self._config.max_model_len
-        if len(ids) >= context:
-            raise InputError(
-                f"prompt {name!r} has {len(ids)} tokens and the engine's context is {context}: "
-                "shorten the prompt, or raise max_model_len"
-            )
-        return min(max_tokens, context - len(ids))
+        return room_left(self._config.max_model_len, ids, name, max_tokens)
 
     def generate(
         self,
@@ -232,9 +225,10 @@ def _step(engine: Any) -> list[Any]:
 
 def _vllm() -> Any:
     try:
-        import vllm
         import vllm.platforms
         import vllm.sampling_params
+
+        import vllm
 
         return vllm
     except ImportError as error:

@@ -104,7 +104,7 @@ def test_texts_and_reasons(engine: Any) -> None:
 
 
 def test_a_prompt_without_room_is_refused(engine: Any) -> None:
-    with pytest.raises(InputError, match=r"prompt 'p' has 1024 tokens and the engine's context is 1024"):
+    with pytest.raises(InputError, match=r"prompt 'p' has 1024 tokens and the model's context is 1024"):
         engine.generate([[1] * 1024], 1, keys=["p"])
 
 

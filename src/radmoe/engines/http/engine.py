@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from radmoe.engines.base import Completion, Sampling
+from radmoe.engines.base import Completion, Sampling, room_left
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.crew import each
 from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, logprobs_of
@@ -88,14 +88,7 @@ class HttpEngine:
         return self.local.suggested(name, otherwise)
 
     def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        if self.context is None:
-            return max_tokens
-        if len(ids) >= self.context:
-            raise InputError(
-                f"prompt {name!r} has {len(ids)} tokens and the server's context is {self.context}: "
-                "shorten the prompt, there is no room for an answer"
-            )
-        return min(max_tokens, self.context - len(ids))
+        return room_left(self.context, ids, name, max_tokens)
 
     def generate(
         self,
