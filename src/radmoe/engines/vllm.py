@@ -151,13 +151,15 @@ class VllmEngine:
                     running[key] = job
                 for output in _step(engine):
                     if output.finished:
-                        yield from self._completions(output, running.pop(output.request_id))
+                        yield from self._completions(output, running.pop(output.request_id), sampling)
         finally:
             engine.abort_request(list(running))
 
-    def _completions(self, output: Any, job: _Job) -> Iterator[Completion]:
+    def _completions(self, output: Any, job: _Job, sampling: Sampling) -> Iterator[Completion]:
         routing = self._take(output.request_id, len(output.outputs)) if self.weights else None
-        group = from_vllm(output, vocab=self.vocab, shape=self.shape, routing=routing)
+        group = from_vllm(
+            output, vocab=self.vocab, shape=self.shape, routing=routing, topk_logprobs=sampling.topk_logprobs
+        )
         for completion, rollout in zip(output.outputs, group.rollouts, strict=True):
             self._sampled += len(rollout)
             shown = rollout.token_ids[:-1] if completion.finish_reason == "stop" else rollout.token_ids

@@ -20,20 +20,24 @@ def from_vllm(
     shape: RouterShape,
     problem_id: str | None = None,
     routing: dict[int, Routing] | None = None,
+    topk_logprobs: int | None = None,
 ) -> RolloutGroup:
     """The group of a finished `RequestOutput`: its completions, in their order.
 
     Without `routing` the ids are those vLLM returned itself (`enable_return_routed_experts=True`) and the
     group has no weights; with it (`vllm_plugin.payload.decode`), ids and weights are the plugin's. Logprobs
-    are kept where the request asked for them. `shape.layers` counts the layers that have experts.
+    are kept where the request asked for them, the C largest of each token: `topk_logprobs` says what C was, else it
+    is seen from the output. `shape.layers` counts the layers that have experts.
     """
     if not output.finished:
         raise EngineError(f"request {output.request_id} is not finished: pass its last RequestOutput")
-    rollouts = [_rollout(output.request_id, c, shape, routing) for c in output.outputs]
+    rollouts = [_rollout(output.request_id, c, shape, routing, topk_logprobs) for c in output.outputs]
     return RolloutGroup(output.request_id if problem_id is None else problem_id, rollouts, shape, vocab)
 
 
-def _rollout(request: str, completion: Any, shape: RouterShape, routing: dict[int, Routing] | None) -> Rollout:
+def _rollout(
+    request: str, completion: Any, shape: RouterShape, routing: dict[int, Routing] | None, most: int | None
+) -> Rollout:
     where = f"completion {completion.index} of request {request}"
     if completion.finish_reason == "abort":
         raise EngineError(f"{where} was aborted: it has no end, and its routing is not kept")
@@ -45,7 +49,7 @@ def _rollout(request: str, completion: Any, shape: RouterShape, routing: dict[in
         ids, weights = routing[completion.index].generated(len(tokens))
     else:
         raise EngineError(f"{where} is not in the capture, which holds {sorted(routing)}")
-    return Rollout(tokens, ids, weights, *_logprobs(completion, tokens))
+    return Rollout(tokens, ids, weights, *_logprobs(completion, tokens, most))
 
 
 def stock_rows(rows: Any, tokens: int, shape: RouterShape, where: str) -> NDArray[np.int16]:
@@ -75,13 +79,15 @@ def stock_rows(rows: Any, tokens: int, shape: RouterShape, where: str) -> NDArra
     return ids[:, routed]
 
 
-def _logprobs(completion: Any, tokens: NDArray[np.int32]) -> tuple[Any, Any]:
-    """Logprobs of the sampled tokens [T] and the C largest [T, C], of the raw logits; None where not asked for."""
+def _logprobs(completion: Any, tokens: NDArray[np.int32], most: int | None) -> tuple[Any, Any]:
+    """Logprobs of the sampled tokens [T] and the C largest [T, C], of the raw logits; None where not asked for.
+
+    vLLM lists the C largest and the sampled token, which is one more where it is none of them.
+    """
     if not completion.logprobs:
         return None, None
-    sampled = np.array(
-        [step[t].logprob for step, t in zip(completion.logprobs, tokens.tolist(), strict=True)], np.float32
-    )
-    most = min(len(step) for step in completion.logprobs)
+    chosen = [step[t] for step, t in zip(completion.logprobs, tokens.tolist(), strict=True)]
+    largest = [len(step) - (c.rank > len(step)) for step, c in zip(completion.logprobs, chosen, strict=True)]
+    most = min(largest) if most is None else min(most, *largest)
     ranked = [sorted((p.logprob for p in step.values()), reverse=True)[:most] for step in completion.logprobs]
-    return sampled, np.array(ranked, np.float32)
+    return np.array([c.logprob for c in chosen], np.float32), np.array(ranked, np.float32)

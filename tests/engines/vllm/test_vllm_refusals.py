@@ -48,6 +48,28 @@ def test_outputs_that_hold_no_routing(made: dict[str, Any], line: str) -> None:
         from_vllm(output(completion(**made)), vocab=None, shape=SHAPE)
 
 
+def logprobs(*ranks: int) -> list[dict[int, Any]]:
+    """Per step the two largest, and the sampled token (id 1) where its rank is beyond them."""
+    from vllm.logprobs import Logprob
+
+    return [
+        {1: Logprob(-0.1 * rank, rank)} | {10 + r: Logprob(-0.1 * r, r) for r in (1, 2) if r != rank} for rank in ranks
+    ]
+
+
+@pytest.mark.parametrize("ranks", [(1, 2), (1, 9), (7, 9), (3, 3), (3, 8)])
+def test_the_sampled_token_is_not_counted_among_the_largest(ranks: tuple[int, int]) -> None:
+    rows = np.tile(np.array([[1, 5], [2, 3]], np.uint8), (4, 1, 1))
+    made = completion(token_ids=[1, 1], routed_experts=rows, logprobs=logprobs(*ranks))
+    vocab = SimpleNamespace()
+    (rollout,) = from_vllm(output(made), vocab=vocab, shape=SHAPE, topk_logprobs=2).rollouts
+    assert np.allclose(rollout.sampled_logprobs, [-0.1 * rank for rank in ranks])
+    assert np.allclose(rollout.topk_logprobs, [[-0.1, -0.2]] * 2)
+    if ranks != (3, 3):  # the third largest is known in every step, and kept unless C is said
+        (seen,) = from_vllm(output(made), vocab=vocab, shape=SHAPE).rollouts
+        assert seen.topk_logprobs.shape == (2, 2)
+
+
 def test_an_unfinished_output() -> None:
     with pytest.raises(EngineError, match="request r1 is not finished"):
         from_vllm(output(completion(), finished=False), vocab=None, shape=SHAPE)

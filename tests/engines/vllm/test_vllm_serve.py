@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -32,10 +33,10 @@ PROMPT = [(5 * j) % 800 for j in range(40)]
 class Server:
     """A `vllm serve` process on a free port."""
 
-    def __init__(self, model: Path, log: Path, *options: str) -> None:
+    def __init__(self, model: Path, log: Path, *options: str, port: int | None = None) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+            self.port = port or probe.getsockname()[1]
         command = [str(Path(sys.executable).with_name("vllm")), "serve", str(model), "--port", str(self.port)]
         fixed = "--host 127.0.0.1 --dtype float32 --max-model-len 1024 --max-num-seqs 32 --enforce-eager"
         self.log = log
@@ -44,6 +45,7 @@ class Server:
             env=os.environ | {"VLLM_PLUGINS": "radmoe", "VLLM_LOGGING_LEVEL": "WARNING"},
             stdout=log.open("wb"),
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
 
     def wait(self) -> None:
@@ -74,20 +76,28 @@ class Server:
         assert code == 200, answer
         return json.loads(answer)
 
+    def kill(self) -> None:
+        """Every process of the server, at once."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
     def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(30)
+
+
+OPTIONS = (
+    "--enable-return-routed-experts",
+    "--no-enable-chunked-prefill",
+    "--additional-config",
+    '{"radmoe": {"memory_mib": 64}}',
+)
 
 
 @pytest.fixture(scope="module")
 def server(checkpoint: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(
-        checkpoint("lab-qwen"),
-        tmp_path_factory.mktemp("serve") / "log",
-        "--enable-return-routed-experts",
-        "--additional-config",
-        '{"radmoe": {"memory_mib": 64}}',
-    )
+    made = Server(checkpoint("lab-qwen"), tmp_path_factory.mktemp("serve") / "log", *OPTIONS)
     try:
         made.wait()
         yield made
@@ -187,3 +197,59 @@ def test_a_server_that_does_not_capture_says_how_to(server: Server) -> None:
     """Of a request that named no key there is nothing to fetch."""
     server.complete(None, prompt=PROMPT)
     assert json.loads(server.ask(STATUS_PATH)[1])["requests"] <= 2
+
+
+def capture(server: Server, model: Path, prompts: Path, out: Path) -> subprocess.Popen[str]:
+    fixed = [
+        "-n",
+        "1",
+        "--temperature",
+        "0",
+        "--max-tokens",
+        "12",
+        "--batch-size",
+        "16",
+        "--engine",
+        "vllm-http",
+        "--raw",
+    ]
+    named = ["--url", f"http://127.0.0.1:{server.port}", "--model", model, "--prompts", prompts, "--out", out]
+    command = [sys.executable, "-m", "radmoe", "capture", *map(str, named), *fixed]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_a_capture_survives_the_death_of_its_server(server: Server, checkpoint: Any, tmp_path: Path) -> None:
+    """200 requests at temperature 0; the server is killed in the middle, started anew, and the capture goes on."""
+    from radmoe import open_pool
+
+    model, prompts = checkpoint("lab-qwen"), tmp_path / "prompts.jsonl"
+    lines = [{"id": f"p{i:03d}", "prompt": f"Start with {i}. Add {7 * i % 100}."} for i in range(200)]
+    prompts.write_text("\n".join(json.dumps(line) for line in lines))
+    whole = capture(server, model, prompts, tmp_path / "whole")
+    assert whole.wait(300) == 0, whole.stderr.read()
+    before = server.log.read_text().count(ROUTING)
+    broken = capture(server, model, prompts, tmp_path / "broken")
+    while server.log.read_text().count(ROUTING) < before + 60:
+        assert broken.poll() is None, broken.stderr.read()
+        time.sleep(0.05)
+    server.kill()
+    _, error = broken.communicate(timeout=120)
+    assert broken.returncode == 2
+    assert "Traceback" not in error
+    again = Server(model, tmp_path / "log", *OPTIONS, port=server.port)
+    try:
+        again.wait()
+        rest = capture(again, model, prompts, tmp_path / "broken")
+        error = rest.communicate(timeout=300)[1]
+        assert rest.returncode == 0, error
+    finally:
+        again.close()
+    assert 0 < again.log.read_text().count(ROUTING) < 200  # the finished ones were not asked again
+    pools = [open_pool(tmp_path / name) for name in ("whole", "broken")]
+    assert [len(list(pool.groups())) for pool in pools] == [200, 200]
+    for line in lines:  # they lie in the order they were finished in
+        (a,), (b,) = (pool.group(line["id"]).rollouts for pool in pools)
+        assert np.array_equal(a.token_ids, b.token_ids)
+        assert same_sets(a.expert_ids, b.expert_ids).all()
+        assert np.allclose(np.sort(a.weights), np.sort(b.weights), atol=2e-3)
