@@ -15,6 +15,8 @@ http/             running vLLM and SGLang servers
 checkpoint.py     what a model's directory says without its weights
 replay.py         routing for rollouts that exist as tokens or texts; replay_sources.py reads them
 doctor/           is the routing an engine hands over that of its tokens
+vllm.py           vLLM in this process, stock or with the plugin; vllm_outputs.py: its answers as rollouts
+vllm_plugin/      what runs inside vLLM, also `vllm serve`: routing with weights, through vLLM's own entry points
 
 Nothing here is imported until an engine is used.
 """

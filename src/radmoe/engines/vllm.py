@@ -20,6 +20,7 @@ from radmoe.engines.vllm_plugin import NAME, STATUS, TAKE
 from radmoe.engines.vllm_plugin.endpoint import answered
 from radmoe.engines.vllm_plugin.payload import Routing, decode
 from radmoe.engines.vllm_plugin.settings import Settings
+from radmoe.engines.vllm_plugin.worker import IGNORED_TIE
 from radmoe.errors import EngineError, InputError
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
@@ -259,7 +260,20 @@ def _checked_config(vllm: Any, model: str | Path) -> Any:
         raise EngineError(f"vLLM cannot load {model}: {_first_line(error)}") from None
     if config.get_num_experts() < 2:
         raise EngineError(f"{model} is not a mixture-of-experts model: without a router there is no routing to capture")
+    _check_head(Path(model), config)
     return config
+
+
+def _check_head(path: Path, config: Any) -> None:
+    """Refuse tied embeddings where vLLM ignores them (0.30): it would sample noise, without a word."""
+    file, names = path / "model.safetensors", config.architectures
+    if not file.is_file() or not getattr(config.hf_text_config, "tie_word_embeddings", False):
+        return
+    with file.open("rb") as stored:
+        header = stored.read(int.from_bytes(stored.read(8), "little"))
+    for name in {"GptOssForCausalLM", "Qwen3NextForCausalLM"} & set(names):
+        if b'"lm_head.weight"' not in header:
+            raise EngineError(IGNORED_TIE.format(name))
 
 
 def _stock_shape(config: Any) -> RouterShape:

@@ -125,7 +125,7 @@ def test_layers_without_the_plugin(checkpoint: Any) -> None:
         VllmEngine(checkpoint("lab-qwen"), weights=False, layers="s0")
 
 
-def test_a_head_that_vllm_leaves_random(checkpoint: Any, tmp_path: Path) -> None:
+def test_a_head_that_vllm_leaves_random(checkpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tied embeddings in gpt-oss: vLLM 0.30 loads the checkpoint without a word and samples noise."""
     from safetensors.torch import load_file, save_file
 
@@ -138,7 +138,13 @@ def test_a_head_that_vllm_leaves_random(checkpoint: Any, tmp_path: Path) -> None
     save_file(weights, tied / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((tied / "config.json").read_text()) | {"tie_word_embeddings": True}
     (tied / "config.json").write_text(json.dumps(config))
-    with pytest.raises(EngineError, match="GptOssForCausalLM ignores tie_word_embeddings"):
+    for engine in (False, True):
+        with pytest.raises(EngineError, match="GptOssForCausalLM ignores tie_word_embeddings"):
+            VllmEngine(tied, weights=engine, **OPTIONS)
+    monkeypatch.setattr("radmoe.engines.vllm._check_head", lambda path, config: None)
+    with pytest.raises(
+        EngineError, match="GptOssForCausalLM ignores tie_word_embeddings"
+    ):  # as a server's worker sees it
         VllmEngine(tied, **OPTIONS)
 
 

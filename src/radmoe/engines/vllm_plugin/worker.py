@@ -194,13 +194,13 @@ def _refuse(runner: Any, config: Any) -> None:
         (parallel.data_parallel_size > 1, "data parallelism is not supported: start one server per replica"),
         (getattr(parallel, "use_ubatching", False), "dual-batch overlap is not supported: leave --enable-dbo out"),
         (config.speculative_config is not None, "speculative decoding is not supported: leave it out"),
-        (_ignored_tie(runner.model, model.hf_text_config), _TIED.format(type(runner.model).__name__)),
+        (_ignored_tie(runner.model, model.hf_text_config), IGNORED_TIE.format(type(runner.model).__name__)),
     ):
         if wrong:
             raise EngineError(line)
 
 
-_TIED = (
+IGNORED_TIE = (
     "{} ignores tie_word_embeddings and the checkpoint has no lm_head.weight, so the head is random: save a copy of "
     "the embeddings as lm_head.weight and set tie_word_embeddings to false"
 )
