@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -21,7 +22,7 @@ METHODS = ("a random rollout", "majority of answers", "RAD", "RAD+DC", "oracle (
 
 
 class Shown(NamedTuple):
-    """One problem: the share or the fact of being right per method, and where its picture is."""
+    """One problem: the share or the fact of being right per method (NaN: no vote), and where its picture is."""
 
     problem_id: str
     right: tuple[float, ...]
@@ -82,9 +83,10 @@ def _problems(pool: Pool, pictures: Path) -> Iterator[Shown]:
         graded = [labels[problem_id][i] for i in pool.rollout_indices(problem_id)]
         marks = [label.correct for label in graded]
         voted = baselines.majority([label.answer for label in graded])
-        right = [baselines.average(marks), *(at is not None and float(marks[at]) for at in (voted, *chosen))]
-        right.append(float(any(marks)))
-        found = Shown(problem_id, tuple(map(float, right)), pictures / f"{problem_id}.png")
+        right = [baselines.average(marks), *(float(at is not None and marks[at]) for at in (voted, *chosen))]
+        if kind == "code":
+            right[1] = math.nan  # nearly every program is a string of its own: there is nothing to count
+        found = Shown(problem_id, (*right, float(any(marks))), pictures / f"{problem_id}.png")
         title = f"{pool.model}, {problem_id}: {sum(marks)} of {len(marks)} rollouts right; {_said(found)}"
         draw_problem(group, graded, found.picture, task=kind, title=title)
         yield found
@@ -92,7 +94,8 @@ def _problems(pool: Pool, pictures: Path) -> Iterator[Shown]:
 
 def _said(problem: Shown) -> str:
     _, voted, picked, *_ = problem.right
-    return f"RAD {'right' if picked else 'wrong'}, majority {'right' if voted else 'wrong'}"
+    vote = "" if math.isnan(voted) else f", majority {'right' if voted else 'wrong'}"
+    return f"RAD {'right' if picked else 'wrong'}{vote}"
 
 
 def _table(model: str, found: dict[str, list[Shown]], n: int) -> None:
@@ -111,6 +114,9 @@ def _table(model: str, found: dict[str, list[Shown]], n: int) -> None:
         cells = []
         for rows in columns.values():
             values = [row[i] for row in rows]
+            if any(map(math.isnan, values)):
+                cells.append("--")
+                continue
             if len(values) < 2:
                 cells.append(f"{100 * values[0]:.0f}")
                 continue
