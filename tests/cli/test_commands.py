@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import RECIPE, write_pool
+from planted_pools import RECIPE, write_pool
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
 from radmoe.pool import PoolWriter, Profile, open_pool

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from conftest import write_pool
+from planted_pools import write_pool
 from radmoe.cli import grade
 from radmoe.errors import InputError
 from radmoe.grading.labels import read_labels

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from conftest import write_pool
+from planted_pools import write_pool
 from radmoe.evaluation import Records, Settings
 from radmoe.evaluation.records import COUNTS, METHODS
 from radmoe.grading.labels import Label, write_labels

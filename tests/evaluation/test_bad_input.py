@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import write_pool
 from evaluation.pools import graded_pool, labels
+from planted_pools import write_pool
 from radmoe.errors import InputError, PoolNotFound
 from radmoe.evaluation import Report, Settings, evaluate_pool, report
 from radmoe.evaluation.render import FORMATS

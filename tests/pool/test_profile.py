@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import write_pool
+from planted_pools import write_pool
 from radmoe.errors import InputError, PoolMismatch, ReadoutError, RolloutError
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup

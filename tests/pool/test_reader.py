@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import RECIPE
+from planted_pools import RECIPE
 from radmoe.errors import InputError, PoolCorrupt, PoolNotFound, PoolVersion, RolloutError
 from radmoe.lab.planted import PlantedGroup
 from radmoe.pool import open_pool, schema

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import RECIPE, write_pool
+from planted_pools import RECIPE, write_pool
 from radmoe.errors import (
     InputError,
     PoolError,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import write_pool
+from planted_pools import write_pool
 from radmoe.errors import InputError
 from radmoe.grading.labels import Label
 from radmoe.lab import planted

@@ -50,7 +50,7 @@ class Model:
             "pad_token_id": vocab.token_to_id("<|endoftext|>"),
             "bos_token_id": None,
             "max_position_embeddings": CONTEXT,
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": False,  # vLLM 0.30 forgets the tie of gpt-oss and Qwen3-Next, and samples noise
         }
         return self.configure(**control, **({"num_hidden_layers": 4, "hidden_size": 64} if tiny else {}))
 
@@ -134,8 +134,8 @@ MODELS = {
     model.name: model
     for model in (
         Model("lab-qwen", "chatml", {"thinking": 0.65, "instruct": 0.35}, 1.0, _qwen),
-        Model("lab-oss", "harmony", {"low": 0.33, "medium": 0.34, "high": 0.33}, 1.0, _oss),
-        Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, 1.0, _next),
+        Model("lab-oss", "harmony", {"low": 0.33, "medium": 0.34, "high": 0.33}, 0.8, _oss),
+        Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, 0.7, _next),
     )
 }
 

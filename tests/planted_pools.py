@@ -1,0 +1,21 @@
+"""Pools of planted rollouts on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from radmoe.lab import planted
+from radmoe.lab.planted import Planted, PlantedGroup
+from radmoe.pool import PoolWriter
+
+RECIPE = Planted(problems=4, rollouts=12, tokens=120)
+
+
+def write_pool(path: Path, groups: list[PlantedGroup], **options: object) -> Path:
+    """A pool of planted groups, texts included."""
+    shape = groups[0].group.shape
+    with PoolWriter(path, shape=shape, vocab=planted.vocab(), model="planted", **options) as writer:  # type: ignore[arg-type]
+        for made in groups:
+            for i, (rollout, text) in enumerate(zip(made.group.rollouts, made.texts, strict=True)):
+                writer.add(made.group.problem_id, rollout, rollout_index=i, text=text, finish_reason="stop")
+    return path
