@@ -189,10 +189,13 @@ class FakeServer:
             first = 0
         logprobs = None
         if body.get("logprobs"):
-            top = done.rollout.topk_logprobs.tolist()
+            top, sampled = done.rollout.topk_logprobs.tolist(), done.rollout.sampled_logprobs.tolist()
             logprobs = {
-                "token_logprobs": done.rollout.sampled_logprobs.tolist(),
-                "top_logprobs": [{f"token_id:{i}": p for i, p in enumerate(step)} for step in top],
+                "token_logprobs": sampled,
+                "top_logprobs": [
+                    {f"token_id:{i}": p for i, p in enumerate([*step, one] if one < step[-1] else step)}
+                    for step, one in zip(top, sampled, strict=True)
+                ],  # vLLM adds the sampled token where it is not among the largest
             }
         choice = {
             "index": 0,

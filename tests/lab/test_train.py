@@ -95,10 +95,10 @@ def test_examples_repeat_with_their_seed_and_labels_cover_the_completion_only() 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_a_tiny_run_learns_saves_and_loads(name: str, tmp_path: Path) -> None:
-    options = {"seconds": None, "steps": 8, "seed": 0, "tiny": True, "workers": 0, "tokens": 1024, "compiled": False}
+    options = {"seconds": None, "steps": 16, "seed": 0, "tiny": True, "workers": 0, "tokens": 1024, "compiled": False}
     result = train(model_named(name), tmp_path, **options)
     assert result == json.loads((tmp_path / "training.json").read_text())
-    assert result["steps"] == 8
+    assert result["steps"] == 16
     assert result["log"][-1]["loss"] < 6.8  # log(896): it has begun to learn
     assert 0 <= result["load"]["rarest_expert"] <= 1
     network = AutoModelForCausalLM.from_pretrained(tmp_path)

@@ -120,7 +120,9 @@ class Vllm:
             sampled, top = None, None
             if logprobs is not None:
                 sampled = logprobs["token_logprobs"]
-                top = [sorted(step.values(), reverse=True) for step in logprobs["top_logprobs"]]
+                # a sampled token that is not among the largest comes as one more
+                most = sampling.topk_logprobs
+                top = [sorted(step.values(), reverse=True)[:most] for step in logprobs["top_logprobs"]]
             details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
             found = Answer(
                 tokens,
