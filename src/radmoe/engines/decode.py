@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from radmoe.engines.base import Sampling, uniforms
+from radmoe.engines.largest import largest
 from radmoe.engines.routers import Recorder
 from radmoe.engines.rows import rows_cache
 
@@ -187,10 +188,10 @@ class Decoder:
             ids, weights = self._recorder.take()
             line += [(ids.transpose(0, 1), torch.int16), (weights.transpose(0, 1), torch.float16)]
             if self._sampling.topk_logprobs:
-                logprobs = logits.log_softmax(-1)
-                line.append((logprobs.gather(1, self._token[:, None])[:, 0], torch.float32))
-                most = min(self._sampling.topk_logprobs, logprobs.shape[1])
-                line.append((logprobs.topk(most).values, torch.float32))
+                whole = logits.logsumexp(-1, keepdim=True)  # log_softmax, only where it is asked for
+                line.append(((logits.gather(1, self._token[:, None]) - whole)[:, 0], torch.float32))
+                most = min(self._sampling.topk_logprobs, logits.shape[1])
+                line.append((largest(logits, most) - whole, torch.float32))
         if not self._block:
             self._block = tuple(torch.empty((BLOCK, *x.shape), dtype=kind, device=self._device) for x, kind in line)
         for column, (x, _) in zip(self._block, line, strict=True):
