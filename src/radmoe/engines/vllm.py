@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import uuid
 from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
@@ -57,9 +58,11 @@ class VllmEngine:
         else:
             options["enable_return_routed_experts"] = True
         config = _checked_config(vllm, model)
-        if vllm.platforms.current_platform.is_cpu() and not config.is_hybrid:
-            # vLLM 0.30 on CPU dies of a request that has a seed and whose prompt comes in parts
-            options.setdefault("enable_chunked_prefill", False)
+        if vllm.platforms.current_platform.is_cpu():
+            os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB; else it wants 92% of this machine's memory free
+            if not config.is_hybrid:
+                # vLLM 0.30 on CPU dies of a request that has a seed and whose prompt comes in parts
+                options.setdefault("enable_chunked_prefill", False)
         try:
             self.llm = vllm.LLM(str(model), **options)
         except (RuntimeError, ValueError, OSError, AssertionError) as error:
