@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = "Examples: radmoe demo   |   radmoe demo --out /tmp/demo --seed 7   |   radmoe demo -n 64 --limit 30"
 
 MODELS = ("lab-qwen", "lab-oss")
-TASKS = {"math-3": 12, "code": 6}  # problems of each for each model
+TASKS = {"math-3": 9, "code": 5}  # problems of each for each model
 METHODS = ("a random rollout", "majority of answers", "RAD", "RAD+DC", "oracle (best of all)")
 
 
@@ -34,7 +34,7 @@ def command(
     n: Annotated[int, typer.Option("-n", help="Rollouts per problem.")] = 16,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", help="Problems per task and model.", show_default="12 of math-3, 6 of code"),
+        typer.Option("--limit", help="Problems per task and model.", show_default="9 of math-3, 5 of code"),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed, fresh problems and rollouts.")] = 0,
 ) -> None:
