@@ -91,6 +91,26 @@ class Completion(NamedTuple):
     finish_reason: str  # "stop": it ended by itself; "length": it reached max_tokens or the context's end
 
 
+def asked(
+    prompts: int, n: int, batch_size: int, keys: Sequence[str] | None, start: Sequence[int] | None
+) -> tuple[list[str], list[int]]:
+    """The names and first rollouts of so many prompts (default: their places, and 0), or what is wrong with the call."""
+    if n < 1:
+        raise InputError(f"n must be at least 1 rollout per prompt, got {n}")
+    if batch_size < 1:
+        raise InputError(f"batch_size must be at least 1, got {batch_size}")
+    names = list(keys) if keys is not None else [str(i) for i in range(prompts)]
+    begin = list(start) if start is not None else [0] * prompts
+    if not len(names) == len(begin) == prompts:
+        raise InputError(f"{prompts} prompts, {len(names)} keys, {len(begin)} starts: they must agree")
+    return names, begin
+
+
+def rollout_seed(seed: int, key: str, rollout_index: int) -> int:
+    """A rollout's own seed, for engines that draw by themselves. It counts up by 1, as vLLM does within a request."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:4], "little") + rollout_index
+
+
 def room_left(context: int | None, ids: Sequence[int], name: str, max_tokens: int) -> int:
     """max_tokens, or what a prompt leaves of the context (None: nobody said); a prompt that leaves none is refused."""
     if context is None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Sampling, room_left, uniforms
+from radmoe.engines.base import Completion, Sampling, asked, room_left, uniforms
 from radmoe.engines.draw import draw, logprobs
 from radmoe.engines.gguf_tokenizer import GgufTokenizer
 from radmoe.engines.llama_api import MAX_SEQUENCES, Model
@@ -103,14 +103,7 @@ class LlamaCppEngine:
         rollouts step together, 255 at most; each has room in the cache for the longest prompt and its answer.
         """
         sampling = sampling or Sampling()
-        names = list(keys) if keys is not None else [str(i) for i in range(len(prompts))]
-        begin = list(start) if start is not None else [0] * len(prompts)
-        if n < 1:
-            raise InputError(f"n must be at least 1 rollout per prompt, got {n}")
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        if not len(names) == len(begin) == len(prompts):
-            raise InputError(f"{len(prompts)} prompts, {len(names)} keys, {len(begin)} starts: they must agree")
+        names, begin = asked(len(prompts), n, batch_size, keys, start)
         jobs = [
             _Row(i, r, tuple(ids), self.room(ids, name, sampling.max_tokens), name)
             for i, (ids, name) in enumerate(zip(prompts, names, strict=True))

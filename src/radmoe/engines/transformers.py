@@ -22,7 +22,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Sampling, room_left
+from radmoe.engines.base import Completion, Sampling, asked, room_left
 from radmoe.engines.decode import Decoder, Finished, Job
 from radmoe.engines.prompts import Content, encode
 from radmoe.engines.recurrent import speed_up
@@ -139,15 +139,8 @@ class TransformersEngine:
         positions, and finished rows are refilled at once, so the batch stays full until work runs out.
         """
         sampling = sampling or Sampling()
-        if n < 1:
-            raise InputError(f"n must be at least 1 rollout per prompt, got {n}")
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        names, begin = asked(len(prompts), n, batch_size, keys, start)
         encoded = [self.encode(prompt, raw=raw) for prompt in prompts]
-        names = list(keys) if keys is not None else [str(i) for i in range(len(prompts))]
-        begin = list(start) if start is not None else [0] * len(prompts)
-        if not len(names) == len(begin) == len(encoded):
-            raise InputError(f"{len(encoded)} prompts, {len(names)} keys, {len(begin)} starts: they must agree")
         limits = [self.room(ids, name, sampling.max_tokens) for ids, name in zip(encoded, names, strict=True)]
         jobs = [Job(i, r, names[i], tuple(ids), limits[i]) for i, ids in enumerate(encoded) for r in range(begin[i], n)]
         words = min(len(self.vocab), int(self._text_config.vocab_size))

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from radmoe.engines.base import Completion, Sampling, room_left
+from radmoe.engines.base import Completion, Sampling, asked, rollout_seed, room_left
+from radmoe.engines.checkpoint import sparse_layers
 from radmoe.engines.prompts import Content, encode
 from radmoe.engines.vllm_outputs import from_vllm
 from radmoe.engines.vllm_plugin import NAME, STATUS, TAKE
@@ -110,15 +110,8 @@ class VllmEngine:
         before. vLLM's logits depend on the batch in their last bits, so that two runs may part ways.
         """
         sampling = sampling or Sampling()
-        if n < 1:
-            raise InputError(f"n must be at least 1 rollout per prompt, got {n}")
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        names, begin = asked(len(prompts), n, batch_size, keys, start)
         encoded = [self.encode(prompt, raw=raw) for prompt in prompts]
-        names = list(keys) if keys is not None else [str(i) for i in range(len(prompts))]
-        begin = list(start) if start is not None else [0] * len(prompts)
-        if not len(names) == len(begin) == len(encoded):
-            raise InputError(f"{len(encoded)} prompts, {len(names)} keys, {len(begin)} starts: they must agree")
         for ids, name in zip(encoded, names, strict=True):
             self.room(ids, name, sampling.max_tokens)
         self._sampled = 0
@@ -210,8 +203,7 @@ class _Job(NamedTuple):
 
     def seed(self, sampling: Sampling) -> int:
         """Of the first rollout; vLLM adds 1 for each further one of a request."""
-        digest = hashlib.sha256(f"{sampling.seed}/{self.key}".encode()).digest()
-        return int.from_bytes(digest[:4], "little") + self.first
+        return rollout_seed(sampling.seed, self.key, self.first)
 
 
 def taken(answers: list[Any]) -> dict[int, Routing]:
@@ -281,15 +273,9 @@ def _check_head(path: Path, config: Any) -> None:
 
 def _stock_shape(config: Any) -> RouterShape:
     """L counts the layers with experts, as far as the model's configuration names those without."""
-    text, layers = config.hf_text_config, config.get_total_num_hidden_layers()
-    sparse = [
-        layer
-        for layer in range(layers)
-        if layer not in (getattr(text, "mlp_only_layers", None) or ())
-        and layer >= (getattr(text, "first_k_dense_replace", None) or 0)
-        and (layer + 1) % (getattr(text, "decoder_sparse_step", None) or 1) == 0
-    ]
-    return RouterShape(len(sparse), config.get_num_experts(), config.get_num_experts_per_tok())
+    return RouterShape(
+        len(sparse_layers(config.hf_text_config)), config.get_num_experts(), config.get_num_experts_per_tok()
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from radmoe.engines.base import Completion, Sampling, room_left
+from radmoe.engines.base import Completion, Sampling, asked, rollout_seed, room_left
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.crew import each
 from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, logprobs_of
@@ -106,24 +105,17 @@ class HttpEngine:
         rollouts is the server's matter. When a request fails for good, those under way are still yielded.
         """
         sampling = sampling or Sampling()
-        if n < 1:
-            raise InputError(f"n must be at least 1 rollout per prompt, got {n}")
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        names = list(keys) if keys is not None else [str(i) for i in range(len(prompts))]
-        begin = list(start) if start is not None else [0] * len(prompts)
-        if not len(names) == len(begin) == len(prompts):
-            raise InputError(f"{len(prompts)} prompts, {len(names)} keys, {len(begin)} starts: they must agree")
-        asked = [tuple(int(token) for token in prompt) for prompt in prompts]
-        for prompt in asked:
+        names, begin = asked(len(prompts), n, batch_size, keys, start)
+        given = [tuple(int(token) for token in prompt) for prompt in prompts]
+        for prompt in given:
             if not prompt:
                 raise InputError("a prompt of zero tokens has nothing to continue")
             if min(prompt) < 0 or max(prompt) >= len(self.vocab):
                 raise InputError(
                     f"token ids of a prompt lie in [0, {len(self.vocab)}), got {min(prompt)}..{max(prompt)}"
                 )
-        limits = [self.room(ids, name, sampling.max_tokens) for ids, name in zip(asked, names, strict=True)]
-        jobs = [_Job(i, r, names[i], asked[i], limits[i]) for i in range(len(asked)) for r in range(begin[i], n)]
+        limits = [self.room(ids, name, sampling.max_tokens) for ids, name in zip(given, names, strict=True)]
+        jobs = [_Job(i, r, names[i], given[i], limits[i]) for i in range(len(given)) for r in range(begin[i], n)]
         self.tokens_sampled = 0
         self.server.answer_again()
         return each(jobs, lambda job: self._complete(job, sampling), workers=batch_size, give_up=self.server.hang_up)
@@ -171,7 +163,7 @@ class HttpEngine:
         return True
 
     def _complete(self, job: _Job, sampling: Sampling) -> Completion:
-        own, seed = replace(sampling, max_tokens=job.limit), _seed(sampling.seed, job.key, job.rollout_index)
+        own, seed = replace(sampling, max_tokens=job.limit), rollout_seed(sampling.seed, job.key, job.rollout_index)
         try:
             try:
                 answer = self.look(job.prompt, own, seed, first=len(job.prompt) - 1)
@@ -210,11 +202,6 @@ class SglangHttpEngine(HttpEngine):
     """An SGLang server at a URL."""
 
     name, dialect = "sglang-http", Sglang()
-
-
-def _seed(seed: int, key: str, rollout_index: int) -> int:
-    """A rollout's own seed, the one `VllmEngine` gives it too."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:4], "little") + rollout_index
 
 
 def _card(server: Server, served: str | None) -> dict[str, Any]:
