@@ -1,6 +1,8 @@
 """The lab's figures, from pools that `radmoe capture --task` made.
 
-    python -m benchmarks.lab pools/lab-qwen/math-* pools/lab-qwen/choice pools/lab-qwen/code
+    python -m benchmarks.lab pools/*
+    python -m benchmarks.lab pools/lab-oss-*-math-* --first 3     # the problems that all three efforts were asked
+    python -m benchmarks.lab --load                               # how evenly the shipped models use their experts
 
 Per pool, and for the math sets of a model and style together: how often a rollout, the majority, RAD and the best
 of all are right, how long rollouts are, how much one exact string dominates, and basin purity with 95% intervals
@@ -13,7 +15,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -104,18 +106,50 @@ HEADINGS = [
 ]  # fmt: skip
 
 
+def first(cell: Cell, count: int) -> Cell:
+    """Only the first problems of the task, by the number at the end of their ids."""
+    kept = {
+        what: {name: value for name, value in values.items() if int(name.rpartition("-")[2]) < count}
+        for what, values in cell.scores.items()
+    }
+    return replace(cell, scores=kept)
+
+
+def loads() -> None:
+    """Expert load of every shipped model on a batch of all tasks."""
+    import torch
+
+    from radmoe.lab.corpus import batches
+    from radmoe.lab.models import MODELS, weights
+    from radmoe.lab.train import expert_load
+
+    for name, model in MODELS.items():
+        source = batches(model, tokens=12_000, pad=model.config().pad_token_id, seed=5, workers=0)
+        found = expert_load(weights(name), torch.from_numpy(next(source)[0]))
+        print(
+            f"{name}: entropy of the least even layer {found['entropy_min']:.3f}, rarest expert {found['rarest_expert']:.2f}"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("pools", nargs="+", type=Path)
+    parser.add_argument("pools", nargs="*", type=Path)
+    parser.add_argument("--first", type=int, help="only the first so many problems of each task")
+    parser.add_argument("--load", action="store_true", help="print the shipped models' expert load instead")
     parser.add_argument(
         "--json", type=Path, help="write the values of every problem here, for a later call, and no table"
     )
     chosen = parser.parse_args()
+    if chosen.load:
+        loads()
+        return
     cells = [
         Cell(**entry)
         for path in chosen.pools
         for entry in (json.loads(path.read_text()) if path.suffix == ".json" else [vars(measure(path))])
     ]
+    if chosen.first:
+        cells = [first(cell, chosen.first) for cell in cells]
     if chosen.json:
         chosen.json.write_text(json.dumps([vars(cell) for cell in cells]) + "\n")
         return

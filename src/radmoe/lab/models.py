@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from radmoe.errors import EngineError, InputError
-from radmoe.lab.chat import SPECIAL, STYLES
+from radmoe.lab.chat import SPECIAL
 from radmoe.lab.tokenizer import VOCAB_SIZE, build
 
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ class Model:
     styles: dict[str, float]
     temperature: float
     configure: Callable[..., PretrainedConfig]
-
-    @property
-    def default_style(self) -> str:
-        return "medium" if self.family == "harmony" else STYLES[self.family][0]
 
     def check_style(self, style: str) -> None:
         if style not in self.styles:
