@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.engines.kept import filler, kept, spans
 from radmoe.engines.replay_sources import Given, open_source
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile, open_pool
@@ -141,11 +142,9 @@ def _forced(
             f"{where} has {prompt} + {count} tokens and the model's context is {engine.context}: leave it out, "
             "or replay with the model that sampled it"
         )
-    ids = np.tile(np.arange(shape.top_k, dtype=np.int16), (count, shape.layers, 1))
-    mass = np.full(ids.shape, 1 / shape.top_k, np.float16)
+    ids, mass = filler(count, shape)
     sampled, top = (None, None) if one.captured is None else (one.captured.sampled_logprobs, one.captured.topk_logprobs)
-    kept = profile.kept_rows(Rollout(one.token_ids, ids), engine.vocab)
-    wanted = np.arange(count) if kept is None else kept.astype(np.int64)
+    wanted = kept(profile, one.token_ids, engine.vocab)
     if len(wanted):
         stop = int(wanted[-1]) + 1
         forced = engine.teacher_forced([*one.prompt_ids, *one.token_ids[: stop - 1].tolist()])
@@ -159,11 +158,10 @@ def _agreement(one: Given, mine: Rollout, computed: NDArray[np.int64], shape: Ro
         return None
     rows = computed if one.captured.kept is None else np.intersect1d(computed, one.captured.kept)
     same = of = 0
-    for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
-        if not len(run):
-            continue
-        theirs, _ = one.captured.rows(int(run[0]), int(run[-1]) + 1, weights=False)
-        ours = mine.expert_ids[run] if one.layers is None else mine.expert_ids[run][:, list(one.layers)]
+    for start, stop in spans(rows):
+        theirs, _ = one.captured.rows(start, stop, weights=False)
+        ours = mine.expert_ids[start:stop]
+        ours = ours if one.layers is None else ours[:, list(one.layers)]
         if theirs.shape != ours.shape:
             raise InputError(
                 f"the source's router has rows of {theirs.shape[1:]}, the model's {shape}: replay with the model that sampled it"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe.readout import Readout, windows
-from radmoe.types import Rollout, RouterShape
+from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 
 
@@ -51,13 +51,13 @@ class Profile:
             raise InputError(f"profile layer {self.layers[-1]} does not exist: the router has {shape.layers} layers")
         return RouterShape(len(self.layers), shape.experts, shape.top_k)
 
-    def kept_rows(self, rollout: Rollout, vocab: Vocab) -> NDArray[np.int32] | None:
+    def kept_rows(self, token_ids: NDArray[np.int32], vocab: Vocab) -> NDArray[np.int32] | None:
         """Token positions whose routing is kept, ascending; None when all are."""
         if self.readouts is None:
             return None
-        keep = np.zeros(len(rollout), bool)
+        keep = np.zeros(len(token_ids), bool)
         for readout in self.readouts:
-            for start, stop in windows(Readout.parse(readout), rollout.token_ids, vocab, self.task):
+            for start, stop in windows(Readout.parse(readout), token_ids, vocab, self.task):
                 keep[start:stop] = True
         return np.flatnonzero(keep).astype(np.int32)
 
