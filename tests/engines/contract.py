@@ -32,12 +32,19 @@ class EngineContract:
     def reference(self) -> Any:
         return None
 
-    def run(self, engine: Engine, n: int = 2, *, start: int = 0, batch_size: int = 4, **said: Any) -> list[Completion]:
+    def run(
+        self, engine: Engine, n: int = 2, *, missing: Sequence[Sequence[int]] = (), batch_size: int = 4, **said: Any
+    ) -> list[Completion]:
         sampling = Sampling(**({"max_tokens": 12, "seed": 3} | said))
         count = len(self.prompts)
         keys = [f"p{i}" for i in range(count)]
         done = engine.generate(
-            self.prompts, n, sampling=sampling, batch_size=batch_size, keys=keys, start=[start] * count
+            self.prompts,
+            n,
+            sampling=sampling,
+            batch_size=batch_size,
+            keys=keys,
+            missing=missing or [range(n)] * count,
         )
         return sorted(done, key=lambda c: c[:2])
 
@@ -111,15 +118,18 @@ class EngineContract:
         assert first == self.tokens(self.run(engine, batch_size=1))
         assert first != self.tokens(self.run(engine, seed=4))
 
-    def test_a_resumed_run_draws_the_rest(self, engine: Engine) -> None:
-        whole, rest = self.run(engine, 3), self.run(engine, 3, start=2)
-        assert [c[:2] for c in rest] == [(p, 2) for p in range(len(self.prompts))]
+    def test_a_resumed_run_draws_what_is_missing(self, engine: Engine) -> None:
+        """And nothing else: rollouts finish in any order, so that a killed run leaves holes."""
+        missing = [[1, 2, 5], [], [0, 3, 4]]
+        whole, rest = self.run(engine, 6), self.run(engine, 6, missing=missing)
+        assert [c[:2] for c in rest] == [(p, r) for p, rollouts in enumerate(missing) for r in rollouts]
+        assert engine.tokens_sampled == sum(len(c.rollout) for c in rest)
         if self.seeded:
-            assert self.tokens(rest) == self.tokens([c for c in whole if c.rollout_index == 2])
+            assert self.tokens(rest) == self.tokens([c for c in whole if c.rollout_index in missing[c.prompt_index]])
 
     def test_finished_rollouts_come_before_the_rest(self, engine: Engine) -> None:
         running = engine.generate(
-            self.prompts, 3, sampling=Sampling(max_tokens=4), batch_size=1, keys=["a", "b", "c"], start=[0, 0, 0]
+            self.prompts, 3, sampling=Sampling(max_tokens=4), batch_size=1, keys=["a", "b", "c"], missing=[range(3)] * 3
         )
         assert len(next(running).rollout) <= 4
         running.close()  # type: ignore[attr-defined]
@@ -131,8 +141,11 @@ class EngineContract:
         assert engine.room([5] * 3, "short", 10) == 10
 
     def test_settings_that_mean_nothing_are_refused(self, engine: Engine) -> None:
-        asked = {"sampling": Sampling(), "keys": ["a"], "start": [0]}
+        asked = {"sampling": Sampling(), "keys": ["a"], "missing": [[0]]}
         with pytest.raises(InputError, match="at least 1 rollout"):
             engine.generate([[5]], 0, batch_size=1, **asked)
         with pytest.raises(InputError, match="must agree"):
             engine.generate([[5], [6]], 1, batch_size=1, **asked)
+        for wrong in ([1], [0, 0], [1, 0], [-1]):
+            with pytest.raises(InputError, match="'a' must be distinct, ascending and below n=1"):
+                engine.generate([[5]], 1, batch_size=1, **(asked | {"missing": [wrong]}))

@@ -73,7 +73,9 @@ def test_streams_side_by_side_change_nothing(engine: TransformersEngine) -> None
 def test_a_resumed_run_draws_what_the_whole_one_would_have(engine: TransformersEngine) -> None:
     sampling = Sampling(max_tokens=20, seed=5)
     whole = by_place(engine.generate(PROMPTS, 4, sampling=sampling, keys=["a", "b", "c"]))
-    rest = by_place(engine.generate(PROMPTS[1:], 4, sampling=sampling, keys=["b", "c"], start=[3, 1], batch_size=2))
+    rest = by_place(
+        engine.generate(PROMPTS[1:], 4, sampling=sampling, keys=["b", "c"], missing=[[3], [1, 2, 3]], batch_size=2)
+    )
     assert {(p + 1, r) for p, r in rest} == {(1, 3), (2, 1), (2, 2), (2, 3)}
     for (p, r), c in rest.items():
         assert np.array_equal(c.rollout.token_ids, whole[p + 1, r].rollout.token_ids)
@@ -172,7 +174,7 @@ def test_the_context_ends_a_rollout_and_refuses_a_prompt() -> None:
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"prompts": [[]]}, "zero tokens"),
         ({"prompts": [[100_000]]}, r"lie in \[0, 515\)"),
-        ({"keys": ["a", "b"]}, "1 prompts, 2 keys, 1 starts"),
+        ({"keys": ["a", "b"]}, "1 prompts, 2 keys, 1 lists of rollouts"),
         ({"prompts": [[{"role": "user", "content": "hi"}]]}, "no chat template"),
     ],
 )

@@ -163,7 +163,9 @@ def test_the_batch_changes_nothing(sampling: Sampling) -> None:
 def test_a_resumed_run_draws_what_the_whole_one_would_have(engine: LlamaCppEngine) -> None:
     sampling = Sampling(max_tokens=20, seed=5)
     whole = by_place(engine.generate(PROMPTS[:3], 4, sampling=sampling, keys=["a", "b", "c"], batch_size=8))
-    rest = by_place(engine.generate(PROMPTS[1:3], 4, sampling=sampling, keys=["b", "c"], start=[3, 1], batch_size=2))
+    rest = by_place(
+        engine.generate(PROMPTS[1:3], 4, sampling=sampling, keys=["b", "c"], missing=[[3], [1, 2, 3]], batch_size=2)
+    )
     assert set(rest) == {(0, 3), (1, 1), (1, 2), (1, 3)}
     for (p, r), done in rest.items():
         assert done.rollout.token_ids.tolist() == whole[p + 1, r].rollout.token_ids.tolist()
@@ -232,7 +234,7 @@ def test_a_pass_that_hides_a_layer_is_noticed(engine: LlamaCppEngine, monkeypatc
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"prompts": [[]]}, "zero tokens"),
         ({"prompts": [[100_000]]}, r"lie in \[0, 515\)"),
-        ({"keys": ["a", "b"]}, "1 prompts, 2 keys, 1 starts"),
+        ({"keys": ["a", "b"]}, "1 prompts, 2 keys, 1 lists of rollouts"),
         ({"prompts": [[1] * 256], "keys": ["long"]}, "prompt 'long' has 256 tokens and the model's context is 256"),
     ],
 )

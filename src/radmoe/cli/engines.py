@@ -25,9 +25,13 @@ def open_engine(
     device: str = "cpu",
     threads: int | None = None,
     weights: bool = True,
+    layers: str | None = None,
     **http: Any,
 ) -> Engine:
-    """An engine of that kind with this model. `weights=False` is expert ids only; `http` goes to a server's client."""
+    """An engine of that kind with this model. `weights=False` is expert ids only; `http` goes to a server's client.
+
+    `layers` is a subset that suffices: vLLM's plugin captures no others. Other engines capture all.
+    """
     if kind not in ENGINES:
         raise InputError(f"unknown engine {kind!r}: use one of {', '.join(ENGINES)}")
     if kind.endswith("-http"):
@@ -42,7 +46,7 @@ def open_engine(
         from radmoe.engines.vllm import VllmEngine
 
         options: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
-        return VllmEngine(resolve_model(model), weights=weights, **options)
+        return VllmEngine(resolve_model(model), weights=weights, layers=layers if weights else None, **options)
     if kind == "llamacpp":
         from radmoe.engines.llamacpp import LlamaCppEngine
 

@@ -99,6 +99,7 @@ def capture_pool(
         device=device,
         threads=threads,
         weights=not ids_only,
+        layers=layers,
     )
     sampling = Sampling(
         temperature if temperature is not None else opened.suggested("temperature", 1.0),
@@ -151,17 +152,21 @@ def _render(engine: Engine, problems: list[Prompt], max_tokens: int, raw: bool, 
 
 
 def pool_profile(engine: Engine, ids_only: bool, readouts: str | None, task: str, layers: str | None) -> Profile:
+    """What the pool keeps. An engine that captures a layer subset (the vLLM plugin may) decides where nobody else does."""
     import numpy as np
 
+    from radmoe.engines.kept import check_layers
     from radmoe.pool import Profile
     from radmoe.readout import layer_subset, windows
 
+    captured: tuple[int, ...] | None = getattr(engine, "layers", None)
     profile = Profile(
         sort_experts=ids_only,  # without weights the order says nothing, and sorted ids compress better
-        layers=None if layers is None else tuple(int(i) for i in layer_subset(layers, engine.shape.layers)),
+        layers=captured if layers is None else tuple(int(i) for i in layer_subset(layers, engine.shape.layers)),
         readouts=None if readouts is None else tuple(r.strip() for r in readouts.split(",")),
         task=task,
     )
+    check_layers(captured, profile)
     for readout in profile.readouts or ():
         windows(readout, np.zeros(1, np.int32), engine.vocab, task)  # a task it does not fit is refused now, not later
     return profile
@@ -201,11 +206,7 @@ def _capture(
     *,
     keep_weights: bool,
 ) -> None:
-    """Sample what is missing, and keep each rollout as soon as it is finished.
-
-    A problem goes on at its first missing rollout; later ones that are there already (they finished before others
-    when the run was stopped) come out once more and are dropped.
-    """
+    """Sample what is missing, and keep each rollout as soon as it is finished."""
     missing = {p.problem_id: [i for i in range(n) if not writer.has(p.problem_id, i)] for p in problems}
     todo = [problem for problem in problems if missing[problem.problem_id]]
     names = [problem.problem_id for problem in todo]
@@ -215,13 +216,12 @@ def _capture(
         sampling=sampling,
         batch_size=batch_size,
         keys=names,
-        start=[missing[name][0] for name in names],
+        missing=[missing[name] for name in names],
+        profile=writer.profile,
     )
     with _progress(engine, len(problems), len(problems) - len(todo), sum(map(len, missing.values()))) as advance:
         for done in running:
             name = names[done.prompt_index]
-            if writer.has(name, done.rollout_index):
-                continue
             writer.add(
                 name,
                 done.rollout if keep_weights else replace(done.rollout, weights=None),

@@ -15,6 +15,7 @@ from radmoe.errors import InputError
 from radmoe.types import Rollout, RouterShape
 
 if TYPE_CHECKING:
+    from radmoe.pool import Profile
     from radmoe.vocab import Vocab
 
 
@@ -76,9 +77,14 @@ class Engine(Protocol):
         sampling: Sampling,
         batch_size: int,
         keys: Sequence[str],
-        start: Sequence[int],
+        missing: Sequence[Sequence[int]],
+        profile: Profile | None = None,
     ) -> Iterator[Completion]:
-        """Rollouts start[i] .. n-1 of every prompt of token ids, each as it finishes."""
+        """Rollouts missing[i] of the n of every prompt of token ids, each as it finishes.
+
+        `profile` is that of the pool they go to. An engine may leave out routing that it does not keep, and put
+        `kept.filler` there; most have it at hand anyway.
+        """
 
 
 class Completion(NamedTuple):
@@ -92,18 +98,21 @@ class Completion(NamedTuple):
 
 
 def asked(
-    prompts: int, n: int, batch_size: int, keys: Sequence[str] | None, start: Sequence[int] | None
-) -> tuple[list[str], list[int]]:
-    """The names and first rollouts of so many prompts (default: their places, and 0), or what is wrong with the call."""
+    prompts: int, n: int, batch_size: int, keys: Sequence[str] | None, missing: Sequence[Sequence[int]] | None
+) -> tuple[list[str], list[list[int]]]:
+    """The names and rollouts of so many prompts (default: their places, and all n), or what is wrong with the call."""
     if n < 1:
         raise InputError(f"n must be at least 1 rollout per prompt, got {n}")
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
     names = list(keys) if keys is not None else [str(i) for i in range(prompts)]
-    begin = list(start) if start is not None else [0] * prompts
-    if not len(names) == len(begin) == prompts:
-        raise InputError(f"{prompts} prompts, {len(names)} keys, {len(begin)} starts: they must agree")
-    return names, begin
+    wanted = [list(rollouts) for rollouts in missing] if missing is not None else [list(range(n))] * prompts
+    if not len(names) == len(wanted) == prompts:
+        raise InputError(f"{prompts} prompts, {len(names)} keys, {len(wanted)} lists of rollouts: they must agree")
+    for name, rollouts in zip(names, wanted, strict=True):
+        if rollouts != sorted(set(rollouts) & set(range(n))):
+            raise InputError(f"rollouts of {name!r} must be distinct, ascending and below n={n}, got {rollouts}")
+    return names, wanted
 
 
 def rollout_seed(seed: int, key: str, rollout_index: int) -> int:

@@ -24,6 +24,7 @@ from radmoe.engines.gguf_tokenizer import GgufTokenizer
 from radmoe.engines.llama_api import MAX_SEQUENCES, Model
 from radmoe.engines.llama_rows import CACHES, Context, Recorder
 from radmoe.errors import EngineError, InputError
+from radmoe.pool import Profile
 from radmoe.types import Rollout, RouterShape
 from radmoe.vocab import Vocab
 
@@ -94,20 +95,21 @@ class LlamaCppEngine:
         sampling: Sampling | None = None,
         batch_size: int = 32,
         keys: Sequence[str] | None = None,
-        start: Sequence[int] | None = None,
+        missing: Sequence[Sequence[int]] | None = None,
+        profile: Profile | None = None,
     ) -> Iterator[Completion]:
-        """Rollouts start[i] .. n-1 of every prompt of token ids, each as it finishes.
+        """Rollouts missing[i] (default: all n) of every prompt of token ids, each as it finishes, whole.
 
         The same call gives the same rollouts, bit for bit, on the same machine and threads. With another
         batch size the random numbers stay the same and the logits agree up to rounding. `batch_size`
         rollouts step together, 255 at most; each has room in the cache for the longest prompt and its answer.
         """
         sampling = sampling or Sampling()
-        names, begin = asked(len(prompts), n, batch_size, keys, start)
+        names, wanted = asked(len(prompts), n, batch_size, keys, missing)
         jobs = [
             _Row(i, r, tuple(ids), self.room(ids, name, sampling.max_tokens), name)
             for i, (ids, name) in enumerate(zip(prompts, names, strict=True))
-            for r in range(begin[i], n)
+            for r in wanted[i]
             if self._checked(ids)
         ]
         self._sampled = 0

@@ -30,6 +30,7 @@ from radmoe.engines.routers import Recorder
 from radmoe.engines.rows import ATTENTION, rows_cache
 from radmoe.engines.streams import merge
 from radmoe.errors import EngineError, InputError
+from radmoe.pool import Profile
 from radmoe.types import Rollout, RouterShape
 from radmoe.vocab import Vocab
 
@@ -118,7 +119,8 @@ class TransformersEngine:
         sampling: Sampling | None = None,
         batch_size: int = 64,
         keys: Sequence[str] | None = None,
-        start: Sequence[int] | None = None,
+        missing: Sequence[Sequence[int]] | None = None,
+        profile: Profile | None = None,
         raw: bool = False,
         capture: bool = True,
     ) -> Iterator[Completion]:
@@ -126,8 +128,9 @@ class TransformersEngine:
 
         A prompt is a text or chat messages (see `prompts.encode`; `raw` leaves the chat template out), or
         token ids. `keys[i]` names prompt i in the random numbers (default: its place in the list) and
-        `start[i]` is its first rollout to sample (default 0), so that a resumed run draws what the
-        interrupted one would have drawn. Arguments are checked before the first token is sampled.
+        `missing[i]` are its rollouts to sample (default: all n), so that a resumed run draws what the
+        interrupted one would have drawn. Arguments are checked before the first token is sampled. Rows that a
+        `profile` does not keep come too: they are here anyway.
 
         Determinism: each token is a function of its logits and of a random number named by (seed, key,
         rollout, step). The same call gives the same rollouts, bit for bit, on the same machine, library
@@ -139,10 +142,10 @@ class TransformersEngine:
         positions, and finished rows are refilled at once, so the batch stays full until work runs out.
         """
         sampling = sampling or Sampling()
-        names, begin = asked(len(prompts), n, batch_size, keys, start)
+        names, wanted = asked(len(prompts), n, batch_size, keys, missing)
         encoded = [self.encode(prompt, raw=raw) for prompt in prompts]
         limits = [self.room(ids, name, sampling.max_tokens) for ids, name in zip(encoded, names, strict=True)]
-        jobs = [Job(i, r, names[i], tuple(ids), limits[i]) for i, ids in enumerate(encoded) for r in range(begin[i], n)]
+        jobs = [Job(i, r, names[i], tuple(ids), limits[i]) for i, ids in enumerate(encoded) for r in wanted[i]]
         words = min(len(self.vocab), int(self._text_config.vocab_size))
         streams = min(self.streams, batch_size, max(len(jobs), 1))
         self._decoders = [

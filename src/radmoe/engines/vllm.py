@@ -9,20 +9,23 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from radmoe.engines.base import Completion, Sampling, asked, rollout_seed, room_left
 from radmoe.engines.checkpoint import sparse_layers
+from radmoe.engines.kept import check_layers, kept, spans
 from radmoe.engines.prompts import Content, encode
+from radmoe.engines.vllm_checks import check_plugin, checked_config, first_line
 from radmoe.engines.vllm_outputs import from_vllm
 from radmoe.engines.vllm_plugin import NAME, STATUS, TAKE
-from radmoe.engines.vllm_plugin.endpoint import answered
+from radmoe.engines.vllm_plugin.endpoint import answered, captured_layers
 from radmoe.engines.vllm_plugin.payload import Routing, decode
 from radmoe.engines.vllm_plugin.settings import Settings
-from radmoe.engines.vllm_plugin.worker import IGNORED_TIE
 from radmoe.errors import EngineError, InputError
+from radmoe.pool import Profile
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 
@@ -33,8 +36,11 @@ class VllmEngine:
     """vLLM in this process, capturing.
 
     `model` is a checkpoint directory, or a name vLLM knows. With `weights` (the default) the plugin records ids and
-    weights; without, vLLM's own routed experts are used and the pool has ids only. `window`, `layers` and
-    `memory_mib` are the plugin's (see `Settings`). Anything else is an option of `vllm.LLM`.
+    weights; without, vLLM's own routed experts are used and the pool has ids only. `layers` and `memory_mib` are
+    the plugin's (see `Settings`). Anything else is an option of `vllm.LLM`.
+
+    `shape` is the router's. With a layer subset, `layers` has its numbers, and `generate` wants a profile that
+    keeps no others.
     """
 
     name = "vllm"
@@ -53,11 +59,11 @@ class VllmEngine:
         if not weights and layers is not None:
             raise InputError("layers are the plugin's: vLLM's own routed experts have all; leave weights=True")
         if weights:
-            _check_plugin()
+            check_plugin()
             options["additional_config"] = (options.get("additional_config") or {}) | {NAME: settings.to_json()}
         else:
             options["enable_return_routed_experts"] = True
-        config = _checked_config(vllm, model)
+        config = checked_config(vllm, model)
         if vllm.platforms.current_platform.is_cpu():
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB; else it wants 92% of this machine's memory free
             if not config.is_hybrid:
@@ -66,13 +72,14 @@ class VllmEngine:
         try:
             self.llm = vllm.LLM(str(model), **options)
         except (RuntimeError, ValueError, OSError, AssertionError) as error:
-            raise EngineError(f"vLLM did not start with {model}: {_first_line(error)}") from error
+            raise EngineError(f"vLLM did not start with {model}: {first_line(error)}") from error
         self.weights = weights
         self.tokenizer = self.llm.get_tokenizer()
         self.vocab = Vocab.from_tokenizer(self.tokenizer)
         self.versions = {"vllm": str(vllm.__version__)}
         self._config = self.llm.llm_engine.vllm_config.model_config
         self._sampled = 0
+        self.layers: tuple[int, ...] | None = None
         self.shape = self._plugin_shape() if weights else _stock_shape(self._config)
 
     @property
@@ -100,28 +107,32 @@ class VllmEngine:
         sampling: Sampling | None = None,
         batch_size: int = 512,
         keys: Sequence[str] | None = None,
-        start: Sequence[int] | None = None,
+        missing: Sequence[Sequence[int]] | None = None,
+        profile: Profile | None = None,
         raw: bool = False,
     ) -> Iterator[Completion]:
         """Sample n rollouts of every prompt; yields those of a prompt when all of them are finished.
 
         `batch_size` rollouts are handed to vLLM at once, or those of one prompt; it schedules them. `keys` and
-        `start` as in `TransformersEngine.generate`: rollout r of a key has a seed of its own, whatever was sampled
-        before. vLLM's logits depend on the batch in their last bits, so that two runs may part ways.
+        `missing` as in `TransformersEngine.generate`: rollout r of a key has a seed of its own, whatever was sampled
+        before. vLLM's logits depend on the batch in their last bits, so that two runs may part ways. Of what the
+        plugin recorded, only the rows that a `profile` keeps are fetched.
         """
         sampling = sampling or Sampling()
-        names, begin = asked(len(prompts), n, batch_size, keys, start)
+        names, wanted = asked(len(prompts), n, batch_size, keys, missing)
+        check_layers(self.layers, profile)
         encoded = [self.encode(prompt, raw=raw) for prompt in prompts]
         for ids, name in zip(encoded, names, strict=True):
             self.room(ids, name, sampling.max_tokens)
         self._sampled = 0
         most = n if sampling.temperature else 1  # vLLM refuses to be greedy more than once a request
         jobs = [
-            _Job(i, r, min(most, n - r), encoded[i], names[i])
-            for i, first in enumerate(begin)
-            for r in range(first, n, most)
+            _Job(i, r, min(most, stop - r), encoded[i], names[i])
+            for i, rollouts in enumerate(wanted)
+            for start, stop in spans(np.array(rollouts, np.int64))
+            for r in range(start, stop, most)
         ]
-        return self._run(jobs, sampling, batch_size)
+        return self._run(jobs, sampling, batch_size, profile)
 
     def encode(self, prompt: Content | Sequence[int], *, raw: bool = False) -> list[int]:
         """Token ids of a prompt."""
@@ -133,7 +144,9 @@ class VllmEngine:
             raise InputError("a prompt of zero tokens has nothing to continue")
         return ids
 
-    def _run(self, jobs: list[_Job], sampling: Sampling, batch_size: int) -> Iterator[Completion]:
+    def _run(
+        self, jobs: list[_Job], sampling: Sampling, batch_size: int, profile: Profile | None
+    ) -> Iterator[Completion]:
         """Finished requests are fetched before more are sent, so that the plugin's memory is not outrun."""
         engine = self.llm.llm_engine
         waiting, running = jobs[::-1], dict[str, _Job]()
@@ -148,12 +161,12 @@ class VllmEngine:
                     running[key] = job
                 for output in _step(engine):
                     if output.finished:
-                        yield from self._completions(output, running.pop(output.request_id), sampling)
+                        yield from self._completions(output, running.pop(output.request_id), sampling, profile)
         finally:
             engine.abort_request(list(running))
 
-    def _completions(self, output: Any, job: _Job, sampling: Sampling) -> Iterator[Completion]:
-        routing = self._take(output.request_id, len(output.outputs)) if self.weights else None
+    def _completions(self, output: Any, job: _Job, sampling: Sampling, profile: Profile | None) -> Iterator[Completion]:
+        routing = self._take(output, profile) if self.weights else None
         group = from_vllm(
             output, vocab=self.vocab, shape=self.shape, routing=routing, topk_logprobs=sampling.topk_logprobs
         )
@@ -163,8 +176,16 @@ class VllmEngine:
             text = self.tokenizer.decode(shown.tolist(), skip_special_tokens=False)
             yield Completion(job.prompt, job.first + completion.index, rollout, text, completion.finish_reason)
 
-    def _take(self, key: str, n: int) -> dict[int, Routing]:
-        return taken(self.llm.collective_rpc(TAKE, args=({"key": key, "n": n},)))
+    def _take(self, output: Any, profile: Profile | None) -> dict[int, Routing]:
+        """What the plugin has of a finished request: all of it, or what a profile keeps."""
+        request: dict[str, Any] = {"key": output.request_id, "n": len(output.outputs)}
+        if profile is None:
+            return taken(self.llm.collective_rpc(TAKE, args=(request,)))
+        tokens = {c.index: np.asarray(c.token_ids, np.int32) for c in output.outputs}
+        rows = {i: kept(profile, tokens[i], self.vocab) for i in tokens}
+        request["spans"] = {str(i): spans(rows[i]) for i in rows}
+        found = taken(self.llm.collective_rpc(TAKE, args=(request,)))
+        return {i: found[i].spread(rows[i], len(tokens[i]), self.shape, self.layers) for i in found}
 
     def close(self) -> None:
         """Stop vLLM."""
@@ -174,7 +195,8 @@ class VllmEngine:
         status = answered(self.llm.collective_rpc(STATUS))
         if "error" in status:
             raise EngineError(status["error"])
-        return RouterShape(len(status["captured_layers"]), status["experts"], status["top_k"])
+        self.layers = captured_layers(status)
+        return RouterShape(status["layers"], status["experts"], status["top_k"])
 
 
 def request_parameters(sampling: Sampling, n: int, *, key: str | None = None, seed: int | None = None) -> Any:
@@ -218,7 +240,7 @@ def _step(engine: Any) -> list[Any]:
     try:
         return list(engine.step())
     except Exception as error:  # whatever a model or a kernel raises, or the engine's death
-        raise EngineError(f"vLLM stopped while sampling: {_first_line(error)}") from error
+        raise EngineError(f"vLLM stopped while sampling: {first_line(error)}") from error
 
 
 def _vllm() -> Any:
@@ -233,52 +255,8 @@ def _vllm() -> Any:
         raise EngineError(f"this engine needs vLLM ({error}): pip install 'radmoe[vllm]'") from None
 
 
-def _check_plugin() -> None:
-    """vLLM finds plugins by their entry points, which only an installed package has."""
-    import vllm.envs as envs
-
-    if not any(point.name == NAME for point in entry_points(group="vllm.general_plugins")):
-        raise EngineError(
-            "vLLM cannot see the radmoe plugin: install radmoe in vLLM's environment (pip install radmoe)"
-        )
-    if envs.VLLM_PLUGINS is not None and NAME not in envs.VLLM_PLUGINS:
-        raise EngineError(f"VLLM_PLUGINS={','.join(envs.VLLM_PLUGINS)} leaves the radmoe plugin out: add radmoe to it")
-
-
-def _checked_config(vllm: Any, model: str | Path) -> Any:
-    """vLLM's configuration of a model; a dense one is refused before an engine is started for it."""
-    if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
-        raise EngineError(f"{model} is no checkpoint: it has no config.json; pass the directory of a saved model")
-    try:
-        config = vllm.EngineArgs(model=str(model)).create_model_config()
-    except (RuntimeError, ValueError, OSError) as error:
-        raise EngineError(f"vLLM cannot load {model}: {_first_line(error)}") from None
-    if config.get_num_experts() < 2:
-        raise EngineError(f"{model} is not a mixture-of-experts model: without a router there is no routing to capture")
-    _check_head(Path(model), config)
-    return config
-
-
-def _check_head(path: Path, config: Any) -> None:
-    """Refuse tied embeddings where vLLM ignores them (0.30): it would sample noise, without a word."""
-    file, names = path / "model.safetensors", config.architectures
-    if not file.is_file() or not getattr(config.hf_text_config, "tie_word_embeddings", False):
-        return
-    with file.open("rb") as stored:
-        header = stored.read(int.from_bytes(stored.read(8), "little"))
-    for name in {"GptOssForCausalLM", "Qwen3NextForCausalLM"} & set(names):
-        if b'"lm_head.weight"' not in header:
-            raise EngineError(IGNORED_TIE.format(name))
-
-
 def _stock_shape(config: Any) -> RouterShape:
     """L counts the layers with experts, as far as the model's configuration names those without."""
     return RouterShape(
         len(sparse_layers(config.hf_text_config)), config.get_num_experts(), config.get_num_experts_per_tok()
     )
-
-
-def _first_line(error: Exception) -> str:
-    """What an error says first; pydantic's count of errors comes before that."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[1] if len(lines) > 1 and "validation error" in lines[0] else lines[0]

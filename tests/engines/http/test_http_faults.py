@@ -28,7 +28,7 @@ def client(server: Any, checkpoint: Path | None, **options: Any) -> HttpEngine:
 
 
 def run(engine: HttpEngine, n: int = 3, **said: Any) -> list[Completion]:
-    options = {"sampling": Sampling(max_tokens=6, seed=1), "batch_size": 4, "keys": ["a", "b"], "start": [0, 0]}
+    options = {"sampling": Sampling(max_tokens=6, seed=1), "batch_size": 4, "keys": ["a", "b"]}
     return list(engine.generate(PROMPTS, n, **(options | said)))
 
 
@@ -135,9 +135,7 @@ def test_rollouts_finished_before_a_server_dies_are_kept(
     server.dies_after = server.served + 3
     kept: list[Completion] = []
     with pytest.raises(EngineError, match="no connection to"):
-        for done in engine.generate(
-            PROMPTS, 4, sampling=Sampling(max_tokens=6, seed=1), batch_size=2, keys=["a", "b"], start=[0, 0]
-        ):
+        for done in engine.generate(PROMPTS, 4, sampling=Sampling(max_tokens=6, seed=1), batch_size=2, keys=["a", "b"]):
             kept.append(done)
     assert len(kept) >= 3
     with PoolWriter(tmp_path / "pool", shape=engine.shape, vocab=engine.vocab, model="tiny") as writer:
@@ -145,7 +143,7 @@ def test_rollouts_finished_before_a_server_dies_are_kept(
             writer.add("ab"[done.prompt_index], done.rollout, rollout_index=done.rollout_index)
     assert len(open_pool(tmp_path / "pool")) == len(kept)
     server.dies_after = None
-    rest = run(engine, 4, start=[2, 0])
+    rest = run(engine, 4, missing=[[2, 3], range(4)])
     assert {c[:2]: c.rollout.token_ids.tolist() for c in rest} == {k: v for k, v in whole.items() if k >= (0, 2)}
 
 
@@ -168,7 +166,7 @@ def test_who_stops_listening_does_not_wait(serve: Serve, checkpoint: Path) -> No
     """As an interrupt does: nothing more is asked, and answers under way are not waited for."""
     server = serve("vllm")
     engine = client(server, checkpoint)
-    running = engine.generate(PROMPTS, 50, sampling=Sampling(max_tokens=6), batch_size=4, keys=["a", "b"], start=[0, 0])
+    running = engine.generate(PROMPTS, 50, sampling=Sampling(max_tokens=6), batch_size=4, keys=["a", "b"])
     next(running)
     server.delay = 5.0
     began = time.monotonic()
@@ -254,7 +252,7 @@ def test_a_page_that_is_no_model_server_is_said_to_be(serve: Serve, checkpoint: 
 
 def test_prompts_that_are_none_are_refused(serve: Serve, checkpoint: Path) -> None:
     engine = client(serve("vllm"), checkpoint)
-    asked = {"sampling": Sampling(), "batch_size": 1, "keys": ["a"], "start": [0]}
+    asked = {"sampling": Sampling(), "batch_size": 1, "keys": ["a"]}
     with pytest.raises(InputError, match="zero tokens"):
         engine.generate([[]], 1, **asked)
     with pytest.raises(InputError, match=r"lie in \[0, 515\)"):
@@ -269,9 +267,7 @@ def test_a_pool_of_a_dead_capture_is_recovered(serve: Serve, checkpoint: Path, t
         pytest.raises(EngineError),
         PoolWriter(tmp_path / "pool", shape=engine.shape, vocab=engine.vocab, model="tiny") as writer,
     ):
-        for done in engine.generate(
-            PROMPTS, 3, sampling=Sampling(max_tokens=6), batch_size=1, keys=["a", "b"], start=[0, 0]
-        ):
+        for done in engine.generate(PROMPTS, 3, sampling=Sampling(max_tokens=6), batch_size=1, keys=["a", "b"]):
             writer.add("ab"[done.prompt_index], done.rollout, rollout_index=done.rollout_index)
     assert recover(tmp_path / "pool") == 2
     assert open_pool(tmp_path / "pool").has_weights

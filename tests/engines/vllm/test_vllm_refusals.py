@@ -141,7 +141,7 @@ def test_a_head_that_vllm_leaves_random(checkpoint: Any, tmp_path: Path, monkeyp
     for engine in (False, True):
         with pytest.raises(EngineError, match="GptOssForCausalLM ignores tie_word_embeddings"):
             VllmEngine(tied, weights=engine, **OPTIONS)
-    monkeypatch.setattr("radmoe.engines.vllm._check_head", lambda path, config: None)
+    monkeypatch.setattr("radmoe.engines.vllm_checks._check_head", lambda path, config: None)
     with pytest.raises(
         EngineError, match="GptOssForCausalLM ignores tie_word_embeddings"
     ):  # as a server's worker sees it

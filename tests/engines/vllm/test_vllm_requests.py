@@ -86,8 +86,8 @@ def test_only_asked_spans_leave_the_worker(engine: Any) -> None:
 def test_resumed_rollouts_have_the_seeds_they_would_have_had(engine: Any) -> None:
     sampling = Sampling(max_tokens=12, seed=5)
     whole = {c.rollout_index: c for c in engine.generate([[1, 2, 3]], 4, sampling=sampling, keys=["a"])}
-    rest = list(engine.generate([[1, 2, 3]], 4, sampling=sampling, keys=["a"], start=[2]))
-    assert [c.rollout_index for c in rest] == [2, 3]
+    rest = list(engine.generate([[1, 2, 3]], 4, sampling=sampling, keys=["a"], missing=[[0, 2, 3]]))
+    assert [c.rollout_index for c in rest] == [0, 2, 3]
     for c in rest:
         assert np.array_equal(c.rollout.token_ids, whole[c.rollout_index].rollout.token_ids)
     assert len({c.rollout.token_ids.tobytes() for c in whole.values()}) == 4

@@ -38,7 +38,7 @@ def look(engine: Engine, prompt: Sequence[int], sampling: Sampling, seed: int) -
     if isinstance(engine, HttpEngine):
         return _served(engine, tuple(prompt), sampling, seed)
     own = replace(sampling, seed=seed)
-    (done,) = engine.generate([list(prompt)], 1, sampling=own, batch_size=1, keys=["doctor"], start=[0])
+    (done,) = engine.generate([list(prompt)], 1, sampling=own, batch_size=1, keys=["doctor"], missing=[[0]])
     made = done.rollout
     return Seen(
         tuple(prompt),

@@ -15,6 +15,7 @@ from radmoe.engines.doctor import checks
 from radmoe.engines.doctor.checks import FAILED, OK, SKIPPED, WARNING, Finding
 from radmoe.engines.doctor.patient import Seen, look
 from radmoe.engines.doctor.remedies import remedy
+from radmoe.engines.kept import listed
 from radmoe.errors import RadmoeError
 
 _TEXT = (
@@ -147,7 +148,9 @@ def _with_experts(engine: Any, seen: Seen) -> Seen:
 
 def _layers(engine: Any, seen: Seen) -> Finding:
     assert seen.ids is not None
-    there, shape = seen.ids.shape[1], engine.shape
+    there, shape, captured = seen.ids.shape[1], engine.shape, getattr(engine, "layers", None)
+    if captured is not None and there == len(captured):
+        return Finding("layers", OK, f"layers {listed(captured)} of {shape.layers} with experts, top-{shape.top_k}")
     if there == shape.layers:
         return Finding("layers", OK, f"{there} layers with experts, top-{seen.ids.shape[2]}")
     dense = [layer for layer in range(there) if layer not in engine.local.sparse]
@@ -176,8 +179,10 @@ def _reference(
         ids = [replay.teacher_forced(list(one.sequence[:-1]))[0] for one in seen]
     except RadmoeError as error:
         return Finding("reference", SKIPPED, str(error))
-    there = seen[0].ids
+    there, captured = seen[0].ids, getattr(engine, "layers", None)
     assert there is not None
+    if captured is not None:
+        ids = [rows[:, list(captured)] for rows in ids]
     if ids[0].shape[1:] != there.shape[1:]:
         return Finding(
             "reference", FAILED, f"the replay has rows of {ids[0].shape[1:]}, the engine of {there.shape[1:]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -43,8 +44,9 @@ class Answer(NamedTuple):
     top: list[list[float]] | None  # [T][C], the largest first
     raw: Raw | None  # stock routing: one row per input position from `first` on
     first: int
-    rows: Routing | None  # the plugin's, with weights
+    key: str | None  # what the plugin keeps its rows under
     cached: int | None  # prompt tokens found in the prefix cache, where the server says
+    rows: Routing | None = None  # the plugin's, with weights, once fetched
 
 
 class Dialect(Protocol):
@@ -132,7 +134,7 @@ class Vllm:
                 top,
                 unpack_npy(raw) if raw and not plugin else None,
                 request.first,
-                _fetch(server, key) if plugin else None,
+                key if plugin else None,
                 details.get("cached_tokens"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -211,8 +213,13 @@ def logprobs_of(answer: Answer) -> tuple[NDArray[np.float32] | None, NDArray[np.
     return np.array(answer.sampled, np.float32), np.array([step[:most] for step in answer.top], np.float32)
 
 
-def _fetch(server: Server, key: str) -> Routing:
-    return decode(server.fetch("POST", ROUTING, {"key": key, "n": 1}))[0]
+def fetch(server: Server, key: str, spans: Sequence[tuple[int, int]] | None = None) -> Routing:
+    """Rows the plugin keeps under a key: all of them, or those of some token ranges; the others it forgets."""
+    asked = {} if spans is None else {"spans": {"0": spans}}
+    found = decode(server.fetch("POST", ROUTING, {"key": key, "n": 1} | asked))
+    if set(found) != {0}:
+        raise EngineError(f"{server.url}{ROUTING} answered with choices {sorted(found)} for a request of one")
+    return found[0]
 
 
 def _strange(server: Server, path: str, error: Exception) -> EngineError:

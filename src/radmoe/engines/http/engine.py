@@ -5,19 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from radmoe.engines.base import Completion, Sampling, asked, rollout_seed, room_left
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.crew import each
-from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, logprobs_of
+from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, fetch, logprobs_of
 from radmoe.engines.http.routed import generated
 from radmoe.engines.http.wire import Refused, Server
+from radmoe.engines.kept import check_layers, kept, spans
+from radmoe.engines.vllm_plugin.endpoint import captured_layers
 from radmoe.errors import EngineError, InputError, RadmoeError
+from radmoe.pool import Profile
 from radmoe.types import Rollout, RouterShape, check_ids
 
 _SPELLING = "So the sum of 12 and 30 is \\boxed{42}.\n\n```python\nprint('ä, 你好')\n```\n"
@@ -38,8 +43,9 @@ class HttpEngine:
     `model` may be left out where the server names a directory of this machine. `served` is the name the model has
     in the server, needed where it has several. Every rollout is a request of its own: SGLang returns routing for
     one choice only, each has its own seed, and a broken connection costs one rollout. With the radmoe plugin in a
-    vLLM server rollouts have weights, else expert ids only. `probe=False` leaves out the first short request that
-    shows whether the server returns routing.
+    vLLM server rollouts have weights, else expert ids only. `shape` is the router's; where the plugin captures a
+    layer subset, `layers` has its numbers, and `generate` wants a profile that keeps no others. `probe=False` leaves
+    out the first short request that shows whether the server returns routing.
     """
 
     name: str
@@ -65,6 +71,7 @@ class HttpEngine:
         limits = [limit for limit in (card.get("max_model_len"), self.local.context) if limit]
         self.context: int | None = min(limits, default=None)
         self.plugin = self.dialect.plugin(self.server)
+        self.layers = None if self.plugin is None else captured_layers(self.plugin)
         self.shape: RouterShape = self._shape()
         self.versions = self.dialect.version(self.server)
         self.tokens_sampled = 0
@@ -97,15 +104,18 @@ class HttpEngine:
         sampling: Sampling | None = None,
         batch_size: int = 64,
         keys: Sequence[str] | None = None,
-        start: Sequence[int] | None = None,
+        missing: Sequence[Sequence[int]] | None = None,
+        profile: Profile | None = None,
     ) -> Iterator[Completion]:
-        """Rollouts start[i] .. n-1 of every prompt of token ids, `batch_size` requests at a time.
+        """Rollouts missing[i] (default: all n) of every prompt of token ids, `batch_size` requests at a time.
 
         Rollout r of a key has a seed of its own, whatever was sampled before; how far equal seeds give equal
-        rollouts is the server's matter. When a request fails for good, those under way are still yielded.
+        rollouts is the server's matter. When a request fails for good, those under way are still yielded. Of what
+        the plugin recorded, only the rows that a `profile` keeps are fetched.
         """
         sampling = sampling or Sampling()
-        names, begin = asked(len(prompts), n, batch_size, keys, start)
+        names, wanted = asked(len(prompts), n, batch_size, keys, missing)
+        check_layers(self.layers, profile)
         given = [tuple(int(token) for token in prompt) for prompt in prompts]
         for prompt in given:
             if not prompt:
@@ -115,27 +125,40 @@ class HttpEngine:
                     f"token ids of a prompt lie in [0, {len(self.vocab)}), got {min(prompt)}..{max(prompt)}"
                 )
         limits = [self.room(ids, name, sampling.max_tokens) for ids, name in zip(given, names, strict=True)]
-        jobs = [_Job(i, r, names[i], given[i], limits[i]) for i in range(len(given)) for r in range(begin[i], n)]
+        jobs = [_Job(i, r, names[i], given[i], limits[i]) for i in range(len(given)) for r in wanted[i]]
         self.tokens_sampled = 0
         self.server.answer_again()
-        return each(jobs, lambda job: self._complete(job, sampling), workers=batch_size, give_up=self.server.hang_up)
+        return each(
+            jobs, lambda job: self._complete(job, sampling, profile), workers=batch_size, give_up=self.server.hang_up
+        )
 
-    def look(self, prompt: Sequence[int], sampling: Sampling, seed: int, *, first: int = 0) -> Answer:
-        """One rollout as the server gives it, unchecked, with routing from input position `first` on."""
+    def look(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        seed: int,
+        *,
+        first: int = 0,
+        profile: Profile | None = None,
+    ) -> Answer:
+        """One rollout as the server gives it, unchecked, with routing from input position `first` on.
+
+        What the plugin recorded is fetched as it is, or, with a `profile`, what that keeps, amid filler.
+        """
         request = Request(tuple(int(t) for t in prompt), sampling.max_tokens, sampling, seed, first)
-        return self.dialect.ask(self.server, self.served, request, self.local, self.plugin is not None)
+        answer = self.dialect.ask(self.server, self.served, request, self.local, self.plugin is not None)
+        if answer.key is None:
+            return answer
+        if profile is None:
+            return answer._replace(rows=fetch(self.server, answer.key))
+        tokens = self._tokens(answer)
+        rows = kept(profile, tokens, self.vocab)
+        found = fetch(self.server, answer.key, spans(rows))
+        return answer._replace(rows=found.spread(rows, len(tokens), self.shape, self.layers))
 
     def check(self, prompt: Sequence[int], answer: Answer) -> Rollout:
         """The rollout of an answer, or one line on what is wrong with it."""
-        tokens = np.array(answer.tokens, np.int32)
-        if answer.reason not in ("stop", "length"):
-            raise EngineError(f"it ended with {answer.reason!r} after {len(tokens)} tokens: such a rollout is not kept")
-        if tokens.size and int(tokens.max()) >= len(self.vocab):
-            raise EngineError(
-                f"the server sampled token {int(tokens.max())}, the tokenizer of {self.local.path} ends at "
-                f"{len(self.vocab) - 1}: pass the directory of the model that is served"
-            )
-        weights = None
+        tokens, weights = self._tokens(answer), None
         if answer.rows is not None:
             ids, weights = answer.rows.generated(len(tokens))
             check_ids(ids, self.shape.experts)
@@ -162,15 +185,28 @@ class HttpEngine:
             )
         return True
 
-    def _complete(self, job: _Job, sampling: Sampling) -> Completion:
+    def _tokens(self, answer: Answer) -> NDArray[np.int32]:
+        """The tokens [T] of a rollout that came to its end."""
+        tokens = np.array(answer.tokens, np.int32)
+        if answer.reason not in ("stop", "length"):
+            raise EngineError(f"it ended with {answer.reason!r} after {len(tokens)} tokens: such a rollout is not kept")
+        if tokens.size and int(tokens.max()) >= len(self.vocab):
+            raise EngineError(
+                f"the server sampled token {int(tokens.max())}, the tokenizer of {self.local.path} ends at "
+                f"{len(self.vocab) - 1}: pass the directory of the model that is served"
+            )
+        return tokens
+
+    def _complete(self, job: _Job, sampling: Sampling, profile: Profile | None) -> Completion:
         own, seed = replace(sampling, max_tokens=job.limit), rollout_seed(sampling.seed, job.key, job.rollout_index)
         try:
+            look = partial(self.look, job.prompt, own, seed, first=len(job.prompt) - 1, profile=profile)
             try:
-                answer = self.look(job.prompt, own, seed, first=len(job.prompt) - 1)
+                answer = look()
             except Refused as error:
                 if error.status != _LOST:
                     raise
-                answer = self.look(job.prompt, own, seed, first=len(job.prompt) - 1)
+                answer = look()
             rollout = self.check(job.prompt, answer)
         except RadmoeError as error:
             raise EngineError(f"rollout {job.rollout_index} of {job.key!r}: {error}") from None
@@ -189,7 +225,7 @@ class HttpEngine:
                 f"the server's router is {there}, that of {self.local.path} {self.local.shape}: "
                 "pass the directory of the model that is served"
             )
-        return replace(there, layers=len(self.plugin["captured_layers"]))
+        return there
 
 
 class VllmHttpEngine(HttpEngine):

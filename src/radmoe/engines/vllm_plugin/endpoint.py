@@ -54,6 +54,12 @@ def answered(answers: list[dict[str, Any] | None]) -> dict[str, Any]:
     return next(answer for answer in answers if answer is not None)
 
 
+def captured_layers(status: dict[str, Any]) -> tuple[int, ...] | None:
+    """Which MoE layers a plugin with this status captures; None is all of them."""
+    found = tuple(int(layer) for layer in status["captured_layers"])
+    return None if len(found) == status["layers"] else found
+
+
 async def _status(request: Any) -> Any:
     from starlette.responses import JSONResponse
 

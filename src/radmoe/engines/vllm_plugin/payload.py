@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.engines.kept import filler, listed
 from radmoe.engines.vllm_plugin.store import Rows
 from radmoe.errors import EngineError
+from radmoe.types import RouterShape
 
 MAGIC = b"RADR"
 _COLUMNS = {"choice": 1, "row_ptr": 1, "token": 1, "layers": 1, "ids": 3, "weights": 3}  # and their dimensions
@@ -48,6 +50,28 @@ class Routing:
                 'window "generated"'
             )
         return self.ids[first:last], None if self.weights is None else self.weights[first:last]
+
+    def spread(self, rows: NDArray[np.int64], tokens: int, shape: RouterShape, layers: Sequence[int] | None) -> Routing:
+        """R(0) .. R(T-1) of the whole router: these rows of these layers as they are, the rest filler.
+
+        `layers` are those that should have been captured (None: all). Refuses a capture of others, or without one
+        of the rows.
+        """
+        every = np.arange(shape.layers, dtype=np.int32)
+        if self.layers.tolist() != list(every if layers is None else layers) or self.ids.shape[2] != shape.top_k:
+            raise EngineError(
+                f"the capture has layers {listed(self.layers.tolist())}, top-{self.ids.shape[2]}, not layers "
+                f"{listed(layers)} of a router {shape}: was the server started anew with other settings?"
+            )
+        at, there = np.searchsorted(self.token, rows), int(np.isin(rows, self.token).sum())
+        if there != len(rows):
+            raise EngineError(f"the capture has {there} of the {len(rows)} rows of this completion that were asked for")
+        ids, weights = filler(tokens, shape)
+        place = np.ix_(rows, self.layers)
+        ids[place] = self.ids[at]
+        if self.weights is not None:
+            weights[place] = self.weights[at]
+        return Routing(np.arange(tokens, dtype=np.int32), ids, None if self.weights is None else weights, every)
 
     def prompt(self) -> tuple[NDArray[np.int32], NDArray[np.int16], NDArray[np.float16] | None]:
         """Positions counted from the prompt's end (-1 is the one before R(0)), and their rows."""
