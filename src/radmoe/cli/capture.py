@@ -54,6 +54,10 @@ def command(
         Path | None,
         typer.Option("--rollouts", help="Or replay rollouts that exist, without sampling: a JSONL of them, or a pool."),
     ] = None,
+    rounding: Annotated[
+        str | None,
+        typer.Option("--rounding", help="Replay bfloat16 as the server rounded that sampled: vllm-cpu."),
+    ] = None,
     n: Annotated[int, typer.Option("-n", help="Rollouts per problem.")] = 64,
     style: Annotated[
         str | None,
@@ -116,10 +120,23 @@ def command(
         if task is not None or prompts is not None or engine != "transformers" or model is None:
             raise InputError("--rollouts are replayed through --model: leave out --task, --prompts and --engine")
         done = replay_pool(
-            model, out, rollouts, dtype, device, threads, ids_only, readouts, readout_task or "math", layers, raw
+            model,
+            out,
+            rollouts,
+            dtype,
+            device,
+            threads,
+            ids_only,
+            readouts,
+            readout_task or "math",
+            layers,
+            raw,
+            rounding,
         )
         typer.echo(json.dumps(asdict(done)) if as_json else said(done))
         return
+    if rounding is not None:
+        raise InputError("--rounding is a replay's: give it with --rollouts")
     if raw and style is not None:
         raise InputError(f"--style {style} is told to the chat template, which --raw leaves out: give one of the two")
     captured = capture_pool(

@@ -26,6 +26,7 @@ def replay_pool(
     task: str,
     layers: str | None,
     raw: bool,
+    rounding: str | None,
 ) -> Replayed:
     """Replay a file or pool of rollouts into a pool, with a progress bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -46,6 +47,7 @@ def replay_pool(
             profile=profile,
             weights=not ids_only,
             raw=raw,
+            rounding=rounding,
             progress=lambda done, total: bar.update(work, completed=done, total=total),
         )
 

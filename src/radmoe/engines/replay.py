@@ -65,6 +65,7 @@ def replay(
     weights: bool = True,
     raw: bool = False,
     retokenise: bool = False,
+    rounding: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replayed:
     """Replay a JSONL file or a pool (see `replay_sources`) through `model` into the pool `out`.
@@ -72,11 +73,17 @@ def replay(
     With the readouts of a `profile` only the rows their windows need are computed, up to the last of them.
     `progress` is told rollouts done and in all. What `out` already holds is not replayed again, so that an
     interrupted call goes on; another source, model or setting is another pool, which the pool says.
+    `rounding` "vllm-cpu" imitates, in bfloat16, the server that sampled (see `vllm_rounding`).
     """
     from radmoe import __version__
     from radmoe.engines.transformers import TransformersEngine
+    from radmoe.engines.vllm_rounding import ROUNDING, check_rounding
 
     engine = model if isinstance(model, TransformersEngine) else TransformersEngine(model)
+    if rounding is not None:
+        if rounding != ROUNDING:
+            raise InputError(f"rounding must be {ROUNDING} or left out, got {rounding!r}")
+        check_rounding(engine.model)
     given = open_source(source, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
     profile = profile or Profile()
     record = given.record | {
@@ -86,6 +93,7 @@ def replay(
         "agreement": NOTE,
         "versions": {"radmoe": __version__} | engine.versions,
     }
+    record |= {} if rounding is None else {"rounding": rounding}
     called = name or (Path(model).resolve().name if not isinstance(model, TransformersEngine) else "replayed")
     total = sum(given.count(problem) for problem in given.problems)
     replayed = tokens = 0
@@ -100,7 +108,7 @@ def replay(
             for place, one in enumerate(given.rollouts(problem)):
                 if place < before[problem]:
                     continue
-                rollout, computed = _forced(engine, one, profile, weights)
+                rollout, computed = _forced(engine, one, profile, weights, rounding)
                 extra: dict[str, object] = {"tokens": one.tokens}
                 if (found := _agreement(one, rollout, computed, engine.shape)) is not None:
                     extra["agreement"] = [found.same, found.of]
@@ -127,12 +135,14 @@ def agreement(pool: str | Path) -> Agreement | None:
 
 
 def _forced(
-    engine: TransformersEngine, one: Given, profile: Profile, weights: bool
+    engine: TransformersEngine, one: Given, profile: Profile, weights: bool, rounding: str | None
 ) -> tuple[Rollout, NDArray[np.int64]]:
     """The rollout with the routing of one pass, and the token positions whose rows were asked for.
 
     Rows no readout asks for are not computed where they come last; they carry experts 0..K-1, and no pool keeps them.
     """
+    from radmoe.engines.vllm_rounding import forced_as_vllm
+
     count, prompt, shape = len(one.token_ids), len(one.prompt_ids), engine.shape
     where = f"rollout {one.rollout_index} of problem {one.problem_id!r}"
     if not prompt:
@@ -147,7 +157,8 @@ def _forced(
     wanted = kept(profile, one.token_ids, engine.vocab)
     if len(wanted):
         stop = int(wanted[-1]) + 1
-        forced = engine.teacher_forced([*one.prompt_ids, *one.token_ids[: stop - 1].tolist()])
+        tokens = [*one.prompt_ids, *one.token_ids[: stop - 1].tolist()]
+        forced = engine.teacher_forced(tokens) if rounding is None else forced_as_vllm(engine, tokens, prompt)
         ids[:stop], mass[:stop] = (column[prompt - 1 :] for column in forced)
     return Rollout(one.token_ids, ids, mass if weights else None, sampled, top), wanted
 

@@ -1,0 +1,156 @@
+"""A transformers pass that rounds where vLLM's CPU kernels round, so that a bfloat16 replay gives a server's routing.
+
+bfloat16 keeps 8 bits; which values are brought down to them, and how, is each program's own. transformers does it
+after every operation, to the nearest. vLLM 0.30 on a CPU with AVX512 but without its BF16 instructions does it at the end
+of a kernel, and mostly by cutting the other 16 bits off:
+
+    norms             the sum with the residual is normalised in float32; only then is the residual rounded
+    rotary embedding  float32, cut off
+    attention         float32, cut off
+    router            the weights are a bfloat16 softmax over the K logits
+    experts           float32, cut off after the activation and after the weighted sum
+    linear attention  see `vllm_delta`
+
+Dense layers, the gate of attention and shared experts round alike in both. What is left is the order of float32 sums.
+Found by comparing the two module by module (docs/log.md); docs/engines.md says how much agrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+from radmoe.engines.routers import find_routers
+from radmoe.engines.vllm_delta import gated_delta_net
+from radmoe.errors import InputError
+
+if TYPE_CHECKING:
+    from radmoe.engines.transformers import TransformersEngine
+
+ROUNDING = "vllm-cpu"
+KNOWN = ("qwen3_moe", "gpt_oss", "qwen3_next")
+_ATTENTION = "radmoe_vllm_cpu"
+
+
+def forced_as_vllm(
+    engine: TransformersEngine, token_ids: Sequence[int], prompt: int
+) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+    """`engine.teacher_forced`, rounded as vLLM's CPU kernels do; the first `prompt` tokens were its prompt."""
+    with rounding_as_vllm(engine.model, prompt):
+        return engine.teacher_forced(token_ids)
+
+
+def check_rounding(model: Any) -> None:
+    """Refuse what has not been compared with vLLM."""
+    config = model.config.get_text_config()
+    if config.model_type not in KNOWN:
+        raise InputError(
+            f"rounding {ROUNDING} is known for {', '.join(KNOWN)}, not for {config.model_type}: leave it out"
+        )
+    if model.dtype != torch.bfloat16:
+        kind = str(model.dtype).removeprefix("torch.")
+        raise InputError(f"rounding {ROUNDING} is that of bfloat16 and the model is in {kind}: pass dtype bfloat16")
+    if not getattr(config, "norm_topk_prob", True):
+        raise InputError(f"rounding {ROUNDING} is not known for routers without norm_topk_prob: leave it out")
+
+
+@contextmanager
+def rounding_as_vllm(model: Any, prompt: int) -> Iterator[None]:
+    """Passes in here, over one sequence and without a cache, round as vLLM's."""
+    check_rounding(model)
+    # The residual stream is held in float32, so that a sum reaches the next norm unrounded.
+    hooks: list[tuple[nn.Module, Callable[..., Any]]] = [
+        (model.get_input_embeddings(), lambda _, args, out: out.float())
+    ]
+    hooks += [(router, _router) for router in find_routers(model)]
+    forwards: list[tuple[nn.Module, Callable[..., Any]]] = []
+    for module in model.modules():
+        kind = type(module).__name__
+        if kind.endswith("RotaryEmbedding"):
+            hooks.append((module, lambda _, args, out: tuple(x.bfloat16().float() for x in out)))
+        elif kind.endswith("RMSNorm"):
+            forwards.append((module, partial(_norm, module)))
+        elif kind.endswith("Experts"):
+            forwards.append((module, partial(_experts, module)))
+        elif kind.endswith("GatedDeltaNet"):
+            forwards.append((module, partial(gated_delta_net, module, prompt)))
+    before = model.config._attn_implementation
+    with ExitStack() as undo:
+        for module, hook in hooks:
+            undo.callback(module.register_forward_hook(hook, prepend=True).remove)
+        for module, forward in forwards:
+            undo.callback(delattr, module, "forward")
+            module.forward = forward
+        undo.callback(model.set_attn_implementation, before)
+        model.set_attn_implementation(_ATTENTION)
+        yield
+
+
+def cut(x: Tensor) -> Tensor:
+    """To bfloat16 by dropping bits, towards zero."""
+    return (x.float().contiguous().view(torch.int32) & -65536).view(torch.float32).bfloat16()
+
+
+def _norm(module: Any, x: Tensor) -> Tensor:
+    """RMS norm of a float32 sum, which is rounded in place: the caller's residual is the same tensor."""
+    normal = x.float()
+    eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
+    normal = normal * torch.rsqrt(normal.pow(2).mean(-1, keepdim=True) + eps)
+    if x.dtype == torch.float32:
+        x.copy_(x.bfloat16())
+    weight: Tensor = module.weight
+    if type(module).__name__.startswith("Qwen3Next"):  # its weights are stored less 1
+        return (normal * (1 + weight.float())).bfloat16()
+    return normal.bfloat16() * weight.bfloat16()
+
+
+def _router(module: nn.Module, args: Any, answer: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    logits, weights, _ = answer
+    largest, ids = torch.topk(logits, weights.shape[-1], dim=-1, sorted=False)
+    return logits, torch.softmax(largest, -1), ids
+
+
+def _experts(module: Any, hidden: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
+    """Hidden states [N, D] through the experts `ids` [N, K], as `weights` [N, K] say."""
+    total = hidden.new_zeros(hidden.shape, dtype=torch.float32)
+    for expert in range(module.num_experts):
+        rows, places = torch.where(ids == expert)
+        inner = cut(module._apply_gate(_dense(module, "gate_up_proj", expert, hidden[rows].float())))
+        outer = _dense(module, "down_proj", expert, inner.float())
+        total.index_add_(0, rows, outer * weights[rows, places, None].float())
+    return cut(total)
+
+
+def _dense(module: Any, name: str, expert: int, x: Tensor) -> Tensor:
+    weight: Tensor = getattr(module, name)[expert].float()
+    out = x @ (weight if module.is_transposed else weight.T)
+    return out.add_(getattr(module, f"{name}_bias")[expert]) if module.has_bias else out
+
+
+def _attend(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, scaling: float, **options: Any
+) -> tuple[Tensor, None]:
+    """[B, H, S, D] each, query and key as the rotation left them, in float32."""
+    groups = query.shape[1] // key.shape[1]
+    query = cut(query).float() * scaling
+    key, value = (x.float().repeat_interleave(groups, 1) for x in (cut(key), value))
+    scores = query @ key.transpose(2, 3) + mask
+    if (sinks := options.get("s_aux")) is not None:
+        sinks = sinks.float().reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        scores = torch.cat([scores, sinks], -1)
+    mass = (scores - scores.amax(-1, keepdim=True)).exp()
+    out = mass[..., : key.shape[2]] @ value / mass.sum(-1, keepdim=True)
+    return cut(out).transpose(1, 2), None
+
+
+AttentionInterface.register(_ATTENTION, _attend)
+AttentionMaskInterface.register(_ATTENTION, eager_mask)
