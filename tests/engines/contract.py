@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from radmoe.engines.base import Completion, Engine, Sampling
+from radmoe.engines.kept import kept
 from radmoe.errors import InputError
+from radmoe.pool import Profile
 
 
 class EngineContract:
@@ -33,7 +35,14 @@ class EngineContract:
         return None
 
     def run(
-        self, engine: Engine, n: int = 2, *, missing: Sequence[Sequence[int]] = (), batch_size: int = 4, **said: Any
+        self,
+        engine: Engine,
+        n: int = 2,
+        *,
+        missing: Sequence[Sequence[int]] = (),
+        batch_size: int = 4,
+        profile: Profile | None = None,
+        **said: Any,
     ) -> list[Completion]:
         sampling = Sampling(**({"max_tokens": 12, "seed": 3} | said))
         count = len(self.prompts)
@@ -45,6 +54,7 @@ class EngineContract:
             batch_size=batch_size,
             keys=keys,
             missing=missing or [range(n)] * count,
+            profile=profile,
         )
         return sorted(done, key=lambda c: c[:2])
 
@@ -126,6 +136,24 @@ class EngineContract:
         assert engine.tokens_sampled == sum(len(c.rollout) for c in rest)
         if self.seeded:
             assert self.tokens(rest) == self.tokens([c for c in whole if c.rollout_index in missing[c.prompt_index]])
+
+    def test_what_a_profile_keeps_is_what_it_would_be_without(self, engine: Engine) -> None:
+        """Windows at a token of the first rollout, which others may lack: those keep no row."""
+        whole = self.run(engine, 1, temperature=0)
+        spelled = {int(t): engine.vocab.token_bytes(int(t)) for t in whole[0].rollout.token_ids}
+        marker = next(text.decode() for text in spelled.values() if text.isalnum())
+        profile = Profile(layers=(1,), readouts=(f"boundary:{marker}@3", f"delimiter:{marker}@union"))
+        counts = []
+        for a, b in zip(whole, self.run(engine, 1, temperature=0, profile=profile), strict=True):
+            assert a[:2] == b[:2]
+            assert a.text == b.text
+            assert a.rollout.expert_ids.shape == b.rollout.expert_ids.shape
+            rows = kept(profile, a.rollout.token_ids, engine.vocab)
+            counts.append(len(rows))
+            assert np.array_equal(a.rollout.expert_ids[rows, 1], b.rollout.expert_ids[rows, 1])
+            if self.has_weights:
+                assert np.array_equal(a.rollout.weights[rows, 1], b.rollout.weights[rows, 1])
+        assert 0 < counts[0] < len(whole[0].rollout)
 
     def test_finished_rollouts_come_before_the_rest(self, engine: Engine) -> None:
         running = engine.generate(

@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 
 from radmoe.engines.base import Sampling
+from radmoe.engines.vllm_plugin.endpoint import check_request
 from radmoe.engines.vllm_plugin.payload import encode
 from radmoe.engines.vllm_plugin.store import Rows
+from radmoe.errors import InputError
 
 FAULTS = (  # of rows
     "zeros",  # a kernel that routes by itself
@@ -60,7 +62,8 @@ def computed(engine: Any, prompt: tuple[int, ...], sampling: Sampling) -> tuple[
 
 class FakeServer:
     """`engine` samples; `name` is the served model. `busy` are statuses answered first, one request each;
-    after `dies_after` rollouts connections are cut and no more are taken; `delay` is slept before an answer."""
+    after `dies_after` rollouts connections are cut and no more are taken; `delay` is slept before an answer.
+    `captured` are the layers the plugin captures, None all."""
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class FakeServer:
         name: str = "tiny",
         root: str = "/nowhere/tiny",
         plugin: bool = False,
+        captured: list[int] | None = None,
         faults: set[str] = frozenset(),  # type: ignore[assignment]
         busy: list[int] = (),  # type: ignore[assignment]
         dies_after: int | None = None,
@@ -82,7 +86,9 @@ class FakeServer:
         self.layers = text.num_hidden_layers  # real servers give dense layers a place, of zeros
         self.lock = threading.Lock()
         self.seen: list[tuple[int, ...]] = []  # prompts, as a prefix cache would know them
-        self.kept: dict[str, bytes] = {}  # what the plugin holds, by key
+        self.captured = list(range(engine.shape.layers)) if captured is None else captured
+        self.kept: dict[str, Rows] = {}  # what the plugin holds, by key
+        self.sent: list[int] = []  # bytes of each routing payload
         self.served = self.at_once = self.most_at_once = 0
         self.bodies: list[dict[str, Any]] = []
         fake = self
@@ -172,10 +178,18 @@ class FakeServer:
         if path.endswith("/status"):
             layers, experts, top_k = self.engine.shape.layers, self.engine.shape.experts, self.engine.shape.top_k
             settings = {"window": "generated", "layers": None, "weights": True, "memory_mib": 64}
-            shape = {"layers": layers, "experts": experts, "top_k": top_k, "captured_layers": list(range(layers))}
+            shape = {"layers": layers, "experts": experts, "top_k": top_k, "captured_layers": self.captured}
             return 200, shape | {"settings": settings}
-        found = self.kept.pop(body["key"], None)
-        return (409, {"error": f"no routing of {body['key']}"}) if found is None else (200, found)
+        try:
+            asked = check_request(body)
+        except InputError as error:
+            return 400, {"error": str(error)}
+        found = self.kept.pop(asked["key"], None)
+        if found is None:
+            return 409, {"error": f"no routing of {asked['key']}"}
+        payload = encode([_cut(found, asked["spans"])], self.captured)
+        self.sent.append(len(payload))
+        return 200, payload[: len(payload) // 2] if "truncated" in self.faults else payload
 
     # -- the two protocols ---------------------------------------------------------------------
 
@@ -298,11 +312,9 @@ class FakeServer:
 
     def keep(self, key: str, ids: np.ndarray, weights: np.ndarray, prompt: int) -> None:
         dense = self.layers - self.engine.shape.layers
-        ids, weights = ids[prompt - 1 :, dense:], weights[prompt - 1 :, dense:]
+        ids, weights = (rows[prompt - 1 :, dense:][:, self.captured] for rows in (ids, weights))
         token = np.arange(len(ids), dtype=np.int32)
-        rows = Rows(0, token, ids.astype(np.int16), weights[: len(ids)].astype(np.float16))
-        payload = encode([rows], list(range(ids.shape[1])))
-        self.kept[key] = payload[: len(payload) // 2] if "truncated" in self.faults else payload
+        self.kept[key] = Rows(0, token, ids.astype(np.int16), weights[: len(ids)].astype(np.float16))
 
     def npy(self, array: np.ndarray) -> str | None:
         if "no flag" in self.faults:
@@ -315,3 +327,13 @@ class FakeServer:
     def text(self, done: Any) -> str:
         tokens = done.rollout.token_ids.tolist()
         return self.engine.tokenizer.decode(tokens[:-1] if done.finish_reason == "stop" else tokens)
+
+
+def _cut(rows: Rows, spans: dict[str, list[list[int]]] | None) -> Rows:
+    """The token ranges asked for, as the plugin's store hands them out."""
+    if spans is None:
+        return rows
+    inside = np.zeros(len(rows.token), bool)
+    for start, stop in spans.get("0", ()):
+        inside |= (rows.token >= start) & (rows.token < stop)
+    return Rows(rows.choice, rows.token[inside], rows.ids[inside], rows.weights[inside])

@@ -63,9 +63,9 @@ class Routing:
                 f"the capture has layers {listed(self.layers.tolist())}, top-{self.ids.shape[2]}, not layers "
                 f"{listed(layers)} of a router {shape}: was the server started anew with other settings?"
             )
-        at, there = np.searchsorted(self.token, rows), int(np.isin(rows, self.token).sum())
-        if there != len(rows):
-            raise EngineError(f"the capture has {there} of the {len(rows)} rows of this completion that were asked for")
+        at = np.intersect1d(rows, self.token, return_indices=True)[2]
+        if len(at) != len(rows):
+            raise EngineError(f"the capture has {len(at)} of the {len(rows)} rows asked for of this completion")
         ids, weights = filler(tokens, shape)
         place = np.ix_(rows, self.layers)
         ids[place] = self.ids[at]
