@@ -49,6 +49,21 @@ def test_the_state_is_changed_in_place_and_kept_from_whom_did_not_ask() -> None:
     assert not torch.equal(options["initial_state"], before)
 
 
+def test_threads_share_the_states_and_change_no_bit() -> None:
+    arrays, options = inputs()
+    found = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            mine = options | {"initial_state": options["initial_state"].clone()}
+            found.append(stepwise(REFERENCE)(*arrays, **mine))
+    finally:
+        torch.set_num_threads(before)
+    for one, three in zip(*found, strict=True):
+        assert torch.equal(one, three)
+
+
 @pytest.mark.parametrize("change", [{"initial_state": None}, {"initial_state": "half"}, {"tokens": 3}])
 def test_what_it_does_not_do_goes_to_the_reference(change: dict[str, Any]) -> None:
     arrays, options = inputs(change.get("tokens", 1))

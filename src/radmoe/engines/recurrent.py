@@ -1,19 +1,27 @@
-"""One step of the gated delta rule, as linear-attention layers decode it, in four passes over the state.
+"""One step of the gated delta rule, as linear-attention layers decode it, in one pass over the state.
 
 transformers' reference multiplies the state [B, H, K, V] out three times per token, into new memory each time; on a
-CPU that is two thirds of a small model's step. Matrix products and an update in place are the same sums.
+CPU that is two thirds of a small model's step. One state after another, changed in place while it is in the cache, is
+the same sums.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
-from functools import wraps
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, wraps
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from radmoe.jit import jit
+
+Array = NDArray[np.float32]
 _NAME = "torch_recurrent_gated_delta_rule"
 Rule = Callable[..., tuple[Tensor, Tensor | None]]
 
@@ -50,8 +58,42 @@ def _fits(state: Tensor) -> bool:
 def step(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor) -> Tensor:
     """One token: query and key [B, H, K], value [B, H, V], log_decay and beta [B, H]; the state changes in place."""
     query, key, value = (x.float() for x in (query * query.shape[-1] ** -0.5, key, value))
-    state.mul_(log_decay.float().exp()[..., None, None])
-    known = torch.matmul(key[..., None, :], state)[..., 0, :]
-    delta = (value - known) * beta.float()[..., None]
-    state.flatten(0, 1).baddbmm_(key.flatten(0, 1)[..., None], delta.flatten(0, 1)[:, None])
-    return torch.matmul(query[..., None, :], state)[..., 0, :]
+    out = torch.empty(value.shape)
+    tensors = (query, key, value, log_decay.float().exp(), beta.float(), state, out)
+    arrays = [x.flatten(0, 1).contiguous().numpy() for x in tensors]
+    shares = min(torch.get_num_threads(), len(arrays[0]))
+    if shares == 1:
+        _advance(*arrays)
+    else:
+        cuts = [slice(i * len(arrays[0]) // shares, (i + 1) * len(arrays[0]) // shares) for i in range(shares)]
+        list(_threads().map(lambda cut: _advance(*(x[cut] for x in arrays)), cuts))
+    return out
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), "delta")
+
+
+@jit
+def _advance(query: Array, key: Array, value: Array, decay: Array, beta: Array, state: Array, out: Array) -> None:
+    """Of each state S [K, V]: S = decay S + key x delta with delta = beta (value - decay key S), and out = query S.
+
+    The new state's product is query S = decay (query old S) + (query . key) delta, so S is read once and
+    written once, and its second reading finds it in the cache.
+    """
+    rows, columns = state.shape[1:]
+    for i in range(len(state)):
+        known, found = np.zeros(columns, np.float32), np.zeros(columns, np.float32)
+        overlap = np.float32(0)
+        for k in range(rows):
+            overlap += query[i, k] * key[i, k]
+            for v in range(columns):
+                known[v] += key[i, k] * state[i, k, v]
+                found[v] += query[i, k] * state[i, k, v]
+        for v in range(columns):
+            known[v] = beta[i] * (value[i, v] - decay[i] * known[v])
+            out[i, v] = decay[i] * found[v] + overlap * known[v]
+        for k in range(rows):
+            for v in range(columns):
+                state[i, k, v] = decay[i] * state[i, k, v] + key[i, k] * known[v]

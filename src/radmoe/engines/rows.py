@@ -27,6 +27,7 @@ from transformers.masking_utils import sdpa_mask
 from radmoe.errors import EngineError
 
 ATTENTION = "radmoe_rows"
+_EAGER = frozenset({"gpt_oss"})  # families without "sdpa" whose own attention `attend` computes too: sinks
 _SPARE = 128  # columns to grow by, at least
 
 
@@ -159,11 +160,13 @@ def rows_cache(config: Any) -> Cache:
 
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any) -> Any:
-    """transformers' "sdpa", except that one new token does not copy its keys for every query head.
+    """transformers' "sdpa", except that one new token does not copy its keys for every query head, and with sinks.
 
     The heads that share a key head become the query positions of one attention: the same sums, an
     eighth of the time at B = 64, 150 columns and three heads per key on CPU.
     """
+    if kwargs.get("s_aux") is not None:
+        return attend_sinks(query, key, value, attention_mask, kwargs["s_aux"], kwargs["scaling"]), None
     groups = getattr(module, "num_key_value_groups", 1)
     if query.shape[2] != 1 or groups == 1 or set(kwargs) & {"position_bias", "cache", "softcap"}:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
@@ -172,6 +175,39 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
         query.reshape(batch, heads // groups, groups, dim), key, value, attention_mask, scale=kwargs.get("scaling")
     )
     return out.reshape(batch, 1, heads, value.shape[-1]), None
+
+
+def attend_sinks(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, sinks: Tensor, scaling: float
+) -> Tensor:
+    """Attention whose softmax has one more score per head, its sink [H], that belongs to no key (gpt-oss).
+
+    query [B, H, S, dim], key and value [B, H / G, C, dim], mask bool [B, 1, S, C] or None for causal
+    (S = C, or one token that sees all); returns [B, S, H, dim]. G heads share a key head, and no key is
+    copied: at B = 64, 150 columns and G = 3 a fifth of the time of transformers' "eager" on CPU.
+    """
+    batch, heads, new, dim = query.shape
+    shared, columns = key.shape[1:3]
+    groups = heads // shared
+    if mask is None and new > 1:
+        mask = torch.ones(1, 1, new, columns, dtype=torch.bool, device=query.device).tril()
+    scores = torch.matmul(query.reshape(batch, shared, groups * new, dim), key.transpose(2, 3)).mul_(scaling)
+    scores = scores.view(batch, shared, groups, new, columns)
+    if mask is not None:
+        scores.masked_fill_(~mask[:, :, None], -torch.inf)
+    drain = sinks.to(scores.dtype).view(shared, groups, 1, 1).expand(batch, -1, -1, new, -1)
+    weights = torch.cat([scores, drain], -1).softmax(-1)[..., :-1]
+    out = torch.matmul(weights.reshape(batch, shared, groups * new, columns), value)
+    return out.view(batch, heads, new, value.shape[-1]).transpose(1, 2).contiguous()
+
+
+def speed_up_attention(model: Any) -> None:
+    """Let a model attend by `attend` where that computes what it does now."""
+    config = model.config
+    if config._attn_implementation == "sdpa" or (
+        config._attn_implementation == "eager" and config.get_text_config().model_type in _EAGER
+    ):
+        model.set_attn_implementation(ATTENTION)
 
 
 AttentionInterface.register(ATTENTION, attend)

@@ -27,7 +27,7 @@ from radmoe.engines.decode import Decoder, Finished, Job
 from radmoe.engines.prompts import Content, encode
 from radmoe.engines.recurrent import speed_up
 from radmoe.engines.routers import Recorder
-from radmoe.engines.rows import ATTENTION, rows_cache
+from radmoe.engines.rows import rows_cache, speed_up_attention
 from radmoe.engines.streams import merge
 from radmoe.errors import EngineError, InputError
 from radmoe.pool import Profile
@@ -45,8 +45,8 @@ class TransformersEngine:
     """A loaded MoE model, its tokenizer, and hooks on its routers.
 
     `model` is a checkpoint directory, or a loaded model together with its `tokenizer`; the engine takes
-    it over: it is put in eval mode, and its "sdpa" attention is replaced by one that is faster at single
-    tokens. Nothing is downloaded. `threads` are the cores to use, for the whole process; `streams` how
+    it over: it is put in eval mode, and its attention ("sdpa", or gpt-oss's own) is replaced by one that is
+    faster at single tokens. Nothing is downloaded. `threads` are the cores to use, for the whole process; `streams` how
     many batches run side by side on them (default: as many as threads for a small model on CPU, else one).
     """
 
@@ -78,8 +78,7 @@ class TransformersEngine:
         self._recorder = Recorder(model)
         speed_up(model)
         rows_cache(model.config)  # refuses a cache it cannot batch now, not after the first prompt
-        if model.config._attn_implementation == "sdpa":
-            model.set_attn_implementation(ATTENTION)
+        speed_up_attention(model)
         with self._recorder.recording(), torch.inference_mode():
             model(input_ids=torch.tensor([[0, 1, 2]], device=model.device), use_cache=False)
         self.shape: RouterShape = self._recorder.probe()
