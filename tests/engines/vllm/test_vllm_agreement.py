@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vllm_parts import OPTIONS, replayed, same_sets, shipped, weights_apart
+from vllm_parts import OPTIONS, cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
 
 from radmoe.engines.base import Sampling
 from radmoe.types import Rollout, RolloutGroup
@@ -38,8 +38,8 @@ def captured(request: pytest.FixtureRequest, checkpoint: Any) -> Iterator[Simple
     engine = VllmEngine(checkpoint(name), dtype=dtype, enable_return_routed_experts=True, **OPTIONS)
     if name == "lab-oss":
         engine.llm.apply_model(bfloat16_sinks)
-    prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=2 if name == "lab-next" else 4)]
-    sampling = Sampling(max_tokens=48 if name == "lab-next" else 100, topk_logprobs=5)
+    prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=4)]
+    sampling = Sampling(max_tokens=100, topk_logprobs=5)
     wanted = [request_parameters(sampling, 4, key=f"key{i}", seed=i) for i in range(len(prompts))]
     outputs = engine.llm.generate([{"prompt_token_ids": p} for p in prompts], wanted, use_tqdm=False)
     groups = [
@@ -77,19 +77,22 @@ def test_the_plugin_sees_what_vllm_returns_itself(captured: SimpleNamespace) -> 
 
 
 def test_routing_agrees_with_a_replay(captured: SimpleNamespace, replay: Any) -> None:
-    """float32: 99.9% of the sets. bfloat16: as much as the format allows.
+    """float32: 99.9% of the sets. bfloat16: as much as the format allows, and with vLLM's rounding 97%.
 
     A bfloat16 pass leaves the float32 path wherever two experts are closer than its rounding; transformers' own
     does so as often as vLLM's. What an engine may not do is to add to that (docs/engines.md has the figures).
     """
     exact, own = replay(captured.name, "float32"), replay(captured.name, captured.dtype)
-    mine, theirs, each_other, apart = [], [], [], []
+    mine, theirs, each_other, imitated, apart = [], [], [], [], []
     for prompt, rollout in rollouts(captured):
         truth, again = (replayed(engine, prompt, rollout.token_ids) for engine in (exact, own))
         theirs.append(same_sets(again[0], truth[0]).ravel())
         each_other.append(same_sets(again[0], rollout.expert_ids).ravel())
         mine.append(same_sets(rollout.expert_ids, truth[0]).ravel())
         apart.append(weights_apart((rollout.expert_ids, rollout.weights), truth))
+        if captured.dtype == "bfloat16":
+            likely = replayed(own, prompt, rollout.token_ids, as_vllm=True)
+            imitated.append(same_sets(likely[0], rollout.expert_ids).ravel())
     agree, format_allows, both = (float(np.concatenate(x).mean()) for x in (mine, theirs, each_other))
     print(
         f"{captured.name} {captured.dtype}: {agree:.4f} of vLLM's and {format_allows:.4f} of transformers' sets are those of "
@@ -98,9 +101,13 @@ def test_routing_agrees_with_a_replay(captured: SimpleNamespace, replay: Any) ->
     if captured.dtype == "float32":
         assert agree >= 0.999
         assert max(apart) < 1e-3
-    else:
-        assert agree >= format_allows - 0.015
-        assert agree >= 0.9 or shipped(captured.name) is None  # random routers hardly prefer one expert to the next
+        return
+    alike = float(np.concatenate(imitated).mean())
+    print(f"{alike:.4f} agree with a replay that rounds as vLLM does")
+    assert agree >= format_allows - 0.015
+    if shipped(captured.name) is not None:  # random routers hardly prefer one expert to the next
+        assert agree >= 0.9
+        assert alike >= 0.97 or cpu_has_bfloat16()
 
 
 def test_a_shifted_row_would_be_noticed(captured: SimpleNamespace, replay: Any) -> None:

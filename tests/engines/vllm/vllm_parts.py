@@ -68,9 +68,21 @@ def same_sets(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (np.sort(a, -1) == np.sort(b, -1)).all(-1)
 
 
-def replayed(engine: Any, prompt: list[int], tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def cpu_has_bfloat16() -> bool:
+    """vLLM has other kernels there, which `vllm_rounding` does not imitate."""
+    import torch
+
+    return bool(torch.cpu._is_avx512_bf16_supported())
+
+
+def replayed(
+    engine: Any, prompt: list[int], tokens: np.ndarray, *, as_vllm: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Ids and weights [T, L, K] of a replay, at the rows that predict the tokens."""
-    ids, weights = engine.teacher_forced([*prompt, *tokens.tolist()])
+    from radmoe.engines.vllm_rounding import forced_as_vllm
+
+    given = [*prompt, *tokens.tolist()]
+    ids, weights = forced_as_vllm(engine, given, len(prompt)) if as_vllm else engine.teacher_forced(given)
     rows = slice(len(prompt) - 1, len(prompt) - 1 + len(tokens))
     return ids[rows], weights[rows]
 

@@ -1,0 +1,58 @@
+"""`vllm serve` in bfloat16: what it sends, both ways, against a replay that rounds as it does."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_vllm_serve import OPTIONS, Server
+from vllm_parts import cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
+
+from radmoe.engines.vllm_outputs import stock_rows
+from radmoe.engines.vllm_plugin.endpoint import ROUTING
+from radmoe.engines.vllm_plugin.payload import decode
+from radmoe.lab.tasks import problems
+
+MODELS = ["lab-qwen", "lab-oss", "lab-next"]
+
+
+@pytest.mark.skipif(cpu_has_bfloat16(), reason="vLLM has other kernels on this CPU")
+@pytest.mark.parametrize("name", MODELS)
+def test_ids_and_weights_over_http_agree_with_a_replay_that_rounds_alike(
+    name: str, replay: Any, tmp_path: Path
+) -> None:
+    source = shipped(name)
+    if source is None:
+        pytest.skip("random routers hardly prefer one expert to the next")
+    own = replay(name, "bfloat16")
+    options = [
+        o for o in OPTIONS if name != "lab-next" or o != "--no-enable-chunked-prefill"
+    ]  # a hybrid model needs it
+    server = Server(source, tmp_path / "log", "--dtype", "bfloat16", *options)
+    try:
+        server.wait()
+        agree, apart = [], []
+        for i, problem in enumerate(problems("math-2", limit=3)):
+            prompt = own.encode(problem.prompt)
+            choices = server.complete(f"key{i}", 4, prompt=prompt, max_tokens=80, ignore_eos=False)["choices"]
+            routing = decode(server.ask(ROUTING, {"key": f"key{i}", "n": 4})[1])
+            for choice in choices:
+                tokens = np.array(choice["token_ids"])
+                ids, weights = routing[choice["index"]].generated(len(tokens))
+                sent = np.load(io.BytesIO(base64.b64decode(choice["routed_experts"])))
+                assert np.array_equal(stock_rows(sent, len(tokens), own.shape, "it"), ids)
+                again = replayed(own, prompt, tokens, as_vllm=True)
+                agree.append(same_sets(ids, again[0]).ravel())
+                apart.append(weights_apart((ids, weights), again))
+        share = float(np.concatenate(agree).mean())
+        print(
+            f"{name}: {share:.4f} of {sum(map(len, agree)):,} sets; weights of those that agree differ by {max(apart):.3f} at most"
+        )
+        assert share >= 0.97
+        assert max(apart) < 0.1
+    finally:
+        server.close()
