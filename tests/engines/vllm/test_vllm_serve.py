@@ -158,6 +158,44 @@ def test_only_the_windows_asked_for_are_sent(server: Server) -> None:
     assert len(payload) < 12 * 11 * 8 * 3 + 1000
 
 
+def test_of_a_profile_only_its_rows_are_sent(server: Server, checkpoint: Any) -> None:
+    """Over HTTP too: kept rows are those of a full fetch, and a rollout without an anchor is dropped in the server."""
+    from radmoe.engines.base import Completion, Sampling
+    from radmoe.engines.http import VllmHttpEngine
+    from radmoe.engines.kept import kept
+    from radmoe.engines.prompts import encode
+    from radmoe.pool import Profile
+
+    engine, sent = VllmHttpEngine(f"http://127.0.0.1:{server.port}", checkpoint("lab-qwen")), list[int]()
+    fetch, held = engine.server.fetch, json.loads(server.ask(STATUS_PATH)[1])["requests"]
+    prompts = [encode(engine.tokenizer, "Start with 4. Add 17. What do you get?")[1], PROMPT]
+    sampling = Sampling(temperature=0, max_tokens=100, topk_logprobs=0)
+
+    def counted(method: str, path: str, body: Any = None) -> bytes:
+        answer = fetch(method, path, body)
+        if path == ROUTING:
+            sent.append(len(answer))
+        return answer
+
+    def run(profile: Profile | None) -> list[Completion]:
+        return list(engine.generate(prompts, 1, sampling=sampling, batch_size=1, profile=profile))
+
+    engine.server.fetch = counted  # type: ignore[method-assign]
+    profile = Profile(readouts=("trajectory:/plus|add|minus|4/@4", "delimiter@8"))
+    pairs = list(zip(run(None), run(profile), strict=True))
+    rows = [kept(profile, whole.rollout.token_ids, engine.vocab) for whole, _ in pairs]
+    for (whole, part), at in zip(pairs, rows, strict=True):
+        assert np.array_equal(whole.rollout.token_ids, part.rollout.token_ids)
+        assert np.array_equal(whole.rollout.expert_ids[at], part.rollout.expert_ids[at])
+        assert np.array_equal(whole.rollout.weights[at], part.rollout.weights[at])
+    print([len(at) for at in rows], sent)
+    for (whole, _), at, full, few in zip(pairs, rows, sent[:2], sent[2:], strict=True):
+        assert full - few == pytest.approx(
+            (len(whole.rollout) - len(at)) * (4 + 11 * 8 * 3), abs=16
+        )  # row counts differ
+    assert json.loads(server.ask(STATUS_PATH)[1])["requests"] == held
+
+
 def test_a_client_that_leaves_does_not_stay_in_memory(server: Server) -> None:
     """The connection is cut in mid-generation: vLLM aborts, and later requests are served and fetched as ever."""
     for i in range(3):
