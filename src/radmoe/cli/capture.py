@@ -111,7 +111,7 @@ def command(
     """Sample n rollouts of every prompt and write them, with the routing behind every token, to a pool.
 
     A rollout is safe on disk once finished, so an interrupted or killed capture goes on when the same
-    command is run again: finished problems are not repeated, and the rest come out as they would have.
+    command is run again: finished rollouts are not repeated, and the rest come out as they would have.
     Rollouts of the lab's own tasks are graded at the end.
     """
     from radmoe.errors import InputError

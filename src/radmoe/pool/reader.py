@@ -160,7 +160,7 @@ class Pool:
         return sum(int(shard.meta["tokens"]) for shard in self.shards.values())
 
     def routing_bytes(self) -> tuple[int, int, int]:
-        """Bytes of routing as the engine gave it, as the profile kept it, and as it lies on disk."""
+        """Bytes of routing of all tokens and layers, as the profile kept it, and as it lies on disk."""
         captured = kept = stored = 0
         for shard in self.shards.values():
             captured += int(shard.meta["captured_bytes"])

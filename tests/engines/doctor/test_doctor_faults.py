@@ -80,6 +80,13 @@ def test_a_server_that_is_well_passes(serve: Serve, tmp_path: Path, kind: str, p
         assert found["layers"].seen == "3 layers, 2 with experts; [0] are dense, their rows zero"
 
 
+def test_a_server_that_captures_some_layers_is_well(serve: Serve, checkpoint: Path) -> None:
+    found = checkup(serve("vllm", plugin=True, captured=[0, 2]), checkpoint)
+    assert failed(found) == {}
+    assert found["layers"].seen == "layers 0,2 of 3 with experts, top-4"
+    assert found["reference"].status == "ok"
+
+
 def test_local_engines_that_are_well_pass() -> None:
     for family in ("qwen3-moe", "gpt-oss"):
         engine = tiny_moe.engine(family)
