@@ -1,6 +1,7 @@
 """How much of vLLM's routing a transformers replay gives again, for the shipped lab models; docs/engines.md has the tables.
 
     .engines/venv/bin/python -m benchmarks.agreement                     # 20 problems x 6 rollouts each, some ten minutes
+    .engines/venv/bin/python -m benchmarks.agreement --compiled          # vLLM as it runs without --enforce-eager
     .engines/venv/bin/python -m benchmarks.agreement lab-next --problems 4
 
 vLLM samples with its own routed experts and the plugin's side by side. The same tokens are then computed again: by
@@ -32,7 +33,7 @@ from radmoe import select
 from radmoe.engines.base import Sampling
 from radmoe.engines.routers import find_routers
 from radmoe.engines.transformers import TransformersEngine
-from radmoe.engines.vllm_rounding import forced_as_vllm
+from radmoe.engines.vllm_rounding import COMPILED, EAGER, forced_as_vllm
 from radmoe.lab.models import weights
 from radmoe.lab.tasks import problems
 from radmoe.types import Rollout, RolloutGroup
@@ -44,13 +45,13 @@ Routing = tuple[NDArray[Any], NDArray[Any]]
 
 @dataclass
 class Sampled:
-    """A rollout and its problem; routing is [T, L, K] of ids, and of weights."""
+    """A rollout with the plugin's routing; ids [T, L, K] of vLLM's own, and of vLLM given the tokens as a prompt."""
 
     problem: int
     prompt: list[int]
     rollout: Rollout
-    stock: NDArray[Any]
-    again: NDArray[Any]  # ids, from vLLM itself
+    stock: NDArray[Any] | None = None
+    again: NDArray[Any] | None = None
 
     @property
     def tokens(self) -> list[int]:
@@ -69,12 +70,12 @@ def sampled(name: str, dtype: str, chosen: argparse.Namespace) -> tuple[Any, lis
     engine = VllmEngine(
         weights(name),
         dtype=dtype,
-        enable_return_routed_experts=True,
+        enable_return_routed_experts=not chosen.compiled,  # zeros, where vLLM 0.30 compiles for a CPU
         enable_prefix_caching=False,  # tokens given as a prompt are to be computed again
         max_model_len=1024,
         max_num_seqs=64,
         max_num_batched_tokens=64 * 256,  # prompts in one piece: a seeded one in parts kills vLLM 0.30 on CPU
-        enforce_eager=True,
+        enforce_eager=not chosen.compiled,
     )
     if dtype == "float32":
         engine.llm.apply_model(bfloat16_sinks)
@@ -86,15 +87,16 @@ def sampled(name: str, dtype: str, chosen: argparse.Namespace) -> tuple[Any, lis
     for i, output in enumerate(outputs):
         routing = taken(engine.llm.collective_rpc(TAKE, args=({"key": f"k{i}", "n": chosen.n},)))
         options = {"vocab": engine.vocab, "shape": engine.shape}
-        mine, stock = (from_vllm(output, routing=r, **options).rollouts for r in (routing, None))
-        pairs = zip(mine, stock, strict=True)
-        found += [Sampled(i, prompts[i], a, b.expert_ids, b.expert_ids) for a, b in pairs]
-    once = request_parameters(Sampling(max_tokens=1, topk_logprobs=0), 1, seed=0)
-    outputs = engine.llm.generate(
-        [{"prompt_token_ids": one.tokens} for one in found], [once] * len(found), use_tqdm=False
-    )
-    for one, output in zip(found, outputs, strict=True):
-        one.again = np.asarray(output.outputs[0].routed_experts)[one.rows].astype(np.int16)
+        group = from_vllm(output, routing=routing, **options)
+        found += [Sampled(i, prompts[i], rollout) for rollout in group.rollouts]
+        if not chosen.compiled:
+            for one, stock in zip(found[-chosen.n :], from_vllm(output, **options).rollouts, strict=True):
+                one.stock = stock.expert_ids
+    if not chosen.compiled:
+        once = request_parameters(Sampling(max_tokens=1, topk_logprobs=0), 1, seed=0)
+        given = [{"prompt_token_ids": one.tokens} for one in found]
+        for one, output in zip(found, engine.llm.generate(given, [once] * len(found), use_tqdm=False), strict=True):
+            one.again = np.asarray(output.outputs[0].routed_experts)[one.rows].astype(np.int16)
     engine.close()
     return engine, found
 
@@ -112,9 +114,12 @@ def same(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
     return equal
 
 
-def replayed(engine: TransformersEngine, found: list[Sampled], as_vllm: bool = False) -> list[Routing]:
+def replayed(engine: TransformersEngine, found: list[Sampled], rounding: str | None = None) -> list[Routing]:
     def one(s: Sampled) -> Routing:
-        ids, mass = forced_as_vllm(engine, s.tokens, len(s.prompt)) if as_vllm else engine.teacher_forced(s.tokens)
+        if rounding is None:
+            ids, mass = engine.teacher_forced(s.tokens)
+        else:
+            ids, mass = forced_as_vllm(engine, s.tokens, len(s.prompt), rounding)
         return ids[s.rows], mass[s.rows].astype(np.float16)
 
     return [one(s) for s in found]
@@ -163,19 +168,22 @@ def measure(
     routings = {EXACT: replayed(exact, found)}
     if dtype == "bfloat16":
         rough = TransformersEngine(weights(name), dtype=dtype, streams=1)
-        routings |= {OWN: replayed(rough, found), AS_VLLM: replayed(rough, found, as_vllm=True)}
+        rounding = COMPILED if chosen.compiled else EAGER
+        routings |= {OWN: replayed(rough, found), AS_VLLM: replayed(rough, found, rounding)}
 
     def agree(other: Callable[[int], NDArray[Any]]) -> NDArray[np.bool_]:
         return np.concatenate([same(s.rollout.expert_ids, other(i)) for i, s in enumerate(found)])
 
     shares = {kind: agree(lambda i, r=routing: r[i][0]) for kind, routing in routings.items()}  # type: ignore[misc]
-    shares[ITSELF] = agree(lambda i: found[i].again)
+    if not chosen.compiled:
+        shares[ITSELF] = agree(lambda i: found[i].again)  # type: ignore[arg-type,return-value]
     between = ""
     if OWN in routings:
         pairs = zip(routings[OWN], routings[EXACT], strict=True)
         between = percent(np.concatenate([same(a[0], b[0]) for a, b in pairs]))
     cells = [percent(shares[kind]) if kind in shares else "" for kind in (EXACT, OWN, AS_VLLM, ITSELF)]
     stock = "all" if all(np.array_equal(s.rollout.expert_ids, s.stock) for s in found) else "NOT ALL"
+    stock = "" if chosen.compiled else stock
     row = [name, dtype, f"{shares[EXACT].size:,}", stock, *cells, between]
     print("measured:", *row, file=sys.stderr, flush=True)
     layers = [(kind, share.mean(0)) for kind, share in shares.items()] if dtype == "bfloat16" else []
@@ -231,10 +239,18 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=20)
     parser.add_argument("-n", type=int, default=6)
     parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--compiled", action="store_true", help="bfloat16, the plugin's routing only")
     chosen = parser.parse_args()
-    results = {(name, dtype): measure(name, dtype, chosen) for name in chosen.models for dtype in CASES[name]}
+    results = {
+        (name, dtype): measure(name, dtype, chosen)
+        for name in chosen.models
+        for dtype in CASES[name][-1 if chosen.compiled else 0 :]
+    }
+    kind = "compiled" if chosen.compiled else "eager"
     bits = "with" if torch.cpu._is_avx512_bf16_supported() else "without"
-    print(f"\n{chosen.problems} problems x {chosen.n}, temperature {chosen.temperature:g}; a CPU {bits} AVX512-BF16\n")
+    print(
+        f"\n{chosen.problems} problems x {chosen.n}, temperature {chosen.temperature:g}; {kind}, on a CPU {bits} AVX512-BF16\n"
+    )
     head = ["model", "dtype", "sets", "plugin = stock", *(f"vLLM and {k}" for k in (EXACT, OWN, AS_VLLM, ITSELF))]
     print(table([*head, "bfloat16 and float32"], [row for row, _, _ in results.values()]))
     print("\nPer layer, in percent:\n")

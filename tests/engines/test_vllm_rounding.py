@@ -18,7 +18,7 @@ from radmoe.engines.base import Sampling
 from radmoe.engines.replay import replay
 from radmoe.engines.transformers import TransformersEngine
 from radmoe.engines.vllm_delta import Inputs, chunked, stepped
-from radmoe.engines.vllm_rounding import cut, forced_as_vllm, rounding_as_vllm
+from radmoe.engines.vllm_rounding import COMPILED, EAGER, ROUNDINGS, cut, forced_as_vllm, rounding_as_vllm
 from radmoe.errors import InputError, PoolMismatch
 from radmoe.lab.tasks import problems
 from radmoe.pool import open_pool
@@ -54,28 +54,32 @@ def test_it_is_as_near_to_float32_as_another_bfloat16_pass(name: str) -> None:
     (done,) = exact.generate([prompt], 1, sampling=Sampling(max_tokens=100, seed=1))
     tokens = [*prompt, *done.rollout.token_ids.tolist()]
     truth, plain = exact.teacher_forced(tokens), rough.teacher_forced(tokens)
-    found = forced_as_vllm(rough, tokens, len(prompt))
-    assert same(found, truth) >= same(plain, truth) - 0.02
-    assert same(found, plain) < 1  # it does round otherwise
+    compiled, eager = (forced_as_vllm(rough, tokens, len(prompt), rounding) for rounding in (COMPILED, EAGER))
+    for found in (compiled, eager):
+        assert same(found, truth) >= same(plain, truth) - 0.02
+        assert same(found, plain) < 1  # it does round otherwise
+    assert same(compiled, eager) < 1
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_model_rounds_as_before_afterwards(family: str) -> None:
+def test_a_model_rounds_as_before_afterwards(family: str, rounding: str) -> None:
     engine = tiny(family)
     before = engine.teacher_forced(TOKENS)
-    forced_as_vllm(engine, TOKENS, 70)
-    with pytest.raises(RuntimeError, match="stop"), rounding_as_vllm(engine.model, 3):
+    forced_as_vllm(engine, TOKENS, 70, rounding)
+    with pytest.raises(RuntimeError, match="stop"), rounding_as_vllm(engine.model, 3, rounding):
         raise RuntimeError("stop")
     after = engine.teacher_forced(TOKENS)
     assert np.array_equal(before[0], after[0])
     assert np.array_equal(before[1], after[1])
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_rows_depend_on_earlier_tokens_only(family: str) -> None:
+def test_rows_depend_on_earlier_tokens_only(family: str, rounding: str) -> None:
     engine = tiny(family)
-    whole = forced_as_vllm(engine, TOKENS, 70)
-    part = forced_as_vllm(engine, TOKENS[:80], 70)
+    whole = forced_as_vllm(engine, TOKENS, 70, rounding)
+    part = forced_as_vllm(engine, TOKENS[:80], 70, rounding)
     assert np.array_equal(whole[0][:80], part[0])
     assert np.allclose(whole[1].sum(-1), 1, atol=1e-5)
 
@@ -140,5 +144,5 @@ def test_a_replay_says_how_it_was_rounded(tmp_path: Path) -> None:
     assert np.array_equal(made.group("1").rollouts[0].expert_ids, rows)
     with pytest.raises(PoolMismatch, match="rounding"):
         replay(file, engine, tmp_path / "as")
-    with pytest.raises(InputError, match="rounding must be vllm-cpu or left out, got 'gpu'"):
+    with pytest.raises(InputError, match="rounding must be vllm-cpu or vllm-cpu-eager, got 'gpu'"):
         replay(file, engine, tmp_path / "gpu", rounding="gpu")

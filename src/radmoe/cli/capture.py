@@ -56,7 +56,9 @@ def command(
     ] = None,
     rounding: Annotated[
         str | None,
-        typer.Option("--rounding", help="Replay bfloat16 as the server rounded that sampled: vllm-cpu."),
+        typer.Option(
+            "--rounding", help="Replay bfloat16 as the engine rounded that sampled: vllm-cpu, vllm-cpu-eager."
+        ),
     ] = None,
     n: Annotated[int, typer.Option("-n", help="Rollouts per problem.")] = 64,
     style: Annotated[

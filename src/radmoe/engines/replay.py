@@ -73,17 +73,15 @@ def replay(
     With the readouts of a `profile` only the rows their windows need are computed, up to the last of them.
     `progress` is told rollouts done and in all. What `out` already holds is not replayed again, so that an
     interrupted call goes on; another source, model or setting is another pool, which the pool says.
-    `rounding` "vllm-cpu" imitates, in bfloat16, the server that sampled (see `vllm_rounding`).
+    `rounding` "vllm-cpu" or "vllm-cpu-eager" imitates, in bfloat16, the engine that sampled (see `vllm_rounding`).
     """
     from radmoe import __version__
     from radmoe.engines.transformers import TransformersEngine
-    from radmoe.engines.vllm_rounding import ROUNDING, check_rounding
+    from radmoe.engines.vllm_rounding import check_rounding
 
     engine = model if isinstance(model, TransformersEngine) else TransformersEngine(model)
     if rounding is not None:
-        if rounding != ROUNDING:
-            raise InputError(f"rounding must be {ROUNDING} or left out, got {rounding!r}")
-        check_rounding(engine.model)
+        check_rounding(engine.model, rounding)
     given = open_source(source, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
     profile = profile or Profile()
     record = given.record | {
@@ -158,7 +156,7 @@ def _forced(
     if len(wanted):
         stop = int(wanted[-1]) + 1
         tokens = [*one.prompt_ids, *one.token_ids[: stop - 1].tolist()]
-        forced = engine.teacher_forced(tokens) if rounding is None else forced_as_vllm(engine, tokens, prompt)
+        forced = engine.teacher_forced(tokens) if rounding is None else forced_as_vllm(engine, tokens, prompt, rounding)
         ids[:stop], mass[:stop] = (column[prompt - 1 :] for column in forced)
     return Rollout(one.token_ids, ids, mass if weights else None, sampled, top), wanted
 

@@ -79,10 +79,10 @@ def replayed(
     engine: Any, prompt: list[int], tokens: np.ndarray, *, as_vllm: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ids and weights [T, L, K] of a replay, at the rows that predict the tokens."""
-    from radmoe.engines.vllm_rounding import forced_as_vllm
+    from radmoe.engines.vllm_rounding import EAGER, forced_as_vllm
 
     given = [*prompt, *tokens.tolist()]
-    ids, weights = forced_as_vllm(engine, given, len(prompt)) if as_vllm else engine.teacher_forced(given)
+    ids, weights = forced_as_vllm(engine, given, len(prompt), EAGER) if as_vllm else engine.teacher_forced(given)
     rows = slice(len(prompt) - 1, len(prompt) - 1 + len(tokens))
     return ids[rows], weights[rows]
 
