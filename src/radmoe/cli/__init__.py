@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 
 import typer
 
 from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, select, verify
 from radmoe.errors import RadmoeError
+
+_RESUMED = ("capture", "demo")  # the same command goes on where it was; what others write appears whole or not at all
 
 app = typer.Typer(
     name="radmoe",
@@ -17,8 +21,28 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+def _interruptible(name: str, command: Callable[..., None]) -> Callable[..., None]:
+    """Ctrl-C is one line on stderr and exit code 130; typer alone would say nothing."""
+
+    @wraps(command)
+    def run(*args: object, **kwargs: object) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            left = "what is finished is kept: run the same command to go on"
+            if name not in _RESUMED:
+                left = f"{name} has left nothing half written: run the same command again"
+            typer.echo(f"radmoe: interrupted: {left}", err=True)
+            raise typer.Exit(130) from None
+
+    return run
+
+
 for module in (demo, capture, inspect, verify, select, grade, evaluate, audit, doctor, bench):
-    app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLES)(module.command)
+    name = module.__name__.rpartition(".")[2]
+    app.command(name, epilog=module.EXAMPLES)(_interruptible(name, module.command))
 
 
 @app.callback(invoke_without_command=True)
@@ -37,9 +61,6 @@ def main() -> None:
     except RadmoeError as e:
         print(f"radmoe: error: {e}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("radmoe: interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
     except BrokenPipeError:
         sys.stderr.close()
         raise SystemExit(141) from None
