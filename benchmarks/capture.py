@@ -1,8 +1,9 @@
 """What capture costs: tokens/s of the transformers engine with and without it, in interleaved runs.
 
-    python -m benchmarks.capture [--batch-size 128] [--threads 2] [--rounds 7]
+    python -m benchmarks.capture [--model lab-oss] [--batch-size 128] [--threads 2] [--rounds 7]
 
-lab-qwen on its own math problems. All arms sample the same tokens (same seed, same random numbers).
+A lab model on its own math problems. All arms sample the same tokens (same seed, same random numbers); the
+last does so by the attention transformers has for this model, "sdpa" or "eager", in place of radmoe's.
 Times are this process's CPU time as well as the wall's: on a shared machine only the first is steady.
 """
 
@@ -12,23 +13,31 @@ import argparse
 import statistics
 import time
 
-ARMS = {"tokens only": (False, 0), "+ routing": (True, 0), "+ routing, top-20 logprobs": (True, 20)}
+ARMS = {  # routing, logprobs, radmoe's attention
+    "tokens only": (False, 0, True),
+    "+ routing": (True, 0, True),
+    "+ routing, top-20 logprobs": (True, 20, True),
+    "tokens only, their attention": (False, 0, False),
+}
 
 
-def measure(batch_size: int, threads: int, rounds: int, tokens: int) -> dict[str, dict[str, float]]:
+def measure(model: str, batch_size: int, threads: int, rounds: int, tokens: int) -> dict[str, dict[str, float]]:
     """Median tokens/s and cost of each arm relative to the bare one, from `rounds` interleaved runs."""
     from radmoe.engines.base import Sampling
+    from radmoe.engines.rows import ATTENTION
     from radmoe.engines.transformers import TransformersEngine
     from radmoe.lab.models import weights
     from radmoe.lab.tasks import problems
 
-    engine = TransformersEngine(weights("lab-qwen"), dtype="float32", threads=threads)
+    engine = TransformersEngine(weights(model), dtype="float32", threads=threads)
+    theirs = "sdpa" if engine.model._supports_sdpa else "eager"
     prompts = [problem.prompt for problem in problems("math-3", limit=max(batch_size // 16, 1))]
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ARMS}
     for number in range(rounds + 1):
         names = list(ARMS) if number % 2 else list(reversed(ARMS))
         for name in names:
-            capture, top = ARMS[name]
+            capture, top, ours = ARMS[name]
+            engine.model.set_attn_implementation(ATTENTION if ours else theirs)
             sampling = Sampling(max_tokens=tokens, seed=number, topk_logprobs=top)
             wall, cpu = time.perf_counter(), time.process_time()
             done = engine.generate(prompts, 16, sampling=sampling, batch_size=batch_size, capture=capture)
@@ -51,13 +60,16 @@ def measure(batch_size: int, threads: int, rounds: int, tokens: int) -> dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--model", default="lab-qwen")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=256)
     options = parser.parse_args()
-    found = measure(options.batch_size, options.threads, options.rounds, options.tokens)
-    print(f"batch {options.batch_size}, {options.threads} thread(s), {options.rounds} interleaved rounds")
+    found = measure(options.model, options.batch_size, options.threads, options.rounds, options.tokens)
+    print(
+        f"{options.model}, batch {options.batch_size}, {options.threads} thread(s), {options.rounds} interleaved rounds"
+    )
     for name, row in found.items():
         print(
             f"{name:28s} {row['tokens_s']:7,.0f} tokens/s median, {row['best_tokens_s']:7,.0f} best, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM
@@ -29,6 +30,22 @@ def test_a_checkpoint_directory_becomes_a_file(
     read = gguf.GGUFReader(tmp_path / "out.gguf")
     assert read.get_field("general.architecture").contents() == architecture
     assert sum(int(tensor.n_elements) for tensor in read.tensors) == sum(p.numel() for p in model.parameters())
+
+
+def test_q8_0_quantises_matrices_but_not_the_routers(tmp_path: Path) -> None:
+    model, tokenizer = tiny_moe.model("qwen3-moe"), tiny_moe.tokenizer()
+    files = {kind: write_gguf(model, tokenizer, tmp_path / kind, kind=kind) for kind in ("F32", "Q8_0")}
+    exact, rough = ({t.name: t for t in gguf.GGUFReader(path).tensors} for path in files.values())
+    assert {t.tensor_type.name for t in exact.values()} == {"F32"}
+    assert {name for name, t in rough.items() if t.tensor_type.name == "F32"} == {
+        name for name in exact if "norm" in name or "ffn_gate_inp" in name
+    }
+    for name, tensor in rough.items():
+        wanted, found = exact[name].data, gguf.dequantize(tensor.data, tensor.tensor_type)
+        assert found.shape == wanted.shape
+        assert np.abs(found - wanted).max() <= np.abs(wanted).max() / 127
+    with pytest.raises(InputError, match="a GGUF file is written as F32 or Q8_0, not 'Q4_K'"):
+        write_gguf(model, tokenizer, tmp_path / "no", kind="Q4_K")
 
 
 def test_other_architectures_and_tokenizers_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""A lab checkpoint, or any of its two architectures, as a GGUF file in F32 for llama.cpp.
+"""A lab checkpoint, or any of its two architectures, as a GGUF file for llama.cpp, in F32 or quantised to Q8_0.
 
-    python -m radmoe.lab.gguf lab-qwen OUT.gguf
+    python -m radmoe.lab.gguf lab-qwen OUT.gguf [Q8_0]
 
 Qwen3-MoE comes out exactly. llama.cpp rounds the two ends of YaRN's ramp to whole dimensions, which
 gpt-oss does not (`truncate: false`): there the positions are turned slightly otherwise, as in every gpt-oss GGUF.
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import EngineError, InputError, RadmoeError
 
+KINDS = {"F32": 0, "Q8_0": 7}  # GGUF's numbers of file types
 ARCHITECTURES = {"qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
 _LAYER = {  # transformers -> GGUF
     "self_attn.q_proj": "attn_q",
@@ -35,21 +36,31 @@ _LAYER = {  # transformers -> GGUF
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # kinds of token
 
 
-def write_gguf(model: Any, tokenizer: Any, path: str | Path) -> Path:
-    """Write a loaded transformers model (Qwen3-MoE or gpt-oss) and its fast tokenizer to one file."""
+def write_gguf(model: Any, tokenizer: Any, path: str | Path, *, kind: str = "F32") -> Path:
+    """Write a loaded transformers model (Qwen3-MoE or gpt-oss) and its fast tokenizer to one file.
+
+    Q8_0 is what llama.cpp makes of it: all matrices but the routers', blocks of 32 numbers on one scale.
+    """
+    if kind not in KINDS:
+        raise InputError(f"a GGUF file is written as {' or '.join(KINDS)}, not {kind!r}")
     try:
-        from gguf import GGUFWriter
+        from gguf import GGMLQuantizationType, GGUFWriter, quantize
     except ImportError:
         raise EngineError("writing GGUF needs gguf: pip install 'radmoe[llamacpp]'") from None
     config = model.config
     if config.model_type not in ARCHITECTURES:
         raise InputError(f"cannot write {config.model_type} as GGUF: only {', '.join(ARCHITECTURES)}")
     writer = GGUFWriter(None, ARCHITECTURES[config.model_type])
+    writer.add_file_type(KINDS[kind])
     _hyperparameters(writer, config)
     _sampling(writer, model.generation_config)
     _tokenizer(writer, tokenizer, config.vocab_size)
     for name, tensor in _tensors(model):
-        writer.add_tensor(name, tensor)
+        if kind == "Q8_0" and name.endswith(".weight") and tensor.ndim > 1 and "ffn_gate_inp" not in name:
+            q8 = GGMLQuantizationType.Q8_0
+            writer.add_tensor(name, quantize(tensor, q8), raw_dtype=q8)
+        else:
+            writer.add_tensor(name, tensor)
     writer.write_header_to_file(Path(path))
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -60,7 +71,6 @@ def write_gguf(model: Any, tokenizer: Any, path: str | Path) -> Path:
 def _hyperparameters(writer: Any, config: Any) -> None:
     width = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
     writer.add_name(config.model_type)
-    writer.add_file_type(0)  # all F32
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -176,17 +186,18 @@ def _gpt_oss_layer(layer: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[n
 
 
 def main(arguments: list[str]) -> int:
-    """`MODEL OUT.gguf`: a lab model by name, or a checkpoint directory."""
-    if len(arguments) != 2:
-        print("usage: python -m radmoe.lab.gguf MODEL OUT.gguf   (lab-qwen, lab-oss, or a directory)", file=sys.stderr)
+    """`MODEL OUT.gguf [F32|Q8_0]`: a lab model by name, or a checkpoint directory."""
+    if len(arguments) not in (2, 3):
+        usage = "usage: python -m radmoe.lab.gguf MODEL OUT.gguf [F32|Q8_0]   (lab-qwen, lab-oss, or a directory)"
+        print(usage, file=sys.stderr)
         return 2
     from radmoe.engines.transformers import TransformersEngine
     from radmoe.lab.models import MODELS, weights
 
-    name, out = arguments
+    name, out, kind = *arguments, *(["F32"] if len(arguments) == 2 else [])
     try:
         source = TransformersEngine(weights(name) if name in MODELS else name, dtype="float32")
-        path = write_gguf(source.model, source.tokenizer, out)
+        path = write_gguf(source.model, source.tokenizer, out, kind=kind)
     except (RadmoeError, OSError) as error:
         print(f"radmoe: error: {error}", file=sys.stderr)
         return 2
