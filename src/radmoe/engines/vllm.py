@@ -10,7 +10,7 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -25,9 +25,11 @@ from radmoe.engines.vllm_plugin.endpoint import answered, captured_layers
 from radmoe.engines.vllm_plugin.payload import Routing, decode
 from radmoe.engines.vllm_plugin.settings import Settings
 from radmoe.errors import EngineError, InputError
-from radmoe.pool import Profile
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
+
+if TYPE_CHECKING:
+    from radmoe.pool import Profile
 
 __all__ = ["VllmEngine", "from_vllm", "request_parameters", "taken"]
 
