@@ -16,6 +16,18 @@ from benchmarks.kernels import DENSE, OURS, kernel_table
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 PACKAGES = ("numpy", "numba", "blosc2", "pyarrow", "torch", "scipy", "scikit-learn", "faiss-cpu")
 
+ELSEWHERE = """
+## By commands of their own
+
+| command | measures | figures |
+| --- | --- | --- |
+| `python -m benchmarks.capture --model lab-oss` | what capture costs while sampling, and what radmoe's attention saves | [capture.md](capture.md) |
+| `python -m benchmarks.llamacpp` | how far llama.cpp's routing agrees with transformers', and tokens/s | [engines.md](engines.md) |
+| `.engines/venv/bin/python -m benchmarks.vllm CHECKPOINT` | what the vLLM plugin costs | [engines.md](engines.md) |
+| `python -m benchmarks.evaluate` | what evaluation costs at the paper's size | [evaluate.md](evaluate.md) |
+| `python -m benchmarks.lab pools/*` | the lab's figures | [lab.md](lab.md) |
+"""
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table, first column left, the rest right."""
@@ -111,7 +123,7 @@ One problem of {found["rollouts"]} rollouts under each `Profile`; "saved" is aga
 {profiles(found["profiles"])}
 
 Sorting experts shrinks the ids and grows the weights by more: it pays in ids-only pools only.
-"""
+{ELSEWHERE}"""
 
 
 def cpu() -> str:
