@@ -34,6 +34,7 @@ from radmoe.engines.base import Sampling
 from radmoe.engines.routers import find_routers
 from radmoe.engines.transformers import TransformersEngine
 from radmoe.engines.vllm_rounding import COMPILED, EAGER, forced_as_vllm
+from radmoe.grading.answers import extract
 from radmoe.lab.models import weights
 from radmoe.lab.tasks import problems
 from radmoe.types import Rollout, RolloutGroup
@@ -155,7 +156,9 @@ def picks(engine: Any, found: list[Sampled], routing: list[Routing]) -> tuple[in
         if mine.index != theirs.index and mine.index is not None and theirs.index is not None:
             gap = 1 - mine.density[theirs.index] / mine.density[mine.index]
             moved = np.nanmax(np.abs(1 - theirs.density / mine.density))
-            others.append(f"{gap:.2%} of density apart, which the replay moved by up to {moved:.2%}")
+            text = [engine.tokenizer.decode(captured[x.index].token_ids.tolist()) for x in (mine, theirs)]
+            answer = "the same" if extract("math", text[0]) == extract("math", text[1]) else "another"
+            others.append(f"{gap:.2%} of density apart, moved by up to {moved:.2%}, {answer} answer")
     return equal, others
 
 

@@ -97,8 +97,6 @@ def rounding_as_vllm(model: Any, prompt: int, rounding: str = COMPILED) -> Itera
         elif kind == "Qwen3NextMLP" and not eager:
             hooks += [(part, _to_float) for part in (module.gate_proj, module.up_proj, module.down_proj)]
             before.append(module.down_proj)
-        elif kind == "Qwen3NextSparseMoeBlock" and not eager:
-            hooks.append((module.shared_expert_gate, _to_float))
     attention = model.config._attn_implementation
     with ExitStack() as undo:
         for module, hook in hooks:
