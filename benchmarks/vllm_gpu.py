@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")
 
 SHAPE = {
     "architectures": ["Qwen3MoeForCausalLM"],

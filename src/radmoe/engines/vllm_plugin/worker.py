@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from radmoe.engines.vllm_plugin import NAME, STATUS, TAKE
 from radmoe.engines.vllm_plugin.payload import encode
@@ -104,6 +105,10 @@ class Recorder:
             self._tape.tap(i, routers[layer])
         self._execute = runner.execute_model
         runner.execute_model = self._step
+        self._batch: Any = None  # of the pass under way, in Model Runner V2
+        if not hasattr(runner, "input_batch"):
+            self._prepare = runner.prepare_inputs
+            runner.prepare_inputs = self._prepared
 
     def status(self) -> dict[str, Any]:
         layers, experts, top_k = self._shape
@@ -134,14 +139,24 @@ class Recorder:
             return self._execute(scheduled, *args, **kwargs)
         self._tape.arm(total)
         output = self._execute(scheduled, *args, **kwargs)
-        batch = self._runner.input_batch
-        requests = list(batch.req_ids)
+        requests, start = self._computed()
         count = np.array([scheduled.num_scheduled_tokens[r] for r in requests], np.int64)
-        start = batch.num_computed_tokens_cpu[: len(requests)].astype(np.int64)
         if (plan := self._store.plan(requests, start, count)) is not None:
             self._pending.append(_Pending(plan, self._tape.read(plan.source), requests))
             self._drain()
         return output
+
+    def _prepared(self, *args: Any, **kwargs: Any) -> Any:
+        self._batch = self._prepare(*args, **kwargs)
+        return self._batch
+
+    def _computed(self) -> tuple[list[str], NDArray[np.int64]]:
+        """The requests of the last pass, in the order of its rows, and the first position of each."""
+        if self._batch is not None:
+            return list(self._batch.req_ids), self._batch.num_computed_tokens_np.astype(np.int64)
+        batch = self._runner.input_batch
+        requests = list(batch.req_ids)
+        return requests, batch.num_computed_tokens_cpu[: len(requests)].astype(np.int64)
 
     def _announce(self, scheduled: Any) -> None:
         for request in scheduled.finished_req_ids:
@@ -189,7 +204,10 @@ def _refuse(runner: Any, config: Any) -> None:
     """Settings under which rows could not be told apart."""
     parallel, model = config.parallel_config, config.model_config
     for wrong, line in (
-        (not hasattr(runner, "input_batch"), "Model Runner V2 is not supported: set VLLM_USE_V2_MODEL_RUNNER=0"),
+        (
+            not hasattr(runner, "input_batch") and not hasattr(runner, "prepare_inputs"),
+            f"the model runner {type(runner).__name__} is not known: docs/engines.md names the versions that are",
+        ),
         (parallel.pipeline_parallel_size > 1, "pipeline parallelism splits the layers: use --tensor-parallel-size"),
         (parallel.data_parallel_size > 1, "data parallelism is not supported: start one server per replica"),
         (getattr(parallel, "use_ubatching", False), "dual-batch overlap is not supported: leave --enable-dbo out"),
