@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vllm_parts import OPTIONS, cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
+from vllm_parts import FLOAT32_AGREES, GPU, OPTIONS, cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
 
 from radmoe.engines.base import Sampling
+from radmoe.engines.vllm_rounding import COMPILED, EAGER
 from radmoe.types import Rollout, RolloutGroup
 
 # vLLM's CPU kernels for Qwen3-Next's linear attention take bfloat16 only
 CASES = [("lab-qwen", "float32"), ("lab-oss", "float32"), ("lab-qwen", "bfloat16"), ("lab-oss", "bfloat16"), ("lab-next", "bfloat16")]  # fmt: skip
+if GPU:
+    CASES.remove(("lab-oss", "float32"))  # attention with sinks has no float32 kernel there
 
 
 def bfloat16_sinks(model: Any) -> None:
@@ -35,8 +38,9 @@ def captured(request: pytest.FixtureRequest, checkpoint: Any) -> Iterator[Simple
     from radmoe.lab.tasks import problems
 
     name, dtype = request.param
-    engine = VllmEngine(checkpoint(name), dtype=dtype, enable_return_routed_experts=True, **OPTIONS)
-    if name == "lab-oss":
+    options = OPTIONS | ({"gdn_prefill_backend": "triton"} if GPU and name == "lab-next" else {})
+    engine = VllmEngine(checkpoint(name), dtype=dtype, enable_return_routed_experts=True, **options)
+    if name == "lab-oss" and not GPU:
         engine.llm.apply_model(bfloat16_sinks)
     prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=4)]
     sampling = Sampling(max_tokens=100, topk_logprobs=5)
@@ -91,7 +95,7 @@ def test_routing_agrees_with_a_replay(captured: SimpleNamespace, replay: Any) ->
         mine.append(same_sets(rollout.expert_ids, truth[0]).ravel())
         apart.append(weights_apart((rollout.expert_ids, rollout.weights), truth))
         if captured.dtype == "bfloat16":
-            likely = replayed(own, prompt, rollout.token_ids, as_vllm=True)
+            likely = replayed(own, prompt, rollout.token_ids, EAGER)
             imitated.append(same_sets(likely[0], rollout.expert_ids).ravel())
     agree, format_allows, both = (float(np.concatenate(x).mean()) for x in (mine, theirs, each_other))
     print(
@@ -99,15 +103,15 @@ def test_routing_agrees_with_a_replay(captured: SimpleNamespace, replay: Any) ->
         f"a float32 replay, {both:.4f} agree with each other"
     )
     if captured.dtype == "float32":
-        assert agree >= 0.999
-        assert max(apart) < 1e-3
+        assert agree >= FLOAT32_AGREES
+        assert max(apart) < (1e-2 if GPU else 1e-3)
         return
     alike = float(np.concatenate(imitated).mean())
     print(f"{alike:.4f} agree with a replay that rounds as vLLM does")
     assert agree >= format_allows - 0.015
     if shipped(captured.name) is not None:  # random routers hardly prefer one expert to the next
         assert agree >= 0.9
-        assert alike >= 0.97 or cpu_has_bfloat16()
+        assert alike >= 0.97 or GPU or cpu_has_bfloat16()
 
 
 def test_a_shifted_row_would_be_noticed(captured: SimpleNamespace, replay: Any) -> None:
@@ -157,6 +161,29 @@ def test_picks_agree_with_those_of_a_replay(captured: SimpleNamespace, replay: A
     )
     assert same >= (0.95 if captured.dtype == "float32" else 0.75) * len(found)
     assert max(gaps, default=0) < 0.05
+
+
+@pytest.mark.skipif(cpu_has_bfloat16(), reason="vLLM has other kernels on this CPU")
+def test_compiled_routing_agrees_with_a_replay_that_rounds_alike(checkpoint: Any, replay: Any) -> None:
+    """Without enforce_eager, vLLM's default: other rounding. Its own routed experts are zeros then, the plugin's are not."""
+    if shipped("lab-qwen") is None:
+        pytest.skip("random routers hardly prefer one expert to the next")
+    from radmoe.engines.vllm import VllmEngine
+    from radmoe.lab.tasks import problems
+
+    engine = VllmEngine(checkpoint("lab-qwen"), dtype="bfloat16", **OPTIONS | {"enforce_eager": False})
+    prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=3)]
+    agree: dict[str, list[np.ndarray]] = {COMPILED: [], EAGER: []}
+    for done in engine.generate(prompts, 4, sampling=Sampling(max_tokens=100, topk_logprobs=0)):
+        prompt, tokens = prompts[done.prompt_index], done.rollout.token_ids
+        for rounding, found in agree.items():
+            ids = replayed(replay("lab-qwen", "bfloat16"), prompt, tokens, rounding)[0]
+            found.append(same_sets(ids, done.rollout.expert_ids).ravel())
+    engine.close()
+    shares = {rounding: float(np.concatenate(found).mean()) for rounding, found in agree.items()}
+    print(shares)
+    assert shares[COMPILED] >= 0.97
+    assert shares[COMPILED] > shares[EAGER]
 
 
 def as_stored(routing: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from vllm_parts import cpu_has_bfloat16, replayed, same_sets, shipped, weights_a
 from radmoe.engines.vllm_outputs import stock_rows
 from radmoe.engines.vllm_plugin.endpoint import ROUTING
 from radmoe.engines.vllm_plugin.payload import decode
+from radmoe.engines.vllm_rounding import EAGER
 from radmoe.lab.tasks import problems
 
 MODELS = ["lab-qwen", "lab-oss", "lab-next"]
@@ -45,7 +46,7 @@ def test_ids_and_weights_over_http_agree_with_a_replay_that_rounds_alike(
                 ids, weights = routing[choice["index"]].generated(len(tokens))
                 sent = np.load(io.BytesIO(base64.b64decode(choice["routed_experts"])))
                 assert np.array_equal(stock_rows(sent, len(tokens), own.shape, "it"), ids)
-                again = replayed(own, prompt, tokens, as_vllm=True)
+                again = replayed(own, prompt, tokens, EAGER)
                 agree.append(same_sets(ids, again[0]).ravel())
                 apart.append(weights_apart((ids, weights), again))
         share = float(np.concatenate(agree).mean())

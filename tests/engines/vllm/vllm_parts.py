@@ -9,11 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from radmoe.engines.base import Sampling
 
 GREEDY = Sampling(temperature=0, max_tokens=24, topk_logprobs=0)
-OPTIONS: dict[str, Any] = {"max_model_len": 1024, "max_num_seqs": 64, "enforce_eager": True}
+GPU = (
+    torch.cuda.is_available()
+)  # then compiled and with CUDA graphs; CI has none, docs/engines.md says what was run on one
+OPTIONS: dict[str, Any] = {"max_model_len": 1024, "max_num_seqs": 64} | (
+    {"gpu_memory_utilization": 0.3, "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64]}
+    if GPU
+    else {"enforce_eager": True}
+)
+# vLLM's expert kernels for GPUs multiply float32 in TensorFloat-32
+FLOAT32_AGREES = 0.97 if GPU else 0.999
 
 
 def shipped(name: str) -> Path | None:
@@ -70,19 +80,20 @@ def same_sets(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def cpu_has_bfloat16() -> bool:
     """vLLM has other kernels there, which `vllm_rounding` does not imitate."""
-    import torch
-
     return bool(torch.cpu._is_avx512_bf16_supported())
 
 
 def replayed(
-    engine: Any, prompt: list[int], tokens: np.ndarray, *, as_vllm: bool = False
+    engine: Any, prompt: list[int], tokens: np.ndarray, rounding: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ids and weights [T, L, K] of a replay, at the rows that predict the tokens."""
-    from radmoe.engines.vllm_rounding import EAGER, forced_as_vllm
+    from radmoe.engines.vllm_rounding import forced_as_vllm
 
     given = [*prompt, *tokens.tolist()]
-    ids, weights = forced_as_vllm(engine, given, len(prompt), EAGER) if as_vllm else engine.teacher_forced(given)
+    if rounding is None:
+        ids, weights = engine.teacher_forced(given)
+    else:
+        ids, weights = forced_as_vllm(engine, given, len(prompt), rounding)
     rows = slice(len(prompt) - 1, len(prompt) - 1 + len(tokens))
     return ids[rows], weights[rows]
 
@@ -97,5 +108,6 @@ def weights_apart(a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndar
 def check(replay: Any, prompt: list[int], rollout: Any) -> None:
     ids, weights = replayed(replay("lab-qwen", "float32"), prompt, rollout.token_ids)
     same = same_sets(rollout.expert_ids, ids)
-    assert same.mean() >= 0.999
-    assert np.allclose(np.sort(rollout.weights.astype(np.float32))[same], np.sort(weights)[same], atol=1e-3)
+    assert same.mean() >= FLOAT32_AGREES
+    apart = 1e-2 if GPU else 1e-3
+    assert np.allclose(np.sort(rollout.weights.astype(np.float32))[same], np.sort(weights)[same], atol=apart)
