@@ -21,7 +21,9 @@ ARMS = {  # routing, logprobs, radmoe's attention
 }
 
 
-def measure(model: str, batch_size: int, threads: int, rounds: int, tokens: int) -> dict[str, dict[str, float]]:
+def measure(
+    model: str, batch_size: int, threads: int, rounds: int, tokens: int, device: str = "cpu"
+) -> dict[str, dict[str, float]]:
     """Median tokens/s and cost of each arm relative to the bare one, from `rounds` interleaved runs."""
     from radmoe.engines.base import Sampling
     from radmoe.engines.rows import ATTENTION
@@ -29,7 +31,7 @@ def measure(model: str, batch_size: int, threads: int, rounds: int, tokens: int)
     from radmoe.lab.models import weights
     from radmoe.lab.tasks import problems
 
-    engine = TransformersEngine(weights(model), dtype="float32", threads=threads)
+    engine = TransformersEngine(weights(model), dtype="float32", threads=threads, device=device)
     theirs = "sdpa" if engine.model._supports_sdpa else "eager"
     prompts = [problem.prompt for problem in problems("math-3", limit=max(batch_size // 16, 1))]
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ARMS}
@@ -63,12 +65,13 @@ def main() -> None:
     parser.add_argument("--model", default="lab-qwen")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=256)
     options = parser.parse_args()
-    found = measure(options.model, options.batch_size, options.threads, options.rounds, options.tokens)
+    found = measure(options.model, options.batch_size, options.threads, options.rounds, options.tokens, options.device)
     print(
-        f"{options.model}, batch {options.batch_size}, {options.threads} thread(s), {options.rounds} interleaved rounds"
+        f"{options.model}, batch {options.batch_size}, {options.device}, {options.threads} thread(s), {options.rounds} interleaved rounds"
     )
     for name, row in found.items():
         print(

@@ -71,6 +71,8 @@ class VllmEngine:
             if not config.is_hybrid:
                 # vLLM 0.30 on CPU dies of a request that has a seed and whose prompt comes in parts
                 options.setdefault("enable_chunked_prefill", False)
+            if not weights:
+                options.setdefault("enforce_eager", True)  # compiled, vLLM's own routed experts are zeros on CPU
         try:
             self.llm = vllm.LLM(str(model), **options)
         except (RuntimeError, ValueError, OSError, AssertionError) as error:

