@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_server import FAULTS
 
 import tiny_moe
 from radmoe.engines.doctor import Finding, examine
+from radmoe.engines.doctor.checks import alignment
+from radmoe.engines.doctor.patient import Seen
 from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
 
 Serve = Callable[..., Any]
@@ -93,6 +96,33 @@ def test_local_engines_that_are_well_pass() -> None:
         found = {f.check: f for f in examine(lambda made=engine: made, "transformers", seed=0)}
         assert failed(found) == {}
         assert found["alignment"].status == found["reference"].status == "ok"
+
+
+def test_alignment_is_judged_alike_whatever_the_prompt() -> None:
+    """A router of 3 layers and 8 experts often has the same experts for two tokens: 10 of 100 prompts raised a false alarm."""
+    engine = tiny_moe.engine("qwen3-moe")
+    for seed in range(12):
+        found = {f.check: f for f in examine(lambda: engine, "transformers", seed=seed)}
+        assert failed(found) == {}, seed
+
+
+def test_an_off_by_one_is_seen_whatever_the_prompt() -> None:
+    engine = tiny_moe.engine("qwen3-moe")
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        prompt = rng.integers(5, 90, 30).tolist()
+        tails = rng.integers(5, 90, (4, 8)).tolist()
+        rows = [engine.teacher_forced([*prompt, *tail])[0] for tail in tails]
+        for shift, said in (
+            (0, "routing parts where"),
+            (1, "row p holds position p-1"),
+            (-1, "row p holds position p+1"),
+        ):
+            runs = [
+                Seen(tuple(prompt), tuple(tail), np.roll(ids, shift, 0)[2:-2], None, 2, None, None)
+                for tail, ids in zip(tails, rows, strict=True)
+            ]
+            assert said in alignment(runs).seen
 
 
 def test_every_fault_is_expected_somewhere() -> None:

@@ -14,7 +14,6 @@ from radmoe.engines.http.routed import unrouted
 from radmoe.types import WEIGHT_SUM_TOLERANCE, RouterShape
 
 OK, FAILED, WARNING, SKIPPED = "ok", "failed", "warning", "skipped"
-_SAME_ROW = 0.6  # of the layers agree: the same position, up to rounding. Other positions share few sets
 _AROUND = 4  # positions either side of where tokens part: rows of other places are other checks' business
 _REPEATED = 0.2  # of neighbouring rows equal in every layer: tokens differ, so hardly any should be
 _AGREES = 0.85  # of the sets agree with a replay: 0.98 to 1 in bfloat16, 0.3 for shuffled layers
@@ -138,34 +137,33 @@ def alignment(runs: Sequence[Seen]) -> Finding:
     """Where two sequences part at input position j, routing must agree before j and differ at j.
 
     Attention is causal, so row p depends on tokens 0..p. Rows that part later or earlier than the tokens are
-    rows of other positions: an off-by-one without any reference.
+    rows of other positions: an off-by-one without any reference. All pairs count together, since one row of a
+    small router may have the same experts for two tokens.
     """
-    shifts: list[int] = []
+    found: dict[int, list[float]] = {shift: [] for shift in range(-_AROUND, _AROUND + 1)}
     for i, a in enumerate(runs):
         for b in runs[i + 1 :]:
             pairs = enumerate(zip(a.sequence, b.sequence, strict=False))
             parted = next((at for at, (x, y) in pairs if x != y), None)
             if parted is None or agreeing(a, b, parted) is None:
                 continue
-            shares = [(at, agreeing(a, b, at)) for at in range(parted - _AROUND, parted + _AROUND + 1)]
-            differ = next((at for at, share in shares if share is not None and share < _SAME_ROW), None)
-            if differ is not None:
-                shifts.append(differ - parted)
-    if not shifts:
+            for shift, shares in found.items():
+                if (share := agreeing(a, b, parted + shift)) is not None:
+                    shares.append(share)
+    agree = {shift: float(np.mean(shares)) for shift, shares in found.items() if shares}
+    if not agree:
         return Finding("alignment", SKIPPED, "no two rollouts part where both have routing")
-    usual = int(np.median(shifts))
-    right = sum(shift == 0 for shift in shifts)
-    if right * 2 > len(shifts):
-        return Finding(
-            "alignment", OK, f"routing parts where the tokens do, in {right} of {len(shifts)} pairs of rollouts"
-        )
-    if shifts.count(usual) * 2 > len(shifts) and usual:
-        late = "later" if usual > 0 else "earlier"
-        said = f"routing parts {abs(usual)} position(s) {late} than the tokens: row p holds position p{-usual:+d}"
-        return Finding("alignment", FAILED, said)
-    return Finding(
-        "alignment", FAILED, f"routing parts at odd places, {min(shifts):+d} to {max(shifts):+d} of the tokens'"
-    )
+    parts = next((shift for shift, share in agree.items() if share < _AGREES), None)
+    if parts is None:
+        return Finding("alignment", FAILED, "routing does not change where the tokens do")
+    if parts == 0:
+        said = f"routing parts where the tokens do: {agree[0]:.0%} of expert sets are shared there"
+        return Finding("alignment", OK, said + (f", {agree[-1]:.0%} one position before" if -1 in agree else ""))
+    if parts == min(agree):
+        return Finding("alignment", FAILED, f"routing differs {-parts} position(s) before the tokens do, or more")
+    late = "later" if parts > 0 else "earlier"
+    said = f"routing parts {abs(parts)} position(s) {late} than the tokens: row p holds position p{-parts:+d}"
+    return Finding("alignment", FAILED, said)
 
 
 def repeatable(a: Seen, b: Seen) -> Finding:
