@@ -17,7 +17,7 @@ test: .venv/dev
 
 test-engines:
 	PYTHON=$(PYTHON) scripts/vllm-env
-	.engines/venv/bin/python -m pytest tests/engines/vllm --durations=10
+	.engines/venv/bin/python -m pytest tests/engines/vllm -n 2 --dist loadfile --durations=10
 
 check: .venv/dev
 	scripts/check
