@@ -77,10 +77,11 @@ def replay(
     """
     from radmoe import __version__
     from radmoe.engines.transformers import TransformersEngine
-    from radmoe.engines.vllm_rounding import check_rounding
 
     engine = model if isinstance(model, TransformersEngine) else TransformersEngine(model)
     if rounding is not None:
+        from radmoe.engines.vllm_rounding import check_rounding
+
         check_rounding(engine.model, rounding)
     given = open_source(source, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
     profile = profile or Profile()
@@ -139,8 +140,6 @@ def _forced(
 
     Rows no readout asks for are not computed where they come last; they carry experts 0..K-1, and no pool keeps them.
     """
-    from radmoe.engines.vllm_rounding import forced_as_vllm
-
     count, prompt, shape = len(one.token_ids), len(one.prompt_ids), engine.shape
     where = f"rollout {one.rollout_index} of problem {one.problem_id!r}"
     if not prompt:
@@ -156,7 +155,12 @@ def _forced(
     if len(wanted):
         stop = int(wanted[-1]) + 1
         tokens = [*one.prompt_ids, *one.token_ids[: stop - 1].tolist()]
-        forced = engine.teacher_forced(tokens) if rounding is None else forced_as_vllm(engine, tokens, prompt, rounding)
+        if rounding is None:
+            forced = engine.teacher_forced(tokens)
+        else:
+            from radmoe.engines.vllm_rounding import forced_as_vllm
+
+            forced = forced_as_vllm(engine, tokens, prompt, rounding)
         ids[:stop], mass[:stop] = (column[prompt - 1 :] for column in forced)
     return Rollout(one.token_ids, ids, mass if weights else None, sampled, top), wanted
 

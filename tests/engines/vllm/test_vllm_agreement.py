@@ -121,10 +121,8 @@ def test_a_shifted_row_would_be_noticed(captured: SimpleNamespace, replay: Any) 
     assert same_sets(rollout.expert_ids[:-1], late).mean() < 0.6
 
 
-def test_bfloat16_sets_differ_only_where_experts_are_close(captured: SimpleNamespace, replay: Any) -> None:
+def test_sets_differ_only_where_experts_are_close(captured: SimpleNamespace, replay: Any) -> None:
     """The experts swapped against the float32 replay weigh about the same there, next to the K-th."""
-    if captured.dtype == "float32":
-        pytest.skip("nothing differs")
     exact = replay(captured.name, "float32")
     lost, kept = [], []
     for prompt, rollout in rollouts(captured):
@@ -133,6 +131,9 @@ def test_bfloat16_sets_differ_only_where_experts_are_close(captured: SimpleNames
             gone = ~np.isin(ids[t, layer], rollout.expert_ids[t, layer])
             lost += (weights[t, layer][gone]).tolist()
         kept += weights.min(-1).ravel().tolist()
+    if not lost:
+        assert captured.dtype == "float32"
+        return
     # an expert that was dropped weighed hardly more than the weakest chosen one does on average
     assert np.median(lost) <= np.quantile(kept, 0.75)
 

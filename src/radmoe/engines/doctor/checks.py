@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from radmoe.engines.doctor.patient import Seen
 from radmoe.engines.http.routed import unrouted
+from radmoe.engines.kept import listed
 from radmoe.types import WEIGHT_SUM_TOLERANCE, RouterShape
 
 OK, FAILED, WARNING, SKIPPED = "ok", "failed", "warning", "skipped"
@@ -45,7 +46,7 @@ def zeros(ids: NDArray[Any]) -> Finding:
     whole = [int(layer) for layer in np.flatnonzero(empty.all(0))]
     if not empty.any():
         return Finding("zeros", OK, f"no zero row among {empty.size:,} (row, layer) pairs")
-    where = f", layers {_list(whole)} throughout" if whole and len(whole) < ids.shape[1] else ""
+    where = f", layers {listed(whole)} throughout" if whole and len(whole) < ids.shape[1] else ""
     return Finding("zeros", FAILED, f"{int(empty.sum()):,} of {empty.size:,} (row, layer) pairs are all zero{where}")
 
 
@@ -53,7 +54,7 @@ def constant(ids: NDArray[Any]) -> Finding:
     same = (ids == ids[:1]).all((0, 2)) if len(ids) > 1 else np.zeros(ids.shape[1], bool)
     if not same.any():
         return Finding("constant", OK, "every layer's rows change with the tokens")
-    layers = _list([int(layer) for layer in np.flatnonzero(same)])
+    layers = listed([int(layer) for layer in np.flatnonzero(same)])
     return Finding("constant", FAILED, f"layers {layers} have the same row for all {len(ids)} positions")
 
 
@@ -219,8 +220,3 @@ def against(seen: Sequence[Seen], replayed: Sequence[NDArray[Any]]) -> Finding:
     return Finding(
         "reference", OK if share >= _AGREES else FAILED, f"{share:.1%} of expert sets equal a replay's, {lowest}"
     )
-
-
-def _list(layers: Sequence[int]) -> str:
-    shown = ", ".join(str(layer) for layer in layers[:8])
-    return shown + (f" and {len(layers) - 8} more" if len(layers) > 8 else "")
