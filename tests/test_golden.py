@@ -1,0 +1,85 @@
+"""The same rollouts give the same picks and densities as they did before the rooms were rebuilt.
+
+`tests/data/golden` holds two captured groups of 12 rollouts per kind and what was selected from them. Recipe: radmoe at
+commit d0a7421, `radmoe capture --model M --task T -n 12 --limit 2 --seed 41` (math: lab-qwen math-3, choice: lab-oss
+choice, code: lab-qwen code), then `select` with the settings listed in the JSON beside the arrays.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from radmoe import PoolWriter, Rollout, RolloutGroup, RouterShape, Vocab, open_pool, select
+from radmoe.lab.models import weights
+from radmoe.readout import read
+from radmoe.selector import TIE
+
+DATA = Path(__file__).parent / "data" / "golden"
+KINDS = ("math", "choice", "code")
+
+
+def golden(kind):
+    """The groups of a kind in memory, and what was selected from each."""
+    arrays, expected = np.load(DATA / f"{kind}.npz"), json.loads((DATA / f"{kind}.json").read_text())
+    vocab = Vocab.from_file(weights(expected[0]["model"]) / "tokenizer.json")
+    for number, entry in enumerate(expected):
+        cuts = np.cumsum(arrays[f"{number}_lengths"])[:-1]
+        columns = [
+            np.split(arrays[f"{number}_{name}"].astype(dtype), cuts)
+            for name, dtype in (
+                ("tokens", np.int32),
+                ("experts", np.int16),
+                ("weights", np.float16),
+                ("sampled", np.float32),
+                ("topk", np.float32),
+            )
+        ]
+        shape = RouterShape(entry["layers"], entry["experts"], entry["top_k"])
+        rollouts = [Rollout(*parts) for parts in zip(*columns, strict=True)]
+        matrices = {name.partition("_Z_")[2]: arrays[name] for name in arrays.files if name.startswith(f"{number}_Z_")}
+        yield RolloutGroup(entry["problem_id"], rollouts, shape, vocab), entry["selections"], matrices
+
+
+@pytest.fixture(scope="module", params=["memory", "pool"])
+def groups(request, tmp_path_factory):
+    """The golden groups of every kind, as built in memory and as read back from a pool."""
+    made = {kind: list(golden(kind)) for kind in KINDS}
+    if request.param == "memory":
+        return made
+    for kind, entries in made.items():
+        path, group = tmp_path_factory.mktemp("golden") / kind, entries[0][0]
+        with PoolWriter(path, shape=group.shape, vocab=group.vocab, model="golden") as writer:
+            for group, _, _ in entries:
+                for rollout in group.rollouts:
+                    writer.add(group.problem_id, rollout)
+        pool = open_pool(path)
+        made[kind] = [(pool.group(group.problem_id), *rest) for group, *rest in entries]
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_picks_densities_and_anchors_are_those_written_down(groups, kind):
+    for group, selections, _ in groups[kind]:
+        for wanted in selections:
+            options = {name: wanted[name] for name in ("readout", "kernel", "k", "confidence")}
+            pick = select(group, task=kind, **options)
+            where = f"{group.problem_id}, {options}"
+            assert pick.index == wanted["index"], where
+            density = np.array(wanted["density"], np.float64)
+            np.testing.assert_allclose(pick.density, density, rtol=0, atol=TIE * pick.k, err_msg=where)
+            assert [a and [a.start, a.length] for a in pick.anchors] == wanted["anchors"], where
+            assert list(pick.basin) == wanted["basin"], where
+            assert list(pick.neighbours) == wanted["neighbours"], where
+            assert pick.k == wanted["k_used"], where
+            margin = np.nan if wanted["margin"] is None else wanted["margin"]
+            np.testing.assert_allclose(pick.margin, margin, rtol=0, atol=TIE * pick.k, err_msg=where)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_route_vectors_are_those_written_down(groups, kind):
+    for group, _, matrices in groups[kind]:
+        assert set(matrices) == {"delimiter@16", "delimiter@marker", "boundary@16"}
+        for readout, Z in matrices.items():
+            np.testing.assert_allclose(read(group, readout, kind).Z, Z, rtol=0, atol=1e-6)
