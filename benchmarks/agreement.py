@@ -5,7 +5,7 @@
     .engines/venv/bin/python -m benchmarks.agreement lab-next --problems 4
 
 vLLM samples with its own routed experts and the plugin's side by side. The same tokens are then computed again: by
-transformers in float32, in bfloat16, and in bfloat16 with vLLM's rounding (`radmoe.engines.vllm_rounding`); and by vLLM
+transformers in float32, in bfloat16, and in bfloat16 with vLLM's rounding (`radmoe.engines.replay.rounding`); and by vLLM
 itself, as one prompt. A set is the K experts of one row and layer; it agrees or it does not, and all rows count.
 """
 
@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from radmoe import select
 from radmoe.engines.base import Sampling
-from radmoe.engines.routers import find_routers
-from radmoe.engines.transformers import TransformersEngine
-from radmoe.engines.vllm_rounding import COMPILED, EAGER, forced_as_vllm
+from radmoe.engines.replay.rounding import COMPILED, EAGER, forced_as_vllm
+from radmoe.engines.torch.engine import TransformersEngine
+from radmoe.engines.torch.routers import find_routers
 from radmoe.grading.answers import extract
 from radmoe.lab.models import weights
 from radmoe.lab.tasks import problems
@@ -65,8 +65,8 @@ class Sampled:
 
 def sampled(name: str, dtype: str, chosen: argparse.Namespace) -> tuple[Any, list[Sampled]]:
     """A vLLM engine's shape and vocabulary, and what it sampled."""
-    from radmoe.engines.vllm import VllmEngine, from_vllm, request_parameters, taken
-    from radmoe.engines.vllm_plugin import TAKE
+    from radmoe.engines.vllm.engine import VllmEngine, from_vllm, request_parameters, taken
+    from radmoe.engines.vllm.plugin import TAKE
 
     engine = VllmEngine(
         weights(name),

@@ -26,8 +26,8 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Median tokens/s and cost of each arm relative to the bare one, from `rounds` interleaved runs."""
     from radmoe.engines.base import Sampling
-    from radmoe.engines.rows import ATTENTION
-    from radmoe.engines.transformers import TransformersEngine
+    from radmoe.engines.torch.engine import TransformersEngine
+    from radmoe.engines.torch.kv_cache import ATTENTION
     from radmoe.lab.models import weights
     from radmoe.lab.tasks import problems
 

@@ -42,7 +42,7 @@ def reference(case: Case) -> Any:
     """The transformers engine a case is compared with."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    from radmoe.engines.transformers import TransformersEngine
+    from radmoe.engines.torch.engine import TransformersEngine
     from radmoe.lab.models import weights
 
     path = weights(case.model)
@@ -56,7 +56,7 @@ def reference(case: Case) -> Any:
 def compare(case: Case, path: Path, limit: int, n: int) -> dict[str, float]:
     """Sets and rollouts that are equal, of how many, and tokens/s."""
     from radmoe.engines.base import Sampling
-    from radmoe.engines.llamacpp import LlamaCppEngine
+    from radmoe.engines.llamacpp.engine import LlamaCppEngine
     from radmoe.lab.gguf import write_gguf
     from radmoe.lab.tasks import problems
 

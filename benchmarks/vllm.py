@@ -25,7 +25,7 @@ class Switch:
     """Takes the plugin off a running engine, and puts it on again."""
 
     def __init__(self, engine: Any) -> None:
-        from radmoe.engines.vllm_plugin.worker import find_routers
+        from radmoe.engines.vllm.plugin.worker import find_routers
 
         runner = engine.llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
         places = [(router, "_compute_routing") for router in find_routers(runner.model)] + [(runner, "execute_model")]
@@ -45,8 +45,8 @@ def run(
 ) -> tuple[float, float, int]:
     """Wall and CPU seconds, and tokens sampled."""
     from radmoe.engines.base import Sampling
-    from radmoe.engines.vllm import request_parameters, taken
-    from radmoe.engines.vllm_plugin import TAKE
+    from radmoe.engines.vllm.engine import request_parameters, taken
+    from radmoe.engines.vllm.plugin import TAKE
 
     sampling = Sampling(max_tokens=tokens, topk_logprobs=0)
     asked = [request_parameters(sampling, n, key=f"{seed}-{i}", seed=seed) for i in range(len(prompts))]
@@ -87,9 +87,9 @@ def overhead(engine: Any, prompts: list[list[int]], n: int, tokens: int, rounds:
 
 def inside(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
     """The plugin's own CPU time: everything it calls, as a share of a run's."""
-    from radmoe.engines.vllm_plugin.store import RowStore
-    from radmoe.engines.vllm_plugin.tape import Tape
-    from radmoe.engines.vllm_plugin.worker import Recorder
+    from radmoe.engines.vllm.plugin.store import RowStore
+    from radmoe.engines.vllm.plugin.tape import Tape
+    from radmoe.engines.vllm.plugin.worker import Recorder
 
     spent: dict[str, float] = {}
     parts = [(Tape, "write"), (Tape, "arm"), (Tape, "read"), (RowStore, "plan"), (Recorder, "_drain")]
@@ -118,8 +118,8 @@ def inside(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
 def windows(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
     """Bytes per generated token that leave the worker, by what is asked for."""
     from radmoe.engines.base import Sampling
-    from radmoe.engines.vllm import request_parameters
-    from radmoe.engines.vllm_plugin import TAKE
+    from radmoe.engines.vllm.engine import request_parameters
+    from radmoe.engines.vllm.plugin import TAKE
 
     layers = engine.shape.layers
     print(f"router {engine.shape}")
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
 
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
     from radmoe.lab.tasks import problems
 
     engine = VllmEngine(

@@ -67,8 +67,8 @@ def start(arm: str, path: Path, chosen: argparse.Namespace) -> Any:
 def run(arm: str, llm: Any, chosen: argparse.Namespace, number: int) -> tuple[float, float, int]:
     """Seconds in all, seconds of them for fetching and decoding, bytes fetched."""
     from radmoe.engines.base import Sampling
-    from radmoe.engines.vllm import request_parameters, taken
-    from radmoe.engines.vllm_plugin import TAKE
+    from radmoe.engines.vllm.engine import request_parameters, taken
+    from radmoe.engines.vllm.plugin import TAKE
 
     key = f"run-{number}" if arm == "plugin" else None
     asked = request_parameters(Sampling(max_tokens=chosen.tokens, topk_logprobs=0), chosen.n, key=key)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from radmoe import medoid, select, select_agent, select_many
 from radmoe.confidence import rollout_confidence
 from radmoe.errors import InputError, ReadoutError
-from radmoe.kernels import reference_binary_jaccard, reference_knn_density, reference_weighted_jaccard
+from radmoe.kernels.reference import reference_binary_jaccard, reference_knn_density, reference_weighted_jaccard
 from radmoe.lab import planted
 from radmoe.lab.planted import PlantedGroup
 from radmoe.pool import open_pool

@@ -10,7 +10,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from radmoe.engines.transformers import TransformersEngine
+from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.lab import planted
 
 torch.set_num_threads(1)  # tiny passes: a second thread is only waited for

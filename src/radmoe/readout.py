@@ -18,16 +18,14 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.anchors import KINDS, find_all, locate, spec_for
 from radmoe.errors import InputError, ReadoutError, RolloutError
-from radmoe.jit import jit
-from radmoe.types import WEIGHT_SUM_TOLERANCE, Anchor, RolloutGroup, Rows, check_ids, check_weights
+from radmoe.types import Anchor, RolloutGroup, Rows, check_ids, check_weights
 from radmoe.vocab import Vocab
 
 CONTROLS = ("pre-delim", "rand", "rand-one-loc")
@@ -149,7 +147,12 @@ def read(
         halves = [mass.view(np.uint16) for _, mass in pieces if mass is not None]
         mass = np.concatenate(halves) if halves else np.empty((0, 0, 0), np.uint16)
         scale = 1.0 / np.bincount(owner)
-        if _accumulate(Z, owner, scale, ids, mass, _half_values(), kept, group.shape.experts):
+        from radmoe.kernels.gather import (  # compiled: loading it costs what a pool's reader need not pay
+            accumulate,
+            half_values,
+        )
+
+        if accumulate(Z, owner, scale, ids, mass, half_values(), kept, group.shape.experts):
             _name_fault(group, owners, pieces)
     return Reading(Z, located, tuple(found))
 
@@ -259,37 +262,3 @@ def _random_window(kind: str, width: int, end: int, draw: tuple[int, str, int]) 
         return Anchor(start, width, kind), [(start, start + width)]
     positions = np.sort(rng.choice(end, size=width, replace=False))
     return Anchor(int(positions[0]), width, kind), [(int(p), int(p) + 1) for p in positions]
-
-
-@cache
-def _half_values() -> NDArray[np.float32]:
-    """The value of every float16, by its bits: numba knows no float16."""
-    return np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
-
-
-@jit
-def _accumulate(Z: Any, owner: Any, scale: Any, ids: Any, mass: Any, values: Any, layers: Any, experts: int) -> bool:
-    """Z[owner] += weights * scale[owner], row by row; True if an id or a weight is impossible.
-
-    `mass` holds the bits of float16 weights; empty, every expert weighs 1/K.
-    """
-    top_k = ids.shape[2]
-    weighted = mass.size > 0
-    weight = np.float32(1.0 / top_k)
-    for row in range(len(owner)):
-        i = owner[row]
-        share = np.float32(scale[i])
-        for at in range(len(layers)):
-            layer = layers[at]
-            total = np.float32(0.0)
-            for k in range(top_k):
-                expert = np.int64(ids[row, layer, k])
-                if weighted:
-                    weight = values[mass[row, layer, k]]
-                if expert < 0 or expert >= experts or not weight >= 0:
-                    return True
-                total += weight
-                Z[i, at * experts + expert] += weight * share
-            if not abs(total - np.float32(1.0)) <= WEIGHT_SUM_TOLERANCE:
-                return True
-    return False

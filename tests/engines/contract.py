@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from radmoe.engines.base import Completion, Engine, Sampling
-from radmoe.engines.kept import kept
+from radmoe.engines.kept_rows import kept
 from radmoe.errors import InputError
 from radmoe.pool import Profile
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from radmoe.engines.base import Sampling
-from radmoe.engines.vllm_plugin.endpoint import check_request
-from radmoe.engines.vllm_plugin.payload import encode
-from radmoe.engines.vllm_plugin.store import Rows
+from radmoe.engines.vllm.plugin.endpoint import check_request
+from radmoe.engines.vllm.plugin.payload import encode
+from radmoe.engines.vllm.plugin.store import Rows
 from radmoe.errors import InputError
 
 FAULTS = (  # of rows

@@ -13,7 +13,7 @@ from fake_server import FakeServer
 import tiny_moe
 from radmoe.engines.base import Engine
 from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
-from radmoe.engines.llamacpp import LlamaCppEngine
+from radmoe.engines.llamacpp.engine import LlamaCppEngine
 from radmoe.lab.gguf import write_gguf
 
 

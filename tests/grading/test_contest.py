@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sandbox.hostile import HOSTILE
 
-from grading.hostile import HOSTILE
 from radmoe.errors import InputError
-from radmoe.grading import jail
-from radmoe.grading.jail import STDIN
-from radmoe.grading.sandbox import Sandbox, run_many
+from radmoe.sandbox import jail
+from radmoe.sandbox.jail import STDIN
+from radmoe.sandbox.run import Sandbox, run_many
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
@@ -228,7 +228,7 @@ def test_a_system_that_cannot_confine_runs_neither_form(tmp_path: Path, monkeypa
     crippled.write_text(
         Path(jail.__file__).read_text().replace('{"x86_64":', '{"abacus":').replace('"aarch64":', '"quipu":')
     )
-    monkeypatch.setattr("radmoe.grading.sandbox._JAIL", crippled)
+    monkeypatch.setattr("radmoe.sandbox.run._JAIL", crippled)
     for entry in (STDIN, "Solution.add"):
         with Sandbox() as sandbox, pytest.raises(InputError, match="cannot confine programs"):
             sandbox.run("print(6)", READ, entry)

@@ -14,8 +14,8 @@ import pytest
 
 from radmoe.errors import InputError
 from radmoe.grading import livecode
-from radmoe.grading.jail import STDIN
 from radmoe.grading.livecode import decode_tests, hidden_tests
+from radmoe.sandbox.jail import STDIN
 
 CASES = [{"input": "3\n", "output": "6\n", "testtype": "stdin"}, {"input": "4\n", "output": "8", "testtype": "stdin"}]
 

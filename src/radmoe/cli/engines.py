@@ -43,12 +43,12 @@ def open_engine(
     if model is None:
         raise InputError(f"{kind} needs --model: a checkpoint, or lab-qwen")
     if kind == "vllm":
-        from radmoe.engines.vllm import VllmEngine
+        from radmoe.engines.vllm.engine import VllmEngine
 
         options: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
         return VllmEngine(resolve_model(model), weights=weights, layers=layers if weights else None, **options)
     if kind == "llamacpp":
-        from radmoe.engines.llamacpp import LlamaCppEngine
+        from radmoe.engines.llamacpp.engine import LlamaCppEngine
 
         return LlamaCppEngine(model, threads=threads)
     return _transformers(
@@ -63,7 +63,7 @@ def _transformers(model: str, options: dict[str, Any]) -> Engine:
         import transformers
     except ImportError as error:
         raise EngineError(f"this needs {error.name}: pip install 'radmoe[transformers]'") from None
-    from radmoe.engines.transformers import TransformersEngine
+    from radmoe.engines.torch.engine import TransformersEngine
 
     transformers.logging.set_verbosity_error()  # hints about kernels that are not installed
     return TransformersEngine(directory, **options)

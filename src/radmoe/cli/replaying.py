@@ -10,8 +10,8 @@ from radmoe.cli.engines import open_engine
 from radmoe.cli.rollouts import pool_profile
 
 if TYPE_CHECKING:
-    from radmoe.engines.replay import Replayed
-    from radmoe.engines.transformers import TransformersEngine
+    from radmoe.engines.replay.run import Replayed
+    from radmoe.engines.torch.engine import TransformersEngine
 
 
 def replay_pool(
@@ -31,7 +31,7 @@ def replay_pool(
     """Replay a file or pool of rollouts into a pool, with a progress bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from radmoe.engines.replay import replay
+    from radmoe.engines.replay.run import replay
 
     engine = cast("TransformersEngine", open_engine("transformers", model, dtype=dtype, device=device, threads=threads))
     profile = pool_profile(engine, ids_only, readouts, task, layers)

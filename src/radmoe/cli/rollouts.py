@@ -155,7 +155,7 @@ def pool_profile(engine: Engine, ids_only: bool, readouts: str | None, task: str
     """What the pool keeps. An engine that captures a layer subset (the vLLM plugin may) decides where nobody else does."""
     import numpy as np
 
-    from radmoe.engines.kept import check_layers
+    from radmoe.engines.kept_rows import check_layers
     from radmoe.pool import Profile
     from radmoe.readout import layer_subset, windows
 

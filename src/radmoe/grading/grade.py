@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radmoe.errors import InputError
-from radmoe.grading import equivalence, sandbox
+from radmoe.grading import equivalence
 from radmoe.grading.answers import extract, normalise
 from radmoe.grading.benchmarks import BENCHMARKS, listed
 from radmoe.grading.equivalence import Classes, Equivalence
 from radmoe.grading.labels import Label, write_labels
-from radmoe.grading.sandbox import run_many
 from radmoe.lab.tasks import DEFAULT_SEED, TASKS, Problem, named, problems
 from radmoe.pool import open_pool
+from radmoe.sandbox import run as sandbox
+from radmoe.sandbox.run import run_many
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool

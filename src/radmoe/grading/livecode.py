@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from radmoe.errors import InputError
-from radmoe.grading.jail import STDIN
-from radmoe.grading.verdicts import Test
+from radmoe.sandbox.jail import STDIN
+from radmoe.sandbox.verdicts import Test
 
 _MOST = 1 << 30  # bytes of one problem's tests, unpacked
 

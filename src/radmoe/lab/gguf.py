@@ -191,7 +191,7 @@ def main(arguments: list[str]) -> int:
         usage = "usage: python -m radmoe.lab.gguf MODEL OUT.gguf [F32|Q8_0]   (lab-qwen, lab-oss, or a directory)"
         print(usage, file=sys.stderr)
         return 2
-    from radmoe.engines.transformers import TransformersEngine
+    from radmoe.engines.torch.engine import TransformersEngine
     from radmoe.lab.models import MODELS, weights
 
     name, out, kind = *arguments, *(["F32"] if len(arguments) == 2 else [])

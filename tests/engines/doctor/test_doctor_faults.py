@@ -13,7 +13,7 @@ from fake_server import FAULTS
 import tiny_moe
 from radmoe.engines.doctor import Finding, examine
 from radmoe.engines.doctor.checks import alignment
-from radmoe.engines.doctor.patient import Seen
+from radmoe.engines.doctor.observe import Seen
 from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
 
 Serve = Callable[..., Any]

@@ -58,7 +58,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="module")
 def engine(checkpoint: Any) -> Iterator[Any]:
     """An engine of the plugin, float32, vLLM's own routed experts beside it, with prefix caching."""
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
 
     made = VllmEngine(
         checkpoint("lab-qwen"),
@@ -74,6 +74,6 @@ def engine(checkpoint: Any) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def replay(checkpoint: Any) -> Any:
     """(name, dtype) -> the transformers engine that replays token ids."""
-    from radmoe.engines.transformers import TransformersEngine
+    from radmoe.engines.torch.engine import TransformersEngine
 
     return cache(lambda name, dtype: TransformersEngine(checkpoint(name), dtype=dtype, streams=1))

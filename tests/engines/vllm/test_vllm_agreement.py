@@ -11,7 +11,7 @@ import pytest
 from vllm_parts import FLOAT32_AGREES, GPU, OPTIONS, cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
 
 from radmoe.engines.base import Sampling
-from radmoe.engines.vllm_rounding import COMPILED, EAGER
+from radmoe.engines.replay.rounding import COMPILED, EAGER
 from radmoe.types import Rollout, RolloutGroup
 
 # vLLM's CPU kernels for Qwen3-Next's linear attention take bfloat16 only
@@ -33,8 +33,8 @@ def bfloat16_sinks(model: Any) -> None:
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
 def captured(request: pytest.FixtureRequest, checkpoint: Any) -> Iterator[SimpleNamespace]:
     """Rollouts of four problems, with the request outputs they came from."""
-    from radmoe.engines.vllm import VllmEngine, from_vllm, request_parameters, taken
-    from radmoe.engines.vllm_plugin import TAKE
+    from radmoe.engines.vllm.engine import VllmEngine, from_vllm, request_parameters, taken
+    from radmoe.engines.vllm.plugin import TAKE
     from radmoe.lab.tasks import problems
 
     name, dtype = request.param
@@ -67,7 +67,7 @@ def rollouts(captured: SimpleNamespace) -> Iterator[tuple[list[int], Rollout]]:
 
 def test_the_plugin_sees_what_vllm_returns_itself(captured: SimpleNamespace) -> None:
     """Same pass, same ids, in the same order; vLLM's own has no weights."""
-    from radmoe.engines.vllm import from_vllm
+    from radmoe.engines.vllm.engine import from_vllm
 
     for output, group in zip(captured.outputs, captured.groups, strict=True):
         stock = from_vllm(output, vocab=captured.engine.vocab, shape=captured.engine.shape, problem_id="p")
@@ -169,7 +169,7 @@ def test_compiled_routing_agrees_with_a_replay_that_rounds_alike(checkpoint: Any
     """Without enforce_eager, vLLM's default: other rounding. Its own routed experts are zeros then, the plugin's are not."""
     if shipped("lab-qwen") is None:
         pytest.skip("random routers hardly prefer one expert to the next")
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
     from radmoe.lab.tasks import problems
 
     engine = VllmEngine(checkpoint("lab-qwen"), dtype="bfloat16", **OPTIONS | {"enforce_eager": False})

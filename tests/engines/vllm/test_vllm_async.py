@@ -10,8 +10,8 @@ import pytest
 from vllm_parts import OPTIONS, replayed, same_sets
 
 from radmoe.engines.base import Sampling
-from radmoe.engines.vllm import from_vllm, request_parameters, taken
-from radmoe.engines.vllm_plugin import STATUS, TAKE
+from radmoe.engines.vllm.engine import from_vllm, request_parameters, taken
+from radmoe.engines.vllm.plugin import STATUS, TAKE
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from vllm_parts import OPTIONS
 
-from radmoe.engines.vllm_outputs import from_vllm, stock_rows
+from radmoe.engines.vllm.outputs import from_vllm, stock_rows
 from radmoe.errors import EngineError, InputError
 from radmoe.types import RouterShape
 
@@ -95,7 +95,7 @@ def test_a_row_of_zeros_is_not_taken_for_routing() -> None:
 def test_a_dense_model(tmp_path: Path) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
 
     small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
     Qwen3ForCausalLM(Qwen3Config(**small, head_dim=16, intermediate_size=32, vocab_size=64)).save_pretrained(tmp_path)
@@ -104,14 +104,14 @@ def test_a_dense_model(tmp_path: Path) -> None:
 
 
 def test_no_checkpoint(tmp_path: Path) -> None:
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
 
     with pytest.raises(EngineError, match=r"no checkpoint: it has no config.json"):
         VllmEngine(tmp_path)
 
 
 def test_a_plugin_that_is_shut_out(monkeypatch: pytest.MonkeyPatch, checkpoint: Any) -> None:
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
 
     monkeypatch.setenv("VLLM_PLUGINS", "other")
     with pytest.raises(EngineError, match="VLLM_PLUGINS=other leaves the radmoe plugin out"):
@@ -119,7 +119,7 @@ def test_a_plugin_that_is_shut_out(monkeypatch: pytest.MonkeyPatch, checkpoint: 
 
 
 def test_layers_without_the_plugin(checkpoint: Any) -> None:
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
 
     with pytest.raises(InputError, match="layers are the plugin's"):
         VllmEngine(checkpoint("lab-qwen"), weights=False, layers="s0")
@@ -129,7 +129,7 @@ def test_a_head_that_vllm_leaves_random(checkpoint: Any, tmp_path: Path, monkeyp
     """Tied embeddings in gpt-oss: vLLM 0.30 loads the checkpoint without a word and samples noise."""
     from safetensors.torch import load_file, save_file
 
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
 
     tied = Path(shutil.copytree(checkpoint("lab-oss"), tmp_path / "tied"))
     weights = load_file(tied / "model.safetensors")
@@ -141,7 +141,7 @@ def test_a_head_that_vllm_leaves_random(checkpoint: Any, tmp_path: Path, monkeyp
     for engine in (False, True):
         with pytest.raises(EngineError, match="GptOssForCausalLM ignores tie_word_embeddings"):
             VllmEngine(tied, weights=engine, **OPTIONS)
-    monkeypatch.setattr("radmoe.engines.vllm_checks._check_head", lambda path, config: None)
+    monkeypatch.setattr("radmoe.engines.vllm.checks._check_head", lambda path, config: None)
     with pytest.raises(
         EngineError, match="GptOssForCausalLM ignores tie_word_embeddings"
     ):  # as a server's worker sees it
@@ -151,7 +151,7 @@ def test_a_head_that_vllm_leaves_random(checkpoint: Any, tmp_path: Path, monkeyp
 def test_stock_ids_alone(checkpoint: Any) -> None:
     """The engine without the plugin: a pool of ids, same tokens as with it."""
     from radmoe.engines.base import Sampling
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
 
     engine = VllmEngine(checkpoint("lab-qwen"), weights=False, dtype="float32", **OPTIONS)
     done = list(engine.generate([[1, 2, 3]], 2, sampling=Sampling(max_tokens=10)))

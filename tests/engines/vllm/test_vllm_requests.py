@@ -10,7 +10,7 @@ import pytest
 from vllm_parts import GREEDY, check
 
 from radmoe.engines.base import Sampling
-from radmoe.engines.vllm_plugin import STATUS, TAKE
+from radmoe.engines.vllm.plugin import STATUS, TAKE
 from radmoe.errors import EngineError, InputError
 
 
@@ -41,7 +41,7 @@ def test_a_cached_prefix_hides_no_generated_row(engine: Any, replay: Any) -> Non
 
 
 def test_requests_without_a_key_are_not_recorded(engine: Any) -> None:
-    from radmoe.engines.vllm import from_vllm, request_parameters
+    from radmoe.engines.vllm.engine import from_vllm, request_parameters
 
     (output,) = engine.llm.generate([{"prompt_token_ids": [1, 2, 3]}], request_parameters(GREEDY, 1), use_tqdm=False)
     assert status(engine)["requests"] == 0
@@ -61,7 +61,7 @@ def test_an_abandoned_run_leaves_nothing_in_the_way(engine: Any, replay: Any) ->
 
 
 def test_a_request_is_fetched_once(engine: Any) -> None:
-    from radmoe.engines.vllm import taken
+    from radmoe.engines.vllm.engine import taken
 
     engine.llm.generate([{"prompt_token_ids": [1, 2, 3]}], sampling_params("once"), use_tqdm=False)
     taken(engine.llm.collective_rpc(TAKE, args=({"key": "once", "n": 1},)))
@@ -70,7 +70,7 @@ def test_a_request_is_fetched_once(engine: Any) -> None:
 
 
 def test_only_asked_spans_leave_the_worker(engine: Any) -> None:
-    from radmoe.engines.vllm import taken
+    from radmoe.engines.vllm.engine import taken
 
     engine.llm.generate(
         [{"prompt_token_ids": [1, 2, 3]}], sampling_params("spans", n=2, temperature=1.0), use_tqdm=False
@@ -109,7 +109,7 @@ def test_a_prompt_without_room_is_refused(engine: Any) -> None:
 
 
 def sampling_params(key: str, n: int = 1, temperature: float = 0) -> Any:
-    from radmoe.engines.vllm import request_parameters
+    from radmoe.engines.vllm.engine import request_parameters
 
     made = request_parameters(replace(GREEDY, temperature=temperature), n, key=key, seed=0)
     made.ignore_eos = True
@@ -117,7 +117,7 @@ def sampling_params(key: str, n: int = 1, temperature: float = 0) -> Any:
 
 
 def rollouts(engine: Any, output: Any, key: str) -> list[Any]:
-    from radmoe.engines.vllm import from_vllm, taken
+    from radmoe.engines.vllm.engine import from_vllm, taken
 
     n = len(output.outputs)
     routing = taken(engine.llm.collective_rpc(TAKE, args=({"key": key, "n": n},)))

@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 from vllm_parts import replayed, same_sets
 
-from radmoe.engines.vllm_outputs import stock_rows
-from radmoe.engines.vllm_plugin.endpoint import ROUTING, STATUS_PATH
-from radmoe.engines.vllm_plugin.payload import decode
+from radmoe.engines.vllm.outputs import stock_rows
+from radmoe.engines.vllm.plugin.endpoint import ROUTING, STATUS_PATH
+from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.types import RouterShape
 
 SHAPE = RouterShape(11, 32, 8)
@@ -162,7 +162,7 @@ def test_of_a_profile_only_its_rows_are_sent(server: Server, checkpoint: Any) ->
     """Over HTTP too: kept rows are those of a full fetch, and a rollout without an anchor is dropped in the server."""
     from radmoe.engines.base import Completion, Sampling
     from radmoe.engines.http import VllmHttpEngine
-    from radmoe.engines.kept import kept
+    from radmoe.engines.kept_rows import kept
     from radmoe.engines.prompts import encode
     from radmoe.pool import Profile
 

@@ -12,10 +12,10 @@ import pytest
 from test_vllm_serve import OPTIONS, Server
 from vllm_parts import cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
 
-from radmoe.engines.vllm_outputs import stock_rows
-from radmoe.engines.vllm_plugin.endpoint import ROUTING
-from radmoe.engines.vllm_plugin.payload import decode
-from radmoe.engines.vllm_rounding import EAGER
+from radmoe.engines.replay.rounding import EAGER
+from radmoe.engines.vllm.outputs import stock_rows
+from radmoe.engines.vllm.plugin.endpoint import ROUTING
+from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.lab.tasks import problems
 
 MODELS = ["lab-qwen", "lab-oss", "lab-next"]

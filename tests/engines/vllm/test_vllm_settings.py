@@ -10,12 +10,12 @@ import pytest
 from vllm_parts import GPU, GREEDY, OPTIONS, check, same_sets
 
 from radmoe.engines.base import Sampling
-from radmoe.engines.vllm_plugin import STATUS, TAKE
+from radmoe.engines.vllm.plugin import STATUS, TAKE
 
 
 @contextmanager
 def started(path: Any, **options: Any) -> Iterator[Any]:
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
 
     engine = VllmEngine(path, dtype="float32", **(OPTIONS | options))
     try:
@@ -72,7 +72,7 @@ def test_tensor_parallelism(checkpoint: Any, replay: Any, monkeypatch: pytest.Mo
 )
 def test_windows_and_layers(checkpoint: Any, replay: Any, settings: dict[str, Any], tokens: range, layers: int) -> None:
     """A capture of part of the rows; `tail` may hold a row or two more."""
-    from radmoe.engines.vllm import request_parameters, taken
+    from radmoe.engines.vllm.engine import request_parameters, taken
     from vllm import LLM
 
     llm = LLM(str(checkpoint("lab-qwen")), dtype="float32", additional_config={"radmoe": settings}, **OPTIONS)

@@ -14,8 +14,8 @@ import pytest
 from vllm_parts import OPTIONS, shipped
 
 from radmoe.engines.base import Completion, Sampling
-from radmoe.engines.vllm_plugin import STATUS
-from radmoe.engines.vllm_plugin.payload import decode
+from radmoe.engines.vllm.plugin import STATUS
+from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile, open_pool, schema, verify
 
@@ -33,7 +33,7 @@ class Sampled(NamedTuple):
 
 def sample(engine: Any, profile: Profile | None) -> Sampled:
     """Rollouts of lab problems, and of one prompt that leads nowhere; a request each."""
-    from radmoe.engines import vllm
+    from radmoe.engines.vllm import engine as vllm
     from radmoe.lab.tasks import problems
 
     prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=5)] + [[3, 1, 4]]
@@ -84,7 +84,7 @@ def test_a_windowed_capture_is_the_full_one(engine: Any, full: Sampled, tmp_path
 
 @pytest.fixture(scope="module")
 def shallow(checkpoint: Any) -> Iterator[Any]:
-    from radmoe.engines.vllm import VllmEngine
+    from radmoe.engines.vllm.engine import VllmEngine
 
     made = VllmEngine(checkpoint("lab-qwen"), dtype="float32", layers="s0", enable_prefix_caching=True, **OPTIONS)
     yield made

@@ -87,7 +87,7 @@ def replayed(
     engine: Any, prompt: list[int], tokens: np.ndarray, rounding: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ids and weights [T, L, K] of a replay, at the rows that predict the tokens."""
-    from radmoe.engines.vllm_rounding import forced_as_vllm
+    from radmoe.engines.replay.rounding import forced_as_vllm
 
     given = [*prompt, *tokens.tolist()]
     if rounding is None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radmoe.engines.kept import filler
-from radmoe.engines.vllm_plugin.payload import Routing, decode, encode
-from radmoe.engines.vllm_plugin.store import Rows
+from radmoe.engines.kept_rows import filler
+from radmoe.engines.vllm.plugin.payload import Routing, decode, encode
+from radmoe.engines.vllm.plugin.store import Rows
 from radmoe.errors import EngineError
 from radmoe.types import RouterShape
 

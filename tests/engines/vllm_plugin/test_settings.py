@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from radmoe.engines.vllm_plugin.endpoint import answered, check_request
-from radmoe.engines.vllm_plugin.settings import Settings
-from radmoe.engines.vllm_plugin.worker import find_routers
+from radmoe.engines.vllm.plugin.endpoint import answered, check_request
+from radmoe.engines.vllm.plugin.settings import Settings
+from radmoe.engines.vllm.plugin.worker import find_routers
 from radmoe.errors import EngineError, InputError
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radmoe.engines.vllm_plugin.payload import decode, encode
-from radmoe.engines.vllm_plugin.store import RowStore
+from radmoe.engines.vllm.plugin.payload import decode, encode
+from radmoe.engines.vllm.plugin.store import RowStore
 from radmoe.errors import EngineError
 
 LAYERS, EXPERTS, TOP_K = 2, 16, 3

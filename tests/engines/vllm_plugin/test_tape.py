@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from radmoe.engines.vllm_plugin.tape import UNWRITTEN, Tape
+from radmoe.engines.vllm.plugin.tape import UNWRITTEN, Tape
 
 EXPERTS, TOP_K, LAYERS = 16, 4, 3
 

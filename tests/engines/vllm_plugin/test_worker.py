@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from radmoe.engines.vllm_plugin.payload import decode
-from radmoe.engines.vllm_plugin.settings import Settings
-from radmoe.engines.vllm_plugin.worker import Recorder
+from radmoe.engines.vllm.plugin.payload import decode
+from radmoe.engines.vllm.plugin.settings import Settings
+from radmoe.engines.vllm.plugin.worker import Recorder
 from radmoe.errors import EngineError
 
 LAYERS, EXPERTS, TOP_K = 2, 64, 2

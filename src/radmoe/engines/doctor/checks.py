@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.doctor.patient import Seen
+from radmoe.engines.doctor.observe import Seen
 from radmoe.engines.http.routed import unrouted
-from radmoe.engines.kept import listed
+from radmoe.engines.kept_rows import listed
 from radmoe.types import WEIGHT_SUM_TOLERANCE, RouterShape
 
 OK, FAILED, WARNING, SKIPPED = "ok", "failed", "warning", "skipped"

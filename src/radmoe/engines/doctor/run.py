@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from radmoe.engines.base import Engine, Sampling
 from radmoe.engines.doctor import checks
 from radmoe.engines.doctor.checks import FAILED, OK, SKIPPED, WARNING, Finding
-from radmoe.engines.doctor.patient import Seen, look
+from radmoe.engines.doctor.observe import Seen, look
 from radmoe.engines.doctor.remedies import remedy
-from radmoe.engines.kept import listed
+from radmoe.engines.kept_rows import listed
 from radmoe.errors import RadmoeError
 
 _TEXT = (

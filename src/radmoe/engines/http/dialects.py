@@ -14,9 +14,9 @@ from radmoe.engines.base import Sampling
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.routed import Raw, unpack_int32, unpack_npy
 from radmoe.engines.http.wire import Refused, Server
-from radmoe.engines.vllm_plugin import NAME
-from radmoe.engines.vllm_plugin.endpoint import ROUTING, STATUS_PATH
-from radmoe.engines.vllm_plugin.payload import Routing, decode
+from radmoe.engines.vllm.plugin import NAME
+from radmoe.engines.vllm.plugin.endpoint import ROUTING, STATUS_PATH
+from radmoe.engines.vllm.plugin.payload import Routing, decode
 from radmoe.errors import EngineError
 
 # servers fill what is left out from the model's generation_config.json

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from radmoe.engines.base import Completion, Sampling, asked, rollout_seed, room_left
 from radmoe.engines.checkpoint import Checkpoint
-from radmoe.engines.http.crew import each
 from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, fetch, logprobs_of
 from radmoe.engines.http.routed import generated
 from radmoe.engines.http.wire import Refused, Server
-from radmoe.engines.kept import check_layers, kept, spans
-from radmoe.engines.vllm_plugin.endpoint import captured_layers
+from radmoe.engines.http.workers import each
+from radmoe.engines.kept_rows import check_layers, kept, spans
+from radmoe.engines.vllm.plugin.endpoint import captured_layers
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.pool import Profile
 from radmoe.types import Rollout, RouterShape, check_ids

@@ -1,0 +1,238 @@
+"""The batch that samples: rows step together, each starts and finishes on its own.
+
+A row begins with its prompt's cache, all but the prompt's last token, and feeds that token as its
+first step. So every sampled token, the first included, comes out of a batched pass of one position
+per row, and that pass's routing is R(t) of the token it predicts (row P-1+t of the whole sequence).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers.cache_utils import DynamicCache
+
+from radmoe.engines.base import Sampling, uniforms
+from radmoe.engines.torch.kv_cache import rows_cache
+from radmoe.engines.torch.routers import Recorder
+from radmoe.engines.torch.topk import largest
+
+BLOCK = 64  # steps recorded before each row is handed its part
+_SHRINK = 8  # drop empty rows once they are an eighth of the batch: it copies the cache
+
+Columns = tuple[NDArray[Any], ...]
+
+
+class Job(NamedTuple):
+    """One rollout to sample; `key` names its prompt in the random numbers."""
+
+    prompt_index: int
+    rollout_index: int
+    key: str
+    prompt: tuple[int, ...]
+    limit: int  # tokens at most
+
+
+class Finished(NamedTuple):
+    """A sampled job: token ids [T], then (with capture) expert ids and weights [T, L, K], logprobs [T] and [T, C]."""
+
+    job: Job
+    columns: Columns
+    reason: str
+
+
+@dataclass
+class _Row:
+    job: Job
+    since: int  # the step of the current block it joined at
+    parts: list[Columns] = field(default_factory=list)
+
+
+class Decoder:
+    """Samples jobs `batch_size` at a time; a finished row is refilled before the next step.
+
+    `capture=False` keeps the tokens only: it is there to measure what capture costs.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        recorder: Recorder,
+        sampling: Sampling,
+        *,
+        eos: Iterable[int],
+        words: int,
+        capture: bool = True,
+    ) -> None:
+        self._model, self._recorder, self._sampling, self._capture = model, recorder, sampling, capture
+        self._device = model.device
+        self._eos = torch.tensor(sorted(eos), dtype=torch.long, device=self._device)
+        self._words = words  # logits from here on pad the matrix: there is no such token
+        self._prefilled: tuple[tuple[int, ...], Any] | None = None
+        self._block: tuple[Tensor, ...] = ()
+        self._at = 0  # next step of the block
+        self._rows: list[_Row | None] = []
+        self.sampled = 0  # tokens so far
+
+    def run(self, jobs: Iterator[Job], batch_size: int) -> Iterator[Finished]:
+        """Jobs in the order they finish; the reason is "stop" or "length"."""
+        first = list(islice(jobs, batch_size))
+        self._open(len(first))
+        self._start(range(len(first)), first)
+        while any(self._rows):
+            self._settle()
+            ended = self._until_some_finish()
+            for row, reason in ended:
+                yield self._finish(row, reason)
+            self._start([row for row, _ in ended], list(islice(jobs, len(ended))))
+
+    @torch.inference_mode()
+    def _open(self, rows: int) -> None:
+        new = torch.zeros(rows, dtype=torch.long, device=self._device)
+        self._rows = [None] * rows
+        self._token, self._length, self._count, self._limit = new, new.clone(), new.clone(), new.clone()
+        self._noise = torch.zeros(rows, self._sampling.max_tokens, dtype=torch.float64, device=self._device)
+        self._cache = rows_cache(self._model.config)
+
+    @torch.inference_mode()
+    def _start(self, rows: Sequence[int], jobs: Sequence[Job]) -> None:
+        """Begin jobs in empty rows, as many as there are jobs; those of one prompt at once."""
+        places = zip(rows, jobs, strict=False)
+        for prompt, group in groupby(places, key=lambda place: place[1].prompt):
+            started = list(group)
+            at = torch.tensor([row for row, _ in started], device=self._device)
+            source = self._prefill(prompt[:-1])
+            for i, layer in enumerate(self._cache.layers):
+                layer.put(at, len(self._rows), None if source is None else source.layers[i])
+            self._token[at], self._length[at], self._count[at] = prompt[-1], len(prompt) - 1, 0
+            for row, job in started:
+                noise = uniforms(self._sampling.seed, job.key, job.rollout_index, job.limit)
+                self._noise[row, : job.limit] = torch.from_numpy(noise)
+                self._limit[row] = job.limit
+                self._rows[row] = _Row(job, self._at)
+
+    def _prefill(self, tokens: tuple[int, ...]) -> Any:
+        """A prompt's cache; only the latest is kept, as rollouts of one prompt start one after another."""
+        if not tokens:
+            return None
+        if self._prefilled is None or self._prefilled[0] != tokens:
+            self._prefilled = None  # free it before the next is made
+            cache = DynamicCache(config=self._model.config)
+            ids = torch.tensor([tokens], device=self._device)
+            self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            self._prefilled = tokens, cache
+        return self._prefilled[1]
+
+    @torch.inference_mode()
+    def _settle(self) -> None:
+        """After rows came and went: drop empty rows, and columns that no row uses."""
+        empty = sum(state is None for state in self._rows)
+        if empty and empty * _SHRINK >= len(self._rows):
+            self._flush()
+            self._block = ()
+            kept = torch.tensor([r for r, state in enumerate(self._rows) if state is not None], device=self._device)
+            self._rows = [state for state in self._rows if state is not None]
+            for layer in self._cache.layers:
+                layer.keep(kept)
+            for name in ("_token", "_length", "_count", "_limit", "_noise"):
+                setattr(self, name, getattr(self, name)[kept])
+        self._columns = int(self._length.max())
+        for layer in self._cache.layers:
+            layer.trim(self._columns)
+        unused = self._columns - self._length  # stays as it is until rows come or go: all grow by one
+        self._unused = unused[:, None] if bool(unused.any()) else None
+
+    @torch.inference_mode()
+    def _until_some_finish(self) -> list[tuple[int, str]]:
+        """Step until rows finish; those rows, each with its reason."""
+        while True:
+            self._step()
+            stopped = torch.isin(self._token, self._eos)
+            done = (stopped | (self._count >= self._limit)).nonzero()[:, 0].tolist()
+            ended = [(row, "stop" if stopped[row] else "length") for row in done if self._rows[row] is not None]
+            if self._at == BLOCK:
+                self._flush()
+            if ended:
+                return ended
+
+    def _step(self) -> None:
+        """One pass over the batch: its routing and logits, and the tokens sampled from them."""
+        mask = None
+        if self._unused is not None:
+            mask = torch.arange(self._columns + 1, device=self._device) >= self._unused
+        inputs = {"input_ids": self._token[:, None], "position_ids": self._length[:, None], "attention_mask": mask}
+        if self._capture:
+            with self._recorder.recording():
+                output = self._model(**inputs, past_key_values=self._cache, use_cache=True)
+        else:
+            output = self._model(**inputs, past_key_values=self._cache, use_cache=True)
+        logits = output.logits[:, -1].float()
+        chance = self._noise.gather(1, self._count.clamp(max=self._noise.shape[1] - 1)[:, None])  # empty rows count on
+        self._token = sample(logits[:, : self._words], chance, self._sampling.temperature, self._sampling.top_p)
+        self._write(logits)
+        self._length += 1
+        self._count += 1
+        self._columns += 1
+        self.sampled += sum(state is not None for state in self._rows)
+
+    def _write(self, logits: Tensor) -> None:
+        """This step's line of the block, [B, ...] per column."""
+        line = [(self._token, torch.int32)]
+        if self._capture:
+            ids, weights = self._recorder.take()
+            line += [(ids.transpose(0, 1), torch.int16), (weights.transpose(0, 1), torch.float16)]
+            if self._sampling.topk_logprobs:
+                whole = logits.logsumexp(-1, keepdim=True)  # log_softmax, only where it is asked for
+                line.append(((logits.gather(1, self._token[:, None]) - whole)[:, 0], torch.float32))
+                most = min(self._sampling.topk_logprobs, logits.shape[1])
+                line.append((largest(logits, most) - whole, torch.float32))
+        if not self._block:
+            self._block = tuple(torch.empty((BLOCK, *x.shape), dtype=kind, device=self._device) for x, kind in line)
+        for column, (x, _) in zip(self._block, line, strict=True):
+            column[self._at] = x
+        self._at += 1
+
+    def _flush(self) -> None:
+        """Hand each row its part of the block, and begin the block anew."""
+        columns = [column[: self._at].cpu().numpy() for column in self._block]
+        for row, state in enumerate(self._rows):
+            if state is not None:
+                if state.since < self._at:
+                    state.parts.append(tuple(c[state.since :, row].copy() for c in columns))
+                state.since = 0
+        self._at = 0
+
+    @torch.inference_mode()
+    def _finish(self, row: int, reason: str) -> Finished:
+        state = self._rows[row]
+        assert state is not None
+        if state.since < self._at:
+            state.parts.append(tuple(c[state.since : self._at, row].cpu().numpy() for c in self._block))
+        self._rows[row] = None
+        self._length[row] = 0  # an empty row sees only itself, until it is refilled or dropped
+        return Finished(state.job, tuple(np.concatenate(parts) for parts in zip(*state.parts, strict=True)), reason)
+
+
+def sample(logits: Tensor, chance: Tensor, temperature: float, top_p: float) -> Tensor:
+    """Tokens [B] from logits [B, V] and one uniform number per row [B, 1]; temperature 0 takes the largest.
+
+    The number marks a place on the cumulative distribution, summed in float64: a token follows from
+    its own row's logits and number, whatever else is in the batch.
+    """
+    if temperature == 0:
+        return logits.argmax(-1)
+    probs = (logits / temperature).softmax(-1)
+    order = None
+    if top_p < 1:
+        probs, order = probs.sort(dim=-1, descending=True, stable=True)
+        before = probs.cumsum(-1, dtype=torch.float64) - probs
+        probs = probs.masked_fill(before >= top_p, 0.0)
+    cumulative = probs.cumsum(-1, dtype=torch.float64)
+    place = torch.searchsorted(cumulative, chance * cumulative[:, -1:], right=True).clamp(max=logits.shape[1] - 1)
+    return (place if order is None else order.gather(1, place))[:, 0]

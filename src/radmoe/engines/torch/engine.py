@@ -1,0 +1,287 @@
+"""Rollouts with their routing from any local Hugging Face MoE checkpoint.
+
+What is captured, for the tokens y_0 .. y_{T-1} sampled after a prompt of P tokens:
+
+    R(t)      ids and weights of the experts each layer chose in the pass that predicts y_t, which is
+              input position P-1+t; weights sum to 1 over K; shared experts are left out
+    logprobs  of y_t, and the C largest, under log_softmax of the raw logits in float32: before
+              temperature and top-p, so that pools sampled differently compare
+
+A rollout ends with its end token, which is kept, or where it was cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+import transformers
+from numpy.typing import NDArray
+
+from radmoe.engines.base import Completion, Sampling, asked, room_left
+from radmoe.engines.prompts import Content, encode
+from radmoe.engines.torch.decode import Decoder, Finished, Job
+from radmoe.engines.torch.delta_rule import speed_up
+from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
+from radmoe.engines.torch.routers import Recorder
+from radmoe.engines.torch.streams import merge
+from radmoe.errors import EngineError, InputError
+from radmoe.pool import Profile
+from radmoe.types import Rollout, RouterShape
+from radmoe.vocab import Vocab
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+_OLDEST, _TOO_NEW = (5, 22), (6, 0)  # older routers answer otherwise (docs/capture.md)
+_SMALL = 512  # hidden size up to which a pass is too short to share among cores
+_MOST_STREAMS = 4  # more would wait for Python's lock
+_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+
+
+class TransformersEngine:
+    """A loaded MoE model, its tokenizer, and hooks on its routers.
+
+    `model` is a checkpoint directory, or a loaded model together with its `tokenizer`; the engine takes
+    it over: it is put in eval mode, and its attention ("sdpa", or gpt-oss's own) is replaced by one that is
+    faster at single tokens. Nothing is downloaded. `threads` are the cores to use, for the whole process; `streams` how
+    many batches run side by side on them (default: as many as threads for a small model on CPU, else one).
+    """
+
+    name = "transformers"
+
+    def __init__(
+        self,
+        model: str | Path | Any,
+        *,
+        tokenizer: Any = None,
+        dtype: str = "auto",
+        device: str = "cpu",
+        threads: int | None = None,
+        streams: int | None = None,
+    ) -> None:
+        check_version(transformers.__version__)
+        for name, value in (("threads", threads), ("streams", streams)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        if isinstance(model, str | Path):
+            model, tokenizer = _load(Path(model), tokenizer, dtype, device)
+        elif tokenizer is None:
+            raise InputError("a model that is already loaded needs its tokenizer: pass tokenizer=...")
+        _refuse_bypasses(model)
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.vocab = Vocab.from_tokenizer(tokenizer)
+        self.eos = frozenset(_end_tokens(model, tokenizer))
+        self._text_config = model.config.get_text_config()
+        self._recorder = Recorder(model)
+        speed_up(model)
+        rows_cache(model.config)  # refuses a cache it cannot batch now, not after the first prompt
+        speed_up_attention(model)
+        with self._recorder.recording(), torch.inference_mode():
+            model(input_ids=torch.tensor([[0, 1, 2]], device=model.device), use_cache=False)
+        self.shape: RouterShape = self._recorder.probe()
+        threads = threads or torch.get_num_threads()
+        small = model.device.type == "cpu" and self._text_config.hidden_size <= _SMALL
+        self.streams = streams or (min(threads, _MOST_STREAMS) if small else 1)
+        torch.set_num_threads(max(threads // self.streams, 1))
+        if small:
+            _lay_out_experts(model)
+        self._decoders: list[Decoder] = []
+        self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+
+    @property
+    def dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def context(self) -> int | None:
+        """Positions the model has, prompt and completion together; None where the config does not say."""
+        return getattr(self._text_config, "max_position_embeddings", None)
+
+    def suggested(self, name: str, otherwise: Any) -> Any:
+        """A setting of the checkpoint's generation config (temperature, top_p, max_new_tokens), if it has it."""
+        found = getattr(self.model.generation_config, name, None)
+        return otherwise if found is None else found
+
+    @property
+    def tokens_sampled(self) -> int:
+        """Tokens the current or last `generate` has sampled, unfinished rollouts included."""
+        return sum(decoder.sampled for decoder in self._decoders)
+
+    def generate(
+        self,
+        prompts: Sequence[Content | Sequence[int]],
+        n: int,
+        *,
+        sampling: Sampling | None = None,
+        batch_size: int = 64,
+        keys: Sequence[str] | None = None,
+        missing: Sequence[Sequence[int]] | None = None,
+        profile: Profile | None = None,
+        raw: bool = False,
+        capture: bool = True,
+    ) -> Iterator[Completion]:
+        """Sample n rollouts of every prompt; yields each as it finishes.
+
+        A prompt is a text or chat messages (see `prompts.encode`; `raw` leaves the chat template out), or
+        token ids. `keys[i]` names prompt i in the random numbers (default: its place in the list) and
+        `missing[i]` are its rollouts to sample (default: all n), so that a resumed run draws what the
+        interrupted one would have drawn. Arguments are checked before the first token is sampled. Rows that a
+        `profile` does not keep come too: they are here anyway.
+
+        Determinism: each token is a function of its logits and of a random number named by (seed, key,
+        rollout, step). The same call gives the same rollouts, bit for bit, on the same machine, library
+        versions, threads and batch size. With another batch size, order or restart the random numbers stay the
+        same and the logits agree up to rounding, so that in float32 rollouts come out equal except
+        where a number falls within that rounding of a boundary; in bfloat16 that happens often.
+
+        Cost: a prompt is prefilled once for all its rollouts; a step is one pass of `batch_size`
+        positions, and finished rows are refilled at once, so the batch stays full until work runs out.
+        """
+        sampling = sampling or Sampling()
+        names, wanted = asked(len(prompts), n, batch_size, keys, missing)
+        encoded = [self.encode(prompt, raw=raw) for prompt in prompts]
+        limits = [self.room(ids, name, sampling.max_tokens) for ids, name in zip(encoded, names, strict=True)]
+        jobs = [Job(i, r, names[i], tuple(ids), limits[i]) for i, ids in enumerate(encoded) for r in wanted[i]]
+        words = min(len(self.vocab), int(self._text_config.vocab_size))
+        streams = min(self.streams, batch_size, max(len(jobs), 1))
+        self._decoders = [
+            Decoder(self.model, self._recorder, sampling, eos=self.eos, words=words, capture=capture)
+            for _ in range(streams)
+        ]
+        # a job's stream follows from its place alone, so that batches, and their rounding, are the same every time
+        running = [
+            decoder.run(iter(jobs[k::streams]), len(range(k, batch_size, streams)))
+            for k, decoder in enumerate(self._decoders)
+        ]
+        return self._completions(merge(running), batch_size)
+
+    def encode(self, prompt: Content | Sequence[int], *, raw: bool = False) -> list[int]:
+        """Token ids of a prompt."""
+        if isinstance(prompt, str) or any(isinstance(part, dict) for part in prompt):
+            ids = encode(self.tokenizer, cast(Content, prompt), raw=raw)[1]
+        else:
+            ids = [int(token) for token in cast(Sequence[int], prompt)]
+        if not ids:
+            raise InputError("a prompt of zero tokens has nothing to continue")
+        if min(ids) < 0 or max(ids) >= self._text_config.vocab_size:
+            raise InputError(
+                f"token ids of a prompt lie in [0, {self._text_config.vocab_size}), got {min(ids)}..{max(ids)}"
+            )
+        return ids
+
+    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
+        return room_left(self.context, ids, name, max_tokens)
+
+    @torch.inference_mode()
+    def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+        """Expert ids and weights [S, L, K] of one pass over S given tokens; row p is input position p.
+
+        The routing a rollout would have had if capture and replay were the same computation. They are
+        in exact arithmetic; in bfloat16 some expert sets differ, so replay is no capture (docs/capture.md).
+        """
+        inputs = torch.tensor([list(token_ids)], device=self.model.device)
+        with self._recorder.recording(), _memory("this sequence", "pass fewer tokens"):
+            self.model(input_ids=inputs, use_cache=False, logits_to_keep=1)
+        ids, weights = self._recorder.take()
+        return ids.transpose(0, 1).cpu().numpy(), weights.transpose(0, 1).cpu().numpy()
+
+    def _completions(self, running: Iterator[Finished], batch_size: int) -> Iterator[Completion]:
+        while True:
+            with _memory(f"a batch of {batch_size}", "lower batch_size or max_tokens"):
+                done = next(running, None)
+            if done is None:
+                return
+            job, columns, reason = done
+            tokens = columns[0]
+            routing = columns[1:] or (np.zeros((len(tokens), self.shape.layers, self.shape.top_k), np.int16),)
+            shown = tokens[:-1] if reason == "stop" else tokens
+            text = self.tokenizer.decode(shown.tolist(), skip_special_tokens=False)
+            yield Completion(job.prompt_index, job.rollout_index, Rollout(tokens, *routing), text, reason)
+
+
+def check_version(version: str) -> None:
+    """Refuse a transformers whose routers are not known to answer (logits, weights, ids)."""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if not _OLDEST <= numbers < _TOO_NEW:
+        raise EngineError(
+            f"transformers {version} is installed; its routers are known from 5.22 up to 6: "
+            "pip install 'radmoe[transformers]'"
+        )
+
+
+def _load(path: Path, tokenizer: Any, dtype: str, device: str) -> tuple[Any, Any]:
+    if dtype not in DTYPES:
+        raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    if not (path / "config.json").is_file():
+        raise EngineError(f"{path} is no checkpoint: it has no config.json; pass the directory of a saved model")
+    try:
+        with _quiet(), _memory(str(path), "use --dtype bfloat16 or a larger machine"):
+            model, report = transformers.AutoModelForCausalLM.from_pretrained(
+                path, dtype=dtype, local_files_only=True, output_loading_info=True
+            )
+            tokenizer = tokenizer or transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
+            if missing := sorted(report["missing_keys"]):
+                raise EngineError(
+                    f"{path} lacks {len(missing)} weights of its model, {missing[0]} among them: a broken copy"
+                )
+            return model.to(device), tokenizer
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise EngineError(f"cannot load {path}: {reason}") from None
+
+
+def _refuse_bypasses(model: Any) -> None:
+    """Kernels and compiled graphs may route where no hook sees it."""
+    if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
+        raise EngineError("this model is compiled, and a compiled graph bypasses hooks: pass it without torch.compile")
+    if getattr(model, "use_kernels", False):
+        raise EngineError("this model uses hub kernels, which bypass hooks: load it with use_kernels=False")
+
+
+def _lay_out_experts(model: Any) -> None:
+    """Keep stacks of expert weights [E, out, in] in memory as [E, in, out]: same values, same shapes.
+
+    A few rows times such a matrix take 0.4 to 0.6 of the time on CPU, where experts are half of a pass.
+    """
+    for module in model.modules():
+        if getattr(module, "is_transposed", None) is False:  # set by transformers on every class of experts
+            for parameter in module.parameters(recurse=False):
+                if parameter.ndim == 3:
+                    parameter.data = parameter.data.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> Iterator[int]:
+    """End-of-sequence ids of the generation config, the config and the tokenizer."""
+    for source in (model.generation_config, model.config.get_text_config(), tokenizer):
+        found = getattr(source, "eos_token_id", None)
+        yield from found if isinstance(found, list | tuple) else [] if found is None else [found]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' own progress bars and load reports."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _memory(what: str, advice: str) -> Iterator[None]:
+    """One line where memory runs out."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _NO_MEMORY):
+            raise EngineError(f"out of memory with {what}: {advice}") from None
+        raise

@@ -1,0 +1,55 @@
+"""What is refused before vLLM is started: it takes long to, and says less."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from radmoe.engines.vllm.plugin import NAME
+from radmoe.engines.vllm.plugin.worker import IGNORED_TIE
+from radmoe.errors import EngineError
+
+
+def check_plugin() -> None:
+    """vLLM finds plugins by their entry points, which only an installed package has."""
+    import vllm.envs as envs
+
+    if not any(point.name == NAME for point in entry_points(group="vllm.general_plugins")):
+        raise EngineError(
+            "vLLM cannot see the radmoe plugin: install radmoe in vLLM's environment (pip install radmoe)"
+        )
+    if envs.VLLM_PLUGINS is not None and NAME not in envs.VLLM_PLUGINS:
+        raise EngineError(f"VLLM_PLUGINS={','.join(envs.VLLM_PLUGINS)} leaves the radmoe plugin out: add radmoe to it")
+
+
+def checked_config(vllm: Any, model: str | Path) -> Any:
+    """vLLM's configuration of a model; a dense one is refused before an engine is started for it."""
+    if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
+        raise EngineError(f"{model} is no checkpoint: it has no config.json; pass the directory of a saved model")
+    try:
+        config = vllm.EngineArgs(model=str(model)).create_model_config()
+    except (RuntimeError, ValueError, OSError) as error:
+        raise EngineError(f"vLLM cannot load {model}: {first_line(error)}") from None
+    if config.get_num_experts() < 2:
+        raise EngineError(f"{model} is not a mixture-of-experts model: without a router there is no routing to capture")
+    _check_head(Path(model), config)
+    return config
+
+
+def _check_head(path: Path, config: Any) -> None:
+    """Refuse tied embeddings where vLLM ignores them (0.30): it would sample noise, without a word."""
+    file, names = path / "model.safetensors", config.architectures
+    if not file.is_file() or not getattr(config.hf_text_config, "tie_word_embeddings", False):
+        return
+    with file.open("rb") as stored:
+        header = stored.read(int.from_bytes(stored.read(8), "little"))
+    for name in {"GptOssForCausalLM", "Qwen3NextForCausalLM"} & set(names):
+        if b'"lm_head.weight"' not in header:
+            raise EngineError(IGNORED_TIE.format(name))
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first; pydantic's count of errors comes before that."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[1] if len(lines) > 1 and "validation error" in lines[0] else lines[0]

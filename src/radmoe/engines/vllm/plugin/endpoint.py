@@ -1,0 +1,97 @@
+"""The routes of `vllm serve` that hand routing out (`vllm.endpoint_plugins`).
+
+GET  /v1/radmoe/status     what is captured: the router's shape, layers, window; or {"error": ...}
+POST /v1/radmoe/routing    {"key": KEY, "n": 64, "spans": {"0": [[start, stop], ...], ...}}, the last optional;
+                           answers application/octet-stream (see payload.py), or 4xx with {"error": ...}
+
+They lie under /v1, so that `--api-key` guards them too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
+from radmoe.errors import EngineError, InputError
+
+ROUTING, STATUS_PATH = "/v1/radmoe/routing", "/v1/radmoe/status"
+OFF = """this server does not capture routing: start it with --additional-config '{"radmoe": {}}'"""
+
+
+class Endpoint:
+    """vLLM makes one per API server."""
+
+    name = NAME
+    required_tasks = ("generate",)
+
+    def attach_router(self, app: Any) -> None:
+        from starlette.routing import Route
+
+        app.router.routes += [
+            Route(STATUS_PATH, _status, methods=["GET"]),
+            Route(ROUTING, _routing, methods=["POST"]),
+        ]
+
+    async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:
+        """Refuse to start a server that was asked to capture and cannot."""
+        state.radmoe = engine_client
+        if NAME in (engine_client.vllm_config.additional_config or {}):
+            status = await call(engine_client, STATUS)
+            if "error" in status:
+                raise EngineError(status["error"])
+
+
+async def call(engine: Any, method: str, *args: Any) -> dict[str, Any]:
+    """A plugin method of an asynchronous engine's workers; the answer of the one that records."""
+    if NAME not in (engine.vllm_config.additional_config or {}):
+        return {"error": OFF}
+    answers = await engine.collective_rpc(method, args=args)
+    return answered(answers)
+
+
+def answered(answers: list[dict[str, Any] | None]) -> dict[str, Any]:
+    """The answer of the worker that records; the others say None."""
+    return next(answer for answer in answers if answer is not None)
+
+
+def captured_layers(status: dict[str, Any]) -> tuple[int, ...] | None:
+    """Which MoE layers a plugin with this status captures; None is all of them."""
+    found = tuple(int(layer) for layer in status["captured_layers"])
+    return None if len(found) == status["layers"] else found
+
+
+async def _status(request: Any) -> Any:
+    from starlette.responses import JSONResponse
+
+    status = await call(request.app.state.radmoe, STATUS)
+    return JSONResponse(status, status_code=409 if "error" in status else 200)
+
+
+async def _routing(request: Any) -> Any:
+    from starlette.responses import JSONResponse, Response
+
+    try:
+        wanted = check_request(await request.json())
+    except ValueError as error:  # InputError, or no JSON
+        return JSONResponse({"error": str(error)}, status_code=400)
+    answer = await call(request.app.state.radmoe, TAKE, wanted)
+    if "error" in answer:
+        return JSONResponse(answer, status_code=409)
+    return Response(answer["payload"], media_type="application/octet-stream")
+
+
+def check_request(body: Any) -> dict[str, Any]:
+    """The body of a routing request, or what is wrong with it."""
+    if not isinstance(body, dict) or not set(body) <= {"key", "n", "spans"} or not isinstance(body.get("key"), str):
+        raise InputError(f'a routing request is {{"key": text, "n": count, "spans": optional}}, got {str(body)[:80]}')
+    n, spans = body.get("n", 1), body.get("spans")
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise InputError(f"n must be the number of choices, at least 1, got {n!r}")
+    if spans is not None:
+        parts = list(spans.values()) if isinstance(spans, dict) else [None]
+        pairs = [pair for part in parts for pair in (part if isinstance(part, list) else [None])]
+        if not all(isinstance(p, list) and len(p) == 2 and all(type(x) is int for x in p) for p in pairs):
+            raise InputError('spans must be token ranges per choice, such as {"0": [[100, 116]]}')
+        if not all(choice.isdecimal() for choice in spans):
+            raise InputError(f"spans must be keyed by choice, got {sorted(spans)[:3]}")
+    return {"key": body["key"], "n": n, "spans": spans}

@@ -1,0 +1,235 @@
+"""In a worker: taps on the model's routers, and each pass's rows mapped to requests.
+
+Rows go by position. Chunked prefill brings a prompt's positions in parts; a preempted request brings them
+again; a prefix found in the cache brings none. Position P-1 is computed in every case, because its logits are
+needed, and so is every later one: R(t) of a generated token is always there (row P-1+t).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
+from radmoe.engines.vllm.plugin.payload import encode
+from radmoe.engines.vllm.plugin.settings import Settings
+from radmoe.engines.vllm.plugin.store import Plan, RowStore
+from radmoe.engines.vllm.plugin.tape import Snapshot, Tape
+from radmoe.errors import EngineError, RadmoeError
+
+_BYPASSED = (
+    "a router did not run in a pass: a monolithic kernel, sequence parallelism or a recorded graph routes around it; "
+    "start vLLM with --enforce-eager (enforce_eager=True), without expert kernels that route by themselves"
+)
+
+
+class _Pending(NamedTuple):
+    plan: Plan
+    snapshot: Snapshot
+    requests: list[str]
+
+
+def attach(worker: Any) -> None:
+    """Make a worker that was just created capture, once its model is loaded.
+
+    What cannot be captured does not stop the worker: `status` says why, and whoever starts the engine asks.
+    """
+    worker_load = worker.load_model
+    recorder: list[Recorder] = []
+    refusal = "the model is not loaded yet"
+
+    def load_model(*args: Any, **kwargs: Any) -> Any:
+        nonlocal refusal
+        loaded = worker_load(*args, **kwargs)
+        try:
+            settings = Settings.from_json(worker.vllm_config.additional_config[NAME])
+            if worker.rank == 0:  # ranks of tensor parallelism route alike
+                recorder.append(Recorder(worker.model_runner, worker.vllm_config, settings))
+            refusal = ""
+        except RadmoeError as error:
+            refusal = str(error)
+        return loaded
+
+    def status() -> dict[str, Any] | None:
+        return None if worker.rank else {"error": refusal} if refusal else recorder[0].status()
+
+    def take(request: dict[str, Any]) -> dict[str, Any] | None:
+        """The payload of a request (see `Recorder.take`), or one line on what is wrong; None on other ranks."""
+        if worker.rank:
+            return None
+        try:
+            return {"error": refusal} if refusal else {"payload": recorder[0].take(**request)}
+        except RadmoeError as error:
+            return {"error": str(error)}
+
+    worker.load_model = load_model
+    setattr(worker, STATUS, status)
+    setattr(worker, TAKE, take)
+
+
+class Recorder:
+    """The taps of one model and the rows they brought."""
+
+    def __init__(self, runner: Any, config: Any, settings: Settings) -> None:
+        from radmoe.readout import layer_subset
+
+        _refuse(runner, config)
+        routers = find_routers(runner.model)
+        experts = int(config.model_config.get_num_experts())
+        top_k = routers[0].top_k
+        if any(router.top_k != top_k for router in routers):
+            raise EngineError(
+                f"layers differ in experts per token, {sorted({r.top_k for r in routers})}: not supported"
+            )
+        self._runner, self._settings = runner, settings
+        self._shape = (len(routers), experts, int(top_k))
+        self._layers = [int(i) for i in layer_subset(settings.layers, len(routers))]
+        most = max(runner.max_num_tokens, config.compilation_config.max_cudagraph_capture_size or 0)
+        self._tape = Tape(len(self._layers), most, top_k, weights=settings.weights, device=runner.device)
+        self._store = RowStore(
+            layers=len(self._layers),
+            experts=experts,
+            top_k=top_k,
+            weights=settings.weights,
+            entries=2 * config.scheduler_config.max_num_seqs + 1024,
+            positions=config.model_config.max_model_len + 1,
+            memory=settings.memory_mib << 20,
+            prompt=settings.prompt,
+            tail=settings.tail,
+        )
+        self._pending: deque[_Pending] = deque()
+        for i, layer in enumerate(self._layers):
+            self._tape.tap(i, routers[layer])
+        self._execute = runner.execute_model
+        runner.execute_model = self._step
+        self._batch: Any = None  # of the pass under way, in Model Runner V2
+        if not hasattr(runner, "input_batch"):
+            self._prepare = runner.prepare_inputs
+            runner.prepare_inputs = self._prepared
+
+    def status(self) -> dict[str, Any]:
+        layers, experts, top_k = self._shape
+        return {
+            "layers": layers,
+            "experts": experts,
+            "top_k": top_k,
+            "captured_layers": self._layers,
+            "settings": self._settings.to_json(),
+            "row_bytes": self._store.row_bytes,
+            "requests": len(self._store),
+            "bytes": self._store.used,
+        }
+
+    def take(self, key: str, n: int = 1, spans: dict[str, list[tuple[int, int]]] | None = None) -> bytes:
+        """Payload of the n choices of a request; `spans` are token ranges [start, stop) per choice, none drops it."""
+        self._drain(wait=True)
+        ranges = None if spans is None else {int(choice): spans[choice] for choice in spans}
+        return encode(self._store.take(key, n, ranges), self._layers)
+
+    def _step(self, scheduled: Any, *args: Any, **kwargs: Any) -> Any:
+        """One pass of the engine, recorded."""
+        self._announce(scheduled)
+        total = scheduled.total_num_scheduled_tokens
+        nobody = not len(self._store)
+        self._tape.idle = nobody and self._runner.device.type == "cpu"
+        if nobody or not total:
+            return self._execute(scheduled, *args, **kwargs)
+        self._tape.arm(total)
+        output = self._execute(scheduled, *args, **kwargs)
+        requests, start = self._computed()
+        count = np.array([scheduled.num_scheduled_tokens[r] for r in requests], np.int64)
+        if (plan := self._store.plan(requests, start, count)) is not None:
+            self._pending.append(_Pending(plan, self._tape.read(plan.source), requests))
+            self._drain()
+        return output
+
+    def _prepared(self, *args: Any, **kwargs: Any) -> Any:
+        self._batch = self._prepare(*args, **kwargs)
+        return self._batch
+
+    def _computed(self) -> tuple[list[str], NDArray[np.int64]]:
+        """The requests of the last pass, in the order of its rows, and the first position of each."""
+        if self._batch is not None:
+            return list(self._batch.req_ids), self._batch.num_computed_tokens_np.astype(np.int64)
+        batch = self._runner.input_batch
+        requests = list(batch.req_ids)
+        return requests, batch.num_computed_tokens_cpu[: len(requests)].astype(np.int64)
+
+    def _announce(self, scheduled: Any) -> None:
+        for request in scheduled.finished_req_ids:
+            self._store.finish(request)
+        for new in scheduled.scheduled_new_reqs:
+            asked = (getattr(new.sampling_params, "extra_args", None) or {}).get(NAME)
+            if asked is not None:
+                self._store.open(new.req_id, str(asked), len(new.prompt_token_ids or ()))
+
+    def _drain(self, *, wait: bool = False) -> None:
+        """Store what has arrived on the host, in order."""
+        while self._pending and (wait or self._pending[0].snapshot.arrived()):
+            plan, snapshot, requests = self._pending.popleft()
+            snapshot.wait()
+            ids = snapshot.ids.numpy()
+            if ids.min() < 0:
+                self._store.spoil(requests, _BYPASSED)
+                continue
+            self._store.fill(plan.slots, ids, None if snapshot.weights is None else snapshot.weights.numpy())
+
+
+def find_routers(model: Any) -> list[Any]:
+    """The routers of a vLLM model, by layer."""
+    found: dict[int, Any] = {}
+    for module in model.modules():
+        router = getattr(module, "router", None)
+        if router is None or not hasattr(module, "layer_id"):
+            continue
+        if getattr(module, "is_monolithic", False):
+            raise EngineError(
+                f"layer {module.layer_id} runs a monolithic kernel that routes by itself: choose another with "
+                "--moe-backend (triton), and see docs/engines.md"
+            )
+        if not hasattr(router, "_compute_routing"):
+            raise EngineError(
+                f"layer {module.layer_id} routes by {type(router).__name__}, which the plugin does not know"
+            )
+        found[int(module.layer_id)] = router
+    if not found:
+        raise EngineError("this is not a mixture-of-experts model: without a router there is no routing to capture")
+    return [found[layer] for layer in sorted(found)]
+
+
+def _refuse(runner: Any, config: Any) -> None:
+    """Settings under which rows could not be told apart."""
+    parallel, model = config.parallel_config, config.model_config
+    for wrong, line in (
+        (
+            not hasattr(runner, "input_batch") and not hasattr(runner, "prepare_inputs"),
+            f"the model runner {type(runner).__name__} is not known: docs/engines.md names the versions that are",
+        ),
+        (parallel.pipeline_parallel_size > 1, "pipeline parallelism splits the layers: use --tensor-parallel-size"),
+        (parallel.data_parallel_size > 1, "data parallelism is not supported: start one server per replica"),
+        (getattr(parallel, "use_ubatching", False), "dual-batch overlap is not supported: leave --enable-dbo out"),
+        (config.speculative_config is not None, "speculative decoding is not supported: leave it out"),
+        (_ignored_tie(runner.model, model.hf_text_config), IGNORED_TIE.format(type(runner.model).__name__)),
+    ):
+        if wrong:
+            raise EngineError(line)
+
+
+IGNORED_TIE = (
+    "{} ignores tie_word_embeddings and the checkpoint has no lm_head.weight, so the head is random: save a copy of "
+    "the embeddings as lm_head.weight and set tie_word_embeddings to false"
+)
+
+
+def _ignored_tie(model: Any, config: Any) -> bool:
+    """Whether a head that should be the embeddings is not (vLLM 0.30: gpt-oss, Qwen3-Next)."""
+    import torch
+
+    head = getattr(getattr(model, "lm_head", None), "weight", None)
+    if not getattr(config, "tie_word_embeddings", False) or head is None:
+        return False
+    words = [m.weight for m in model.modules() if type(m).__name__ == "VocabParallelEmbedding"]
+    return bool(words) and not any(head is w or (head.shape == w.shape and torch.equal(head, w)) for w in words)

@@ -1,0 +1,61 @@
+"""Nearest neighbours under a similarity, and the density they give (Eq. 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from radmoe.errors import KernelError
+from radmoe.jit import jit
+
+
+def knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Sum of S_ij over the k rows j != i most similar to i (Eq. 5): [N], and 0 where N is 1.
+
+    k is cut to N - 1. Addition runs from the most similar down, so equal neighbour values give
+    equal bits. Cost: N^2, plus k per neighbour found.
+    """
+    return _neighbours(S, k)[1]
+
+
+def knn(S: ArrayLike, k: int) -> NDArray[np.int64]:
+    """The min(k, N - 1) rows most similar to each row, self left out, ties to the lowest index."""
+    return _neighbours(S, k)[0]
+
+
+def _neighbours(S: ArrayLike, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    array = np.asarray(S)
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise KernelError(f"a similarity matrix is square, got shape {array.shape}")
+    if k < 1:
+        raise KernelError(f"k is {k}: a density needs at least one neighbour")
+    array = np.ascontiguousarray(array, np.float64)
+    if np.isnan(array).any():
+        raise KernelError(
+            f"a similarity is a number: NaN at [row, column] = {np.argwhere(np.isnan(array))[0].tolist()}"
+        )
+    nearest = np.empty((len(array), max(0, min(k, len(array) - 1))), np.int64)
+    density = np.zeros(len(array))
+    _nearest(array, nearest, density)
+    return nearest, density
+
+
+@jit
+def _nearest(S: Any, nearest: Any, density: Any) -> None:
+    """Insert each row's columns into a list kept in order: most similar first, the lower index first on ties."""
+    rows, k = nearest.shape
+    for i in range(rows):
+        found = 0
+        for j in range(rows):
+            if j == i or (found == k and (k == 0 or S[i, j] <= S[i, nearest[i, k - 1]])):
+                continue
+            place = min(found, k - 1)
+            while place > 0 and S[i, nearest[i, place - 1]] < S[i, j]:
+                nearest[i, place] = nearest[i, place - 1]
+                place -= 1
+            nearest[i, place] = j
+            found = min(found + 1, k)
+        for place in range(k):
+            density[i] += S[i, nearest[i, place]]

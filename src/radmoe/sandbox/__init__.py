@@ -1,0 +1,1 @@
+"""Confinement for programs that nobody has read."""

@@ -1,0 +1,83 @@
+"""Many requests at a time: bounded, as they finish, and everyone goes home."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from radmoe.engines.http.workers import each
+
+
+def no_more() -> None:
+    raise AssertionError("nobody stopped listening")
+
+
+@pytest.fixture(autouse=True)
+def everyone_goes_home() -> Iterator[None]:
+    before = threading.active_count()
+    yield
+    until = time.monotonic() + 5
+    while threading.active_count() > before:
+        assert time.monotonic() < until, threading.enumerate()
+        time.sleep(0.01)
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=st.integers(0, 40), workers=st.integers(1, 6))
+def test_every_job_is_done_once(jobs: int, workers: int) -> None:
+    assert sorted(each(range(jobs), lambda job: job * 2, workers=workers, give_up=no_more)) == [
+        2 * job for job in range(jobs)
+    ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(bad=st.integers(0, 19), workers=st.integers(1, 6))
+def test_what_was_under_way_is_kept_when_one_fails(bad: int, workers: int) -> None:
+    begun: list[int] = []
+
+    def work(job: int) -> int:
+        begun.append(job)
+        if job == bad:
+            raise ValueError(f"job {job}")
+        return job
+
+    kept = []
+    with pytest.raises(ValueError, match=f"job {bad}"):
+        for done in each(range(100), work, workers=workers, give_up=no_more):
+            kept.append(done)
+    assert sorted([*kept, bad]) == sorted(begun)
+    assert set(range(bad)) <= set(begun)
+    assert len(begun) <= bad + 4 * workers
+
+
+def test_no_more_jobs_are_taken_than_twice_the_crew() -> None:
+    taken = []
+
+    def jobs() -> Iterator[int]:
+        for job in range(100):
+            taken.append(job)
+            yield job
+
+    running = each(jobs(), lambda job: job, workers=3, give_up=lambda: None)
+    next(running)
+    assert len(taken) <= 7
+    running.close()
+
+
+def test_giving_up_ends_the_waiting() -> None:
+    over = threading.Event()
+
+    def work(job: int) -> int:
+        if job:
+            over.wait(30)
+        return job
+
+    running = each(range(9), work, workers=3, give_up=over.set)
+    assert next(running) == 0
+    running.close()
+    assert over.is_set()
