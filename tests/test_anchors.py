@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from oracles import ids_of_bytes, neighbours, oracle, pairs, split
 from radmoe.anchors import (
-    FAMILIES,
     PRESETS,
+    TOKEN_SETS,
     AnchorSpec,
-    Family,
     Fence,
     Marker,
+    TokenSet,
     find_all,
     locate,
     preset_for,
     spec_for,
 )
-from radmoe.errors import ReadoutError, VocabError
+from radmoe.errors import InputError, ReadoutError, VocabError
 from radmoe.types import Anchor
 from radmoe.vocab import Vocab
 from vocabularies import REAL, byte_level, encode, small_vocab, vocab
@@ -164,8 +164,8 @@ def test_quoted_control_text_is_no_boundary():
     rng = random.Random(0)
     for name, text in (("qwen3", b"</think>"), ("gpt-oss", b"<|channel|>final<|message|>"), ("gpt-oss", b"<|start|>")):
         table = vocab(name)
-        for task in ("math", "agent"):
-            assert find_all(spec_for("boundary", task, table), split(name, text, rng), table) == []
+        for kind in ("math", "agent"):
+            assert find_all(spec_for("boundary", kind, table), split(name, text, rng), table) == []
     half = [200005, *split("gpt-oss", b"final<|message|>", rng)]
     assert find_all(spec_for("boundary", "math", vocab("gpt-oss")), half, vocab("gpt-oss")) == []
 
@@ -214,19 +214,19 @@ def test_an_agent_has_a_boundary_at_every_step(name, text):
 # -- fallbacks -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", ["math", "choice", "code"])
-def test_gpt_oss_falls_back_to_the_final_channel_and_qwen3_does_not(task):
+@pytest.mark.parametrize("kind", ["math", "choice", "code"])
+def test_gpt_oss_falls_back_to_the_final_channel_and_qwen3_does_not(kind):
     oss, qwen = vocab("gpt-oss"), vocab("qwen3")
     final = encode("gpt-oss", "hm<|channel|>final<|message|>It is 42.")
-    assert locate(spec_for("delimiter", task, oss), final, oss) == Anchor(1, 3, "boundary")
-    assert locate(spec_for("delimiter", task, qwen), encode("qwen3", "hm</think>It is 42."), qwen) is None
+    assert locate(spec_for("delimiter", kind, oss), final, oss) == Anchor(1, 3, "boundary")
+    assert locate(spec_for("delimiter", kind, qwen), encode("qwen3", "hm</think>It is 42."), qwen) is None
 
 
-@pytest.mark.parametrize(("task", "opening"), [("math", "\\boxed{1}"), ("code", "\n```\n1\n```\n")])
-def test_the_delimiter_wins_over_the_fallback_wherever_it_stands(task, opening):
+@pytest.mark.parametrize(("kind", "opening"), [("math", "\\boxed{1}"), ("code", "\n```\n1\n```\n")])
+def test_the_delimiter_wins_over_the_fallback_wherever_it_stands(kind, opening):
     table = vocab("gpt-oss")
     ids = encode("gpt-oss", f"thus {opening} so<|channel|>final<|message|>It is 42.")
-    assert locate(spec_for("delimiter", task, table), ids, table).kind == "delimiter"
+    assert locate(spec_for("delimiter", kind, table), ids, table).family == "delimiter"
 
 
 def test_an_alternative_that_occurs_decides_even_if_its_window_does_not_fit():
@@ -235,7 +235,7 @@ def test_an_alternative_that_occurs_decides_even_if_its_window_does_not_fit():
     spec = spec_for("delimiter", "math", table)
     start = locate(spec, ids, table).start
     assert locate(spec, ids, table, width=16, budget=start + 4) is None
-    assert locate(spec, ids, table, width=3, budget=start).kind == "boundary"  # not yet there: the fallback
+    assert locate(spec, ids, table, width=3, budget=start).family == "boundary"  # not yet there: the fallback
     assert locate(spec_for("delimiter", "math", table, occurrence=2), ids, table) is None
 
 
@@ -243,13 +243,13 @@ def test_an_alternative_that_occurs_decides_even_if_its_window_does_not_fit():
 
 
 def family(name, table):
-    return {a.start for a in find_all(AnchorSpec("trajectory", (FAMILIES[name],)), np.arange(len(table)), table)}
+    return {a.start for a in find_all(AnchorSpec("trajectory", (TOKEN_SETS[name],)), np.arange(len(table)), table)}
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_families_hold_the_tokens_the_paper_describes(name):
     table = vocab(name)
-    members = {key: family(key, table) for key in FAMILIES}
+    members = {key: family(key, table) for key in TOKEN_SETS}
     so = {"qwen3": {2055, 4416}, "gpt-oss": {2632, 5808}}[name]
     assert so <= members["so"]
     texts = {key: {table.token_bytes(i) for i in ids} for key, ids in members.items()}
@@ -275,22 +275,22 @@ def test_a_trajectory_is_the_first_so_unless_told_otherwise():
         assert locate(spec_for("trajectory", "agent", table, occurrence=r), ids, table).start == at[r - 1]
     assert locate(spec_for("trajectory", "math", table, occurrence=4), ids, table) is None
     assert locate(spec_for("trajectory", "math", table, occurrence="latest"), ids, table).start == at[-1]
-    names = {key: len(find_all(spec_for("trajectory", "math", table, name=key), ids, table)) for key in FAMILIES}
+    names = {key: len(find_all(spec_for("trajectory", "math", table, name=key), ids, table)) for key in TOKEN_SETS}
     assert names == {"so": 3, "now": 2, "wait": 1, ".\n\n": 1, ".": 2, ":": 1}
     written = [spec_for("trajectory", "math", table, name=n) for n in (".\\n\\n", "SO")]
-    assert [s.find for s in written] == [(FAMILIES[".\n\n"],), (FAMILIES["so"],)]
+    assert [s.find for s in written] == [(TOKEN_SETS[".\n\n"],), (TOKEN_SETS["so"],)]
 
 
 def test_users_bring_their_own_families_and_markers():
     table = vocab("qwen3")
     ids = encode("qwen3", "Hmm, let me see. Therefore x. <tool_call>Final answer: 3</tool_call>")
     own = spec_for("trajectory", "math", table, name="/(?i)therefore/")
-    assert own.find == (Family("/(?i)therefore/", "(?i)therefore"),)
+    assert own.find == (TokenSet("/(?i)therefore/", "(?i)therefore"),)
     assert table.token_bytes(ids[locate(own, ids, table).start]) == b" Therefore"
     words = spec_for("trajectory", "math", table, name="let me")
     assert pairs([locate(words, ids, table)]) == oracle(table, ids, b"let me")
     answer = spec_for("delimiter", "choice", table, name="Final answer:")
-    assert locate(answer, ids, table).kind == "delimiter"
+    assert locate(answer, ids, table).family == "delimiter"
     assert pairs([locate(answer, ids, table)]) == oracle(table, ids, b"Final answer:")
     call = spec_for("boundary", "agent", table, name="<tool_call>Final")
     assert locate(call, ids, table) == Anchor(ids.index(table.special_id("<tool_call>")), 2, "boundary")
@@ -303,22 +303,22 @@ def test_users_bring_their_own_families_and_markers():
 def test_a_window_must_end_inside_the_budget():
     table = small_vocab(["x", "So"])
     ids = [0, 1, 0, 0, 1, 0, 0, 0]  # So at 1 and 4
-    last = AnchorSpec("trajectory", (FAMILIES["so"],))
+    last = AnchorSpec("trajectory", (TOKEN_SETS["so"],))
     at = {b: locate(last, ids, table, width=3, budget=b) for b in range(12)}
     starts = {b: a.start if a else None for b, a in at.items()}
     # before 5 tokens the last So is at 1, whose window ends at 4; from 5 on it is at 4, ending at 7
     assert starts == {0: None, 1: None, 2: None, 3: None, 4: 1, 5: None, 6: None, 7: 4, 8: 4, 9: 4, 10: 4, 11: 4}
-    latest = AnchorSpec("trajectory", (FAMILIES["so"],), "latest")
+    latest = AnchorSpec("trajectory", (TOKEN_SETS["so"],), "latest")
     starts = {b: getattr(locate(latest, ids, table, width=3, budget=b), "start", None) for b in range(9)}
     assert starts == {0: None, 1: None, 2: None, 3: None, 4: 1, 5: 1, 6: 1, 7: 4, 8: 4}
-    second = AnchorSpec("trajectory", (FAMILIES["so"],), 2)
+    second = AnchorSpec("trajectory", (TOKEN_SETS["so"],), 2)
     starts = {b: getattr(locate(second, ids, table, width=3, budget=b), "start", None) for b in (5, 6, 7, 8)}
     assert starts == {5: None, 6: None, 7: 4, 8: 4}
 
 
 def test_a_window_is_cut_at_the_end_of_the_rollout():
     table = small_vocab(["x", "So"])
-    last = AnchorSpec("trajectory", (FAMILIES["so"],))
+    last = AnchorSpec("trajectory", (TOKEN_SETS["so"],))
     assert locate(last, [0, 0, 1], table, width=16) == Anchor(2, 1, "trajectory")
     assert locate(last, [0, 0, 1], table, width=16, budget=3) == Anchor(2, 1, "trajectory")
     assert locate(last, [0, 0, 1], table, width=16, budget=99) == Anchor(2, 1, "trajectory")
@@ -341,7 +341,7 @@ def test_the_marker_itself_is_the_default_window():
 )
 def test_locate_picks_from_all_anchors_by_the_rule(ids, budget, width, occurrence):
     table = small_vocab(["x", "a", "b", " so"])
-    finders = (Marker("delimiter", b"ab"), FAMILIES["so"])
+    finders = (Marker("delimiter", b"ab"), TOKEN_SETS["so"])
     found = find_all(AnchorSpec("delimiter", finders, occurrence), ids[:budget], table)
     seen = len(ids) if budget is None else min(budget, len(ids))
     fits = [min(a.start + (width or a.length), len(ids)) <= seen for a in found]
@@ -359,8 +359,8 @@ def test_locate_picks_from_all_anchors_by_the_rule(ids, budget, width, occurrenc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("middle", "math"), "unknown anchor kind 'middle': use one of trajectory, boundary, delimiter"),
-        (("delimiter", "poetry"), "unknown task 'poetry': use one of math, choice, code, agent"),
+        (("middle", "math"), "unknown anchor family 'middle': use one of trajectory, boundary, delimiter"),
+        (("delimiter", "poetry"), "unknown kind 'poetry': use one of math, choice, code, text, agent"),
         (("delimiter", "agent"), "has no delimiter"),
         (("trajectory", "math", ""), "empty trajectory name: use one of 'so', 'now', 'wait'"),
         (("delimiter", "math", ""), "delimiter marker must not be empty"),
@@ -369,9 +369,9 @@ def test_locate_picks_from_all_anchors_by_the_rule(ids, budget, width, occurrenc
     ],
 )
 def test_what_cannot_be_looked_for_is_refused(arguments, message):
-    kind, task, *name = arguments
-    with pytest.raises(ReadoutError, match=re.escape(message)):
-        spec_for(kind, task, vocab("qwen3"), name=name[0] if name else None)
+    family, kind, *name = arguments
+    with pytest.raises(InputError, match=re.escape(message)):
+        spec_for(family, kind, vocab("qwen3"), name=name[0] if name else None)
 
 
 @pytest.mark.parametrize("occurrence", [0, -1, "first", True, 1.5, "2"])
@@ -382,29 +382,29 @@ def test_an_occurrence_is_last_latest_or_a_count_from_one(occurrence):
 
 def test_empty_specs_windows_and_budgets_are_refused():
     table = small_vocab(["x"])
-    spec = AnchorSpec("trajectory", (FAMILIES["so"],))
+    spec = AnchorSpec("trajectory", (TOKEN_SETS["so"],))
     with pytest.raises(ReadoutError, match="at least one marker"):
         AnchorSpec("trajectory", ())
-    with pytest.raises(ReadoutError, match="unknown anchor kind"):
-        AnchorSpec("middle", (FAMILIES["so"],))
+    with pytest.raises(ReadoutError, match="unknown anchor family"):
+        AnchorSpec("middle", (TOKEN_SETS["so"],))
     with pytest.raises(ReadoutError, match="width 0"):
         locate(spec, [0], table, width=0)
     with pytest.raises(ReadoutError, match="budget -1"):
         locate(spec, [0], table, budget=-1)
 
 
-@pytest.mark.parametrize("kind", ["trajectory", "boundary", "delimiter"])
+@pytest.mark.parametrize("family", ["trajectory", "boundary", "delimiter"])
 @pytest.mark.parametrize("bad", [-1, 151669, 151936])
-def test_an_id_outside_the_vocabulary_is_named(kind, bad):
+def test_an_id_outside_the_vocabulary_is_named(family, bad):
     table = vocab("qwen3")
     with pytest.raises(VocabError, match=f"token id {bad} is outside"):
-        locate(spec_for(kind, "code", table), [1, bad, 2], table)
+        locate(spec_for(family, "code", table), [1, bad, 2], table)
 
 
 @pytest.mark.parametrize("ids", [[], np.empty(0, np.int32)])
-@pytest.mark.parametrize("kind", ["trajectory", "boundary", "delimiter"])
-def test_an_empty_rollout_has_no_anchor(kind, ids):
+@pytest.mark.parametrize("family", ["trajectory", "boundary", "delimiter"])
+def test_an_empty_rollout_has_no_anchor(family, ids):
     table = vocab("gpt-oss")
-    spec = spec_for(kind, "code", table)
+    spec = spec_for(family, "code", table)
     assert locate(spec, ids, table) is None
     assert find_all(spec, ids, table) == []

@@ -64,7 +64,7 @@ def test_picks_densities_and_anchors_are_those_written_down(groups, kind):
     for group, selections, _ in groups[kind]:
         for wanted in selections:
             options = {name: wanted[name] for name in ("readout", "kernel", "k", "confidence")}
-            pick = select(group, task=kind, **options)
+            pick = select(group, kind=kind, **options)
             where = f"{group.problem_id}, {options}"
             assert pick.index == wanted["index"], where
             density = np.array(wanted["density"], np.float64)

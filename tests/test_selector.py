@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radmoe import medoid, select, select_agent, select_many
+from radmoe import medoid, select, select_many
 from radmoe.confidence import rollout_confidence
 from radmoe.errors import InputError, ReadoutError
 from radmoe.kernels.reference import reference_binary_jaccard, reference_knn_density, reference_weighted_jaccard
@@ -19,8 +19,8 @@ from radmoe.lab import planted
 from radmoe.lab.planted import PlantedGroup
 from radmoe.pool import open_pool
 from radmoe.readout import read
-from radmoe.selector import choose, similarity
-from radmoe.types import Rollout, RolloutGroup, RouterShape
+from radmoe.selector import choose, setting_for, similarity
+from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
 
 SHAPE = RouterShape(3, 12, 3)
 LOCATED = planted.tokenizer().encode("So \\boxed{12} and that is all of it, as we said.").ids
@@ -36,8 +36,8 @@ def rollout(seed: int, *, located: bool = True) -> Rollout:
     return Rollout(ids, experts, weights, None, -rng.gamma(2.0, 1.0, (len(ids), 5)))
 
 
-def group(*rollouts: Rollout) -> RolloutGroup:
-    return RolloutGroup("p", rollouts, SHAPE, planted.vocab())
+def group(*rollouts: Rollout, kind: Kind | None = "math") -> RolloutGroup:
+    return RolloutGroup("p", rollouts, SHAPE, planted.vocab(), kind)
 
 
 def reference(g: RolloutGroup, k: int, kernel: str, confidence: str | None) -> tuple[int | None, np.ndarray]:
@@ -222,7 +222,7 @@ def test_agentic_rad_compares_sets_over_every_boundary() -> None:
         rng = np.random.default_rng(seed)
         experts = np.argsort(rng.random((len(ids), 3, 12)), axis=-1)[..., :3].astype(np.int16)
         rollouts.append(Rollout(ids, experts))
-    s = select_agent(group(*rollouts))
+    s = select(group(*rollouts, kind="agent"))
     assert s.k == 3
     B = read(group(*rollouts), "boundary@union", "agent", binary=True).Z > 0
     assert np.allclose(s.density, reference_knn_density(reference_binary_jaccard(B), 4), atol=1e-5)
@@ -255,8 +255,8 @@ def test_a_stored_group_selects_as_the_one_in_memory(made: list[PlantedGroup], s
         ({"kernel": "cosine"}, InputError, "unknown kernel 'cosine': use one of weighted, binary"),
         ({"confidence": "dc"}, InputError, "unknown confidence 'dc': use one of conf50, ranksum"),
         ({"readout": "delimiter@0"}, ReadoutError, "reads nothing"),
-        ({"readout": "foo@16"}, ReadoutError, "unknown readout kind 'foo'"),
-        ({"task": "poetry"}, ReadoutError, "unknown task 'poetry'"),
+        ({"readout": "foo@16"}, ReadoutError, "unknown readout family 'foo'"),
+        ({"kind": "poetry"}, InputError, "unknown kind 'poetry': use one of math, choice, code, text, agent"),
     ],
 )
 def test_unknown_options_name_the_known_ones(options: dict[str, object], error: type[Exception], message: str) -> None:
@@ -279,16 +279,16 @@ def test_too_few_threads_are_refused(shared_pool: Path) -> None:
 def test_choosing_from_a_matrix_at_hand_is_selecting(confidence: str | None, made: list[PlantedGroup]) -> None:
     for planted_group in made:
         chosen_from = planted_group.group
-        S, reading = similarity(chosen_from)
+        S, reading = similarity(chosen_from, setting_for("math"))
         trust = [rollout_confidence(chosen_from.rollouts[i].topk_logprobs) for i in np.flatnonzero(reading.located)]  # type: ignore[arg-type]
-        one = choose(S, reading, confidence=confidence, trust=np.array(trust))
+        one = choose(chosen_from, S, reading, setting_for("math"), confidence=confidence, trust=np.array(trust))
         other = select(chosen_from, confidence=confidence)
         assert (one.index, one.basin, one.neighbours, one.k) == (other.index, other.basin, other.neighbours, other.k)
         assert np.array_equal(one.density, other.density, equal_nan=True)
 
 
 def test_a_rule_that_asks_for_confidence_must_get_it(made: list[PlantedGroup]) -> None:
-    S, reading = similarity(made[0].group)
+    S, reading = similarity(made[0].group, setting_for("math"))
     for trust in (None, np.zeros(1)):
         with pytest.raises(InputError, match="needs the trust of each of the"):
-            choose(S, reading, confidence="conf50", trust=trust)
+            choose(made[0].group, S, reading, setting_for("math"), confidence="conf50", trust=trust)

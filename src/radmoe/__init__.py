@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from radmoe.errors import RadmoeError
     from radmoe.pool import Pool, PoolWriter, Profile, open_pool, recover, verify
-    from radmoe.selector import medoid, select, select_agent, select_many
+    from radmoe.selector import medoid, select, select_many
     from radmoe.types import Anchor, Rollout, RolloutGroup, RouterShape, Selection
     from radmoe.vocab import Vocab
 
@@ -27,7 +27,6 @@ _HOME = {
     "Vocab": "vocab",
     "medoid": "selector",
     "select": "selector",
-    "select_agent": "selector",
     "select_many": "selector",
     "Pool": "pool",
     "PoolWriter": "pool",
@@ -53,7 +52,6 @@ __all__ = [
     "open_pool",
     "recover",
     "select",
-    "select_agent",
     "select_many",
     "verify",
 ]

@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from radmoe.errors import ReadoutError
-from radmoe.types import Anchor
+from radmoe.types import Anchor, Kind, check_kind
 from radmoe.vocab import PREFIX_BYTES, Vocab
 
-KINDS = ("trajectory", "boundary", "delimiter")
-TASKS = ("math", "choice", "code", "agent")
+FAMILIES = ("trajectory", "boundary", "delimiter")
 TAIL_SYMBOLS = 64  # how far a marker's tail may reach
 Ids = NDArray[np.intp]
 
@@ -47,23 +46,23 @@ class Marker:
     tail may span at most 64 bytes; a control token counts as one.
     """
 
-    kind: str
+    family: str
     pattern: bytes
     tail: bytes = b""
 
     def __post_init__(self) -> None:
         if not self.pattern:
-            raise ReadoutError(f"a {self.kind} marker must not be empty: give the text to look for")
+            raise ReadoutError(f"a {self.family} marker must not be empty: give the text to look for")
         _regex(self.tail.decode("latin-1"))
 
 
 @dataclass(frozen=True)
-class Family:
-    """Every single token whose decoded text satisfies a regex."""
+class TokenSet:
+    """Every single token whose decoded text satisfies a regex: the paper's trajectory families."""
 
     name: str
     pattern: str
-    kind: ClassVar[str] = "trajectory"
+    family: ClassVar[str] = "trajectory"
 
     def __post_init__(self) -> None:
         _regex(self.pattern)
@@ -82,10 +81,10 @@ class Fence:
     """
 
     boundary: Marker
-    kind: ClassVar[str] = "delimiter"
+    family: ClassVar[str] = "delimiter"
 
 
-Finder = Marker | Family | Fence
+Finder = Marker | TokenSet | Fence
 
 
 @dataclass(frozen=True)
@@ -96,15 +95,15 @@ class AnchorSpec:
     "last", "latest" (the latest whose window fits the budget), or r >= 1 for the r-th.
     """
 
-    kind: str
+    family: str
     find: tuple[Finder, ...]
     occurrence: str | int = "last"
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ReadoutError(f"unknown anchor kind {self.kind!r}: use one of {', '.join(KINDS)}")
+        if self.family not in FAMILIES:
+            raise ReadoutError(f"unknown anchor family {self.family!r}: use one of {', '.join(FAMILIES)}")
         if not self.find:
-            raise ReadoutError(f"a {self.kind} anchor needs at least one marker or family to find")
+            raise ReadoutError(f"a {self.family} anchor needs at least one marker or family to find")
         r = self.occurrence
         if r not in ("last", "latest") and (isinstance(r, bool | str) or not isinstance(r, int | np.integer) or r < 1):
             raise ReadoutError(f"occurrence {r!r} is not allowed: use 'last', 'latest', or a count from 1 up")
@@ -135,13 +134,13 @@ PRESETS = {
 }
 
 _WORD = "(?i)(^|[^A-Za-z]){}($|[^A-Za-z])"  # the paper's form
-FAMILIES = {
-    "so": Family("so", _WORD.format("so")),
-    "now": Family("now", _WORD.format("now")),
-    "wait": Family("wait", _WORD.format("wait")),
-    ".\n\n": Family(".\n\n", r"\.\n\n"),  # wherever the token holds it: `).\n\n` ends a paragraph too
-    ".": Family(".", r"^\s*\.\s*$"),  # the sign alone, blanks aside: `().` and `./` end no sentence
-    ":": Family(":", r"^\s*:\s*$"),
+TOKEN_SETS = {
+    "so": TokenSet("so", _WORD.format("so")),
+    "now": TokenSet("now", _WORD.format("now")),
+    "wait": TokenSet("wait", _WORD.format("wait")),
+    ".\n\n": TokenSet(".\n\n", r"\.\n\n"),  # wherever the token holds it: `).\n\n` ends a paragraph too
+    ".": TokenSet(".", r"^\s*\.\s*$"),  # the sign alone, blanks aside: `().` and `./` end no sentence
+    ":": TokenSet(":", r"^\s*:\s*$"),
 }
 
 
@@ -153,47 +152,49 @@ def preset_for(vocab: Vocab) -> Preset:
 
 
 def spec_for(
-    kind: str, task: str, vocab: Vocab, *, name: str | None = None, occurrence: str | int | None = None
+    family: str, kind: Kind | None, vocab: Vocab, *, name: str | None = None, occurrence: str | int | None = None
 ) -> AnchorSpec:
-    """The anchor of a task (App. "Delimiter-anchor location"), or a user's own.
+    """The anchor of a family for answers of a kind (App. "Delimiter-anchor location"), or a user's own.
 
-    `name` is a trajectory family (`so`, `now`, `wait`, `.\\n\\n`, `.`, `:`), `/regex/` for a family of
-    one's own (trajectory only), "```" for code fences (delimiter only), or any literal text. By
-    default a trajectory anchor is the first `so`, a boundary or delimiter the last of its kind.
-    Under task "agent" every action boundary is an anchor: use `find_all`.
+    `name` is a set of trajectory tokens (`so`, `now`, `wait`, `.\\n\\n`, `.`, `:`), `/regex/` for a set of one's own
+    (trajectory only), "```" for code fences (delimiter only), or any literal text. By default a trajectory anchor
+    is the first `so`, a boundary or delimiter the last of its family. Kind "agent" makes every action boundary an
+    anchor: use `find_all`. Only an unnamed delimiter needs a kind; kinds "text" and "agent" have none.
     """
-    if kind not in KINDS:
-        raise ReadoutError(f"unknown anchor kind {kind!r}: use one of {', '.join(KINDS)}")
-    if task not in TASKS:
-        raise ReadoutError(f"unknown task {task!r}: use one of {', '.join(TASKS)}")
+    if family not in FAMILIES:
+        raise ReadoutError(f"unknown anchor family {family!r}: use one of {', '.join(FAMILIES)}")
+    if kind is not None:
+        check_kind(kind)
     preset = preset_for(vocab)
     find: tuple[Finder, ...]
-    if kind == "trajectory":
+    if family == "trajectory":
         find = (_trajectory("so" if name is None else name, vocab),)
     elif name is not None:
-        find = (Fence(preset.boundary) if (kind, name) == ("delimiter", "```") else Marker(kind, name.encode()),)
-    elif kind == "boundary":
-        find = (preset.action if task == "agent" else preset.boundary,)
-    elif task == "agent":
-        raise ReadoutError("task 'agent' opens no answer, so it has no delimiter: use a boundary or trajectory anchor")
+        find = (Fence(preset.boundary) if (family, name) == ("delimiter", "```") else Marker(family, name.encode()),)
+    elif family == "boundary":
+        find = (preset.action if kind == "agent" else preset.boundary,)
+    elif kind is None:
+        raise ReadoutError("which delimiter opens an answer depends on its kind: give a kind, such as math or code")
+    elif kind in ("text", "agent"):
+        raise ReadoutError(f"kind {kind!r} has no delimiter that opens an answer: use a boundary or trajectory anchor")
     else:
-        find = (Fence(preset.boundary) if task == "code" else _BOXED, *preset.fallback)
+        find = (Fence(preset.boundary) if kind == "code" else _BOXED, *preset.fallback)
     if occurrence is None:
-        occurrence = 1 if kind == "trajectory" else "last"
-    return AnchorSpec(kind, find, occurrence)
+        occurrence = 1 if family == "trajectory" else "last"
+    return AnchorSpec(family, find, occurrence)
 
 
 def _trajectory(name: str, vocab: Vocab) -> Finder:
-    family = FAMILIES.get(name.lower().replace("\\n", "\n"))
-    if family is None and len(name) > 2 and name[0] == name[-1] == "/":
-        family = Family(name, name[1:-1])
-        if not _tokens(family, vocab).any():
+    tokens = TOKEN_SETS.get(name.lower().replace("\\n", "\n"))
+    if tokens is None and len(name) > 2 and name[0] == name[-1] == "/":
+        tokens = TokenSet(name, name[1:-1])
+        if not _members(tokens, vocab).any():
             raise ReadoutError(f"no token of this vocabulary matches {name}: a family is a set of single tokens")
-    if family is None and not name:
+    if tokens is None and not name:
         raise ReadoutError(
-            f"empty trajectory name: use one of {', '.join(map(repr, FAMILIES))}, /regex/ or literal text"
+            f"empty trajectory name: use one of {', '.join(map(repr, TOKEN_SETS))}, /regex/ or literal text"
         )
-    return family or Marker("trajectory", name.encode())
+    return tokens or Marker("trajectory", name.encode())
 
 
 def find_all(spec: AnchorSpec, token_ids: ArrayLike, vocab: Vocab) -> list[Anchor]:
@@ -237,18 +238,18 @@ def locate(
 def _occurrences(finder: Finder, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Anchor]:
     if isinstance(finder, Fence):
         yield from _fences(finder, ids, vocab, backwards)
-    elif isinstance(finder, Family):
-        yield from _singles(finder.kind, np.flatnonzero(_tokens(finder, vocab)[ids]), backwards)
+    elif isinstance(finder, TokenSet):
+        yield from _singles(finder.family, np.flatnonzero(_members(finder, vocab)[ids]), backwards)
     else:
         yield from _markers(finder, ids, vocab, backwards)
 
 
-def _singles(kind: str, at: Ids, backwards: bool) -> Iterator[Anchor]:
-    return (Anchor(start, 1, kind) for start in (at[::-1] if backwards else at).tolist())
+def _singles(family: str, at: Ids, backwards: bool) -> Iterator[Anchor]:
+    return (Anchor(start, 1, family) for start in (at[::-1] if backwards else at).tolist())
 
 
-def _tokens(family: Family, vocab: Vocab) -> NDArray[np.bool_]:
-    return vocab.cached(family, lambda: vocab.tokens_matching(_regex(family.pattern)))
+def _members(tokens: TokenSet, vocab: Vocab) -> NDArray[np.bool_]:
+    return vocab.cached(tokens, lambda: vocab.tokens_matching(_regex(tokens.pattern)))
 
 
 def _markers(marker: Marker, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Anchor]:
@@ -258,7 +259,7 @@ def _markers(marker: Marker, ids: Ids, vocab: Vocab, backwards: bool) -> Iterato
     else:
         at = np.flatnonzero(ids == ord(literal[0]) - 256)
         if len(literal) == 1 and not marker.tail:
-            yield from _singles(marker.kind, at, backwards)
+            yield from _singles(marker.family, at, backwards)
             return
     reach = len(literal) + (TAIL_SYMBOLS if marker.tail else 0)
     for start in (at[::-1] if backwards else at).tolist():
@@ -271,7 +272,7 @@ def _markers(marker: Marker, ids: Ids, vocab: Vocab, backwards: bool) -> Iterato
             position += 1
         match = regex.search(text)
         if match and match.start() < own:
-            yield Anchor(start, bisect_right(edges, match.end() - 1) + 1, marker.kind)
+            yield Anchor(start, bisect_right(edges, match.end() - 1) + 1, marker.family)
 
 
 def _compile(marker: Marker, vocab: Vocab) -> tuple[str, bytes, re.Pattern[str]]:
@@ -334,7 +335,7 @@ def _blocks(ids: Ids, vocab: Vocab, shift: int) -> list[Anchor]:
             if opened is None:
                 opened = columns, ticks
                 first, last = bisect_right(ends, line.start(2)), bisect_right(ends, line.end(2) - 1)
-                found.append(Anchor(shift + segment[0] + first, last - first + 1, Fence.kind))
+                found.append(Anchor(shift + segment[0] + first, last - first + 1, Fence.family))
             elif not line[3].strip(" \t") and ticks >= opened[1] and columns <= opened[0] + 3:
                 opened = None
         segment = [low, high]

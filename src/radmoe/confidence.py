@@ -1,7 +1,10 @@
-"""DeepConf's per-rollout confidence scalars, from the logprobs of each token's top C candidates.
+"""How sure a model was of its own rollout: DeepConf's scalars, self-certainty and likelihood.
 
-Token confidence is minus the mean of those logprobs: high when the mass sits on few candidates. The
-scalars differ in which tokens they average. RAD+DC uses the bottom window, cBW in the paper.
+DeepConf's token confidence is minus the mean of the log-probabilities of a token's top C candidates: it is high when the
+mass sits on few of them. The scalars differ in which tokens they average; RAD+DC uses the bottom window, cBW in the
+paper. Self-certainty (Kang et al. 2025) is the same quantity over the whole vocabulary, up to a constant; over the C
+candidates that a pool keeps, its mean over a rollout is the scalar "mean". Likelihood is the mean log-probability of the
+sampled tokens.
 """
 
 from __future__ import annotations
@@ -53,26 +56,35 @@ def lowest_window(confidence: Floats, window: int = WINDOW) -> float:
     return float(_window_means(confidence, window).min())
 
 
-SCALARS: dict[str, Callable[[Floats], float]] = {
-    "mean": mean,
+SCALARS: dict[str, Callable[[Floats, int], float]] = {
+    "mean": lambda confidence, window: mean(confidence),
     "tail": tail,
     "bottom-window": bottom_window,
     "lowest-window": lowest_window,
 }
 
 
-def every_scalar(confidence: Floats) -> dict[str, float]:
-    """All of SCALARS; below one window they are the same mean."""
-    if len(confidence) < WINDOW:
+def every_scalar(confidence: Floats, window: int = WINDOW) -> dict[str, float]:
+    """All of SCALARS; a rollout shorter than one window has its plain mean for each."""
+    if len(confidence) < window:
         return dict.fromkeys(SCALARS, mean(confidence))
-    return {name: scalar(confidence) for name, scalar in SCALARS.items()}
+    return {name: scalar(confidence, window) for name, scalar in SCALARS.items()}
 
 
-def rollout_confidence(topk_logprobs: NDArray[np.floating], scalar: str = "bottom-window") -> float:
+def rollout_confidence(
+    topk_logprobs: NDArray[np.floating], scalar: str = "bottom-window", *, window: int = WINDOW
+) -> float:
     """One confidence for a rollout."""
     if scalar not in SCALARS:
         raise InputError(f"unknown confidence scalar {scalar!r}: use one of {', '.join(SCALARS)}")
-    return SCALARS[scalar](token_confidence(topk_logprobs))
+    if window < 1:
+        raise InputError(f"the confidence window must be at least 1 token, got {window}")
+    return SCALARS[scalar](token_confidence(topk_logprobs), window)
+
+
+def likelihood(sampled_logprobs: NDArray[np.floating]) -> float:
+    """The mean log-probability of a rollout's tokens."""
+    return float(np.mean(np.asarray(sampled_logprobs, np.float64)))
 
 
 def _window_means(confidence: Floats, window: int) -> Floats:

@@ -1,13 +1,13 @@
 """From a readout's name to route vectors.
 
-    readout  = kind [":" name] [occurrence] "@" width
-    kind     = delimiter | boundary | trajectory | pre-delim | rand | rand-one-loc
-    name     = a trajectory family, or the text of a marker of one's own
+    readout  = family [":" name] [occurrence] "@" width
+    family   = delimiter | boundary | trajectory | pre-delim | rand | rand-one-loc
+    name     = a set of trajectory tokens, or the text of a marker of one's own
     occurrence = "#" r  (the r-th)  |  "*"  (the latest that fits the budget)
     width    = tokens | "marker"  (all tokens of the marker)  |  "union"  (every marker, as one set)
 
 `delimiter@16` is RAD's headline, `delimiter@marker` the strict one, `trajectory:now*@16` the latest
-in-budget "now", `boundary@union` the agentic fingerprint. The last three kinds are the controls of
+in-budget "now", `boundary@union` the agentic fingerprint. The last three families are the controls of
 Fig. 2: the window that ends where the delimiter begins, W positions drawn at random, and one window at
 a random place.
 """
@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.anchors import KINDS, find_all, locate, spec_for
+from radmoe.anchors import find_all, locate, spec_for
 from radmoe.errors import InputError, ReadoutError, RolloutError
-from radmoe.types import Anchor, RolloutGroup, Rows, check_ids, check_weights
+from radmoe.types import Anchor, Kind, RolloutGroup, Rows, check_ids, check_weights
 from radmoe.vocab import Vocab
 
 CONTROLS = ("pre-delim", "rand", "rand-one-loc")
@@ -34,15 +34,15 @@ Span = tuple[int, int]
 Layers = str | Sequence[int] | None
 Anchors = Sequence[Anchor | None]
 
-_READOUT = re.compile(r"(?P<kind>[a-z-]+)(?::(?P<name>.+?))?(?P<occurrence>\*|#\d+)?@(?P<width>[^@]+)", re.DOTALL)
-_FORM = "use kind@width, such as delimiter@16, delimiter@marker, boundary@16, trajectory:now@16 or boundary@union"
+_READOUT = re.compile(r"(?P<family>[a-z-]+)(?::(?P<name>.+?))?(?P<occurrence>\*|#\d+)?@(?P<width>[^@]+)", re.DOTALL)
+_FORM = "use family@width, such as delimiter@16, delimiter@marker, boundary@16, trajectory:now@16 or boundary@union"
 
 
 @dataclass(frozen=True)
 class Readout:
     """An anchor and how much routing to read at it (Sec. "Anchor and window notation")."""
 
-    kind: str
+    family: str
     width: int | str
     name: str | None = None
     occurrence: str | int | None = None
@@ -59,11 +59,11 @@ class Readout:
             width = int(match["width"])
         mark = match["occurrence"]
         occurrence = None if mark is None else "latest" if mark == "*" else int(mark[1:])
-        return cls(match["kind"], width, match["name"], occurrence)
+        return cls(match["family"], width, match["name"], occurrence)
 
     def __post_init__(self) -> None:
-        if self.kind not in (*KINDS, *CONTROLS):
-            raise ReadoutError(f"unknown readout kind {self.kind!r}: use one of {', '.join((*KINDS, *CONTROLS))}")
+        if self.family not in READERS:
+            raise ReadoutError(f"unknown readout family {self.family!r}: use one of {', '.join(READERS)}")
         if isinstance(self.width, int):
             if self.width < 1:
                 raise ReadoutError(
@@ -71,10 +71,10 @@ class Readout:
                 )
         elif self.width not in ("marker", "union"):
             raise ReadoutError(f"readout width {self.width!r} is unknown: use a number of tokens, marker or union")
-        elif self.kind in CONTROLS:
-            raise ReadoutError(f"{self.kind} has no marker: give its width in tokens, such as {self.kind}@16")
-        if self.kind in CONTROLS and (self.name, self.occurrence) != (None, None):
-            raise ReadoutError(f"{self.kind} takes no name and no occurrence: use {self.kind}@{self.width}")
+        elif self.family in CONTROLS:
+            raise ReadoutError(f"{self.family} has no marker: give its width in tokens, such as {self.family}@16")
+        if self.family in CONTROLS and (self.name, self.occurrence) != (None, None):
+            raise ReadoutError(f"{self.family} takes no name and no occurrence: use {self.family}@{self.width}")
         if self.width == "union" and self.occurrence is not None:
             raise ReadoutError("union reads every occurrence: leave the occurrence out")
         if self.occurrence == 0:
@@ -82,7 +82,7 @@ class Readout:
 
     def __str__(self) -> str:
         mark = "" if self.occurrence is None else "*" if self.occurrence == "latest" else f"#{self.occurrence}"
-        return f"{self.kind}{'' if self.name is None else ':' + self.name}{mark}@{self.width}"
+        return f"{self.family}{'' if self.name is None else ':' + self.name}{mark}@{self.width}"
 
 
 class Reading(NamedTuple):
@@ -96,21 +96,24 @@ class Reading(NamedTuple):
 def route_matrix(
     group: RolloutGroup,
     readout: str | Readout = "delimiter@16",
-    task: str = "math",
+    kind: Kind | None = None,
     *,
     layers: Layers = None,
     budget: int | None = None,
     seed: int = 0,
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Route vectors z_i (Eq. 4) of the located rollouts [n, L*E], and who was located [N]."""
-    reading = read(group, readout, task, layers=layers, budget=budget, seed=seed)
+    """Route vectors z_i (Eq. 4) of the located rollouts [n, L*E], and who was located [N].
+
+    `kind` is the group's own unless given.
+    """
+    reading = read(group, readout, kind, layers=layers, budget=budget, seed=seed)
     return reading.Z, reading.located
 
 
 def read(
     group: RolloutGroup,
     readout: str | Readout,
-    task: str,
+    kind: Kind | None = None,
     *,
     layers: Layers = None,
     budget: int | None = None,
@@ -120,18 +123,20 @@ def read(
 ) -> Reading:
     """Locate every rollout's window and average its routing; `binary` leaves the weights on disk.
 
-    Each layer's block of a row sums to one. A union is the mean over all its rows: its support is the
+    `kind` is the group's own unless given. Each layer's block of a row sums to one. A union is the mean over all its rows: its support is the
     fingerprint, so compare it with the binary kernel. `anchors` are those of an earlier reading with
     `same_anchors`, which then need not be searched again.
     """
-    readout = Readout.parse(readout)
+    readout, kind = Readout.parse(readout), kind or group.kind
     kept = layer_subset(layers, group.shape.layers)
     found: list[Anchor | None] = []
     owners: list[int] = []  # rollout of each piece read
     pieces: list[Rows] = []
     for i, rollout in enumerate(group.rollouts):
         if anchors is None:
-            anchor, spans = _window(readout, rollout.token_ids, group.vocab, task, budget, (seed, group.problem_id, i))
+            anchor, spans = _window(
+                readout, Place(rollout.token_ids, group.vocab, kind, budget, (seed, group.problem_id, i))
+            )
         else:
             anchor, spans = anchors[i], _spans(readout, anchors[i], len(rollout))
         found.append(anchor)
@@ -158,11 +163,11 @@ def read(
 
 
 def same_anchors(one: str | Readout, other: str | Readout) -> bool:
-    """Whether two readouts of one task differ in width alone, and so have the same anchors without a budget."""
+    """Whether two readouts of one kind differ in width alone, and so have the same anchors without a budget."""
     one, other = Readout.parse(one), Readout.parse(other)
-    if one.kind in CONTROLS or "union" in (one.width, other.width):
+    if one.family in CONTROLS or "union" in (one.width, other.width):
         return False
-    return (one.kind, one.name, one.occurrence) == (other.kind, other.name, other.occurrence)
+    return (one.family, one.name, one.occurrence) == (other.family, other.name, other.occurrence)
 
 
 def _name_fault(group: RolloutGroup, owners: list[int], pieces: list[Rows]) -> NoReturn:
@@ -175,12 +180,12 @@ def _name_fault(group: RolloutGroup, owners: list[int], pieces: list[Rows]) -> N
     raise RolloutError(f"routing of problem {group.problem_id!r} does not fit the router {group.shape}")
 
 
-def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, task: str) -> list[Span]:
+def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, kind: Kind | None) -> list[Span]:
     """Token ranges [start, stop) a readout reads in one rollout; none when it is not located."""
     readout = Readout.parse(readout)
-    if readout.kind in ("rand", "rand-one-loc"):
+    if readout.family in ("rand", "rand-one-loc"):
         raise ReadoutError(f"{readout} reads at random: it has no fixed window")
-    return _window(readout, token_ids, vocab, task, None, (0, "", 0))[1]
+    return _window(readout, Place(token_ids, vocab, kind))[1]
 
 
 def layer_subset(layers: Layers, total: int) -> NDArray[np.int64]:
@@ -214,35 +219,82 @@ def _parse_layers(text: str, total: int) -> NDArray[np.int64]:
     return np.array(chosen, np.int64)
 
 
-def _window(
-    readout: Readout,
-    token_ids: NDArray[np.int32],
-    vocab: Vocab,
-    task: str,
-    budget: int | None,
-    draw: tuple[int, str, int],
-) -> tuple[Anchor | None, list[Span]]:
+class Place(NamedTuple):
+    """Where a family looks for its window: one rollout, what its answer looks like, and how much of it may be read."""
+
+    token_ids: NDArray[np.int32]
+    vocab: Vocab
+    kind: Kind | None
+    budget: int | None = None
+    draw: tuple[int, str, int] = (0, "", 0)  # seed, problem and rollout, which name the random numbers of a control
+
+    @property
+    def end(self) -> int:
+        """The first token that may not be read."""
+        return len(self.token_ids) if self.budget is None else min(len(self.token_ids), self.budget)
+
+
+Window = tuple[Anchor | None, list[Span]]  # None and no spans where a rollout is not located
+
+
+def _window(readout: Readout, place: Place) -> Window:
     """The anchor and the token ranges to read at it, cut at the rollout's end."""
-    end = len(token_ids)
-    if budget is not None and budget < 1:
-        raise InputError(f"budget must be at least 1 token, got {budget}")
-    if readout.kind in ("rand", "rand-one-loc"):
-        assert isinstance(readout.width, int)
-        return _random_window(readout.kind, readout.width, end if budget is None else min(end, budget), draw)
-    kind = "delimiter" if readout.kind == "pre-delim" else readout.kind
-    spec = spec_for(kind, task, vocab, name=readout.name, occurrence=readout.occurrence)
+    if place.budget is not None and place.budget < 1:
+        raise InputError(f"budget must be at least 1 token, got {place.budget}")
+    return READERS[readout.family](readout, place)
+
+
+def _at_anchor(readout: Readout, place: Place) -> Window:
+    """The marker, or W tokens from where it begins; under "union" every marker."""
+    spec = spec_for(readout.family, place.kind, place.vocab, name=readout.name, occurrence=readout.occurrence)
     if readout.width == "union":
-        found = find_all(spec, token_ids if budget is None else token_ids[:budget], vocab)
-        return (found[0], [(a.start, a.start + a.length) for a in found]) if found else (None, [])
-    if readout.kind == "pre-delim":
-        assert isinstance(readout.width, int)
-        anchor = locate(spec, token_ids, vocab, budget=budget)
-        if anchor is None or anchor.start == 0:
-            return None, []
-        return anchor, [(max(0, anchor.start - readout.width), anchor.start)]
+        anchors = find_all(spec, place.token_ids[: place.end], place.vocab)
+        return (anchors[0], [(a.start, a.start + a.length) for a in anchors]) if anchors else (None, [])
     width = readout.width if isinstance(readout.width, int) else None
-    anchor = locate(spec, token_ids, vocab, width=width, budget=budget)
-    return anchor, _spans(readout, anchor, end)
+    anchor = locate(spec, place.token_ids, place.vocab, width=width, budget=place.budget)
+    return anchor, _spans(readout, anchor, len(place.token_ids))
+
+
+def _before_delimiter(readout: Readout, place: Place) -> Window:
+    """The W tokens that end where the delimiter begins."""
+    assert isinstance(readout.width, int)
+    spec = spec_for("delimiter", place.kind, place.vocab)
+    anchor = locate(spec, place.token_ids, place.vocab, budget=place.budget)
+    if anchor is None or anchor.start == 0:
+        return None, []
+    return anchor, [(max(0, anchor.start - readout.width), anchor.start)]
+
+
+def _random_tokens(readout: Readout, place: Place) -> Window:
+    """W tokens drawn at random, one by one."""
+    rng, width = _draw(readout, place)
+    positions = np.sort(rng.choice(place.end, size=width, replace=False))
+    return Anchor(int(positions[0]), width, readout.family), [(int(p), int(p) + 1) for p in positions]
+
+
+def _random_window(readout: Readout, place: Place) -> Window:
+    """One window of W tokens at a random place."""
+    rng, width = _draw(readout, place)
+    start = int(rng.integers(place.end - width + 1))
+    return Anchor(start, width, readout.family), [(start, start + width)]
+
+
+def _draw(readout: Readout, place: Place) -> tuple[np.random.Generator, int]:
+    """The random numbers of this rollout, and the width that fits it."""
+    assert isinstance(readout.width, int)
+    seed, problem_id, index = place.draw
+    return np.random.default_rng([seed, zlib.crc32(problem_id.encode()), index]), min(readout.width, place.end)
+
+
+# A family's window by its name. A new family is a function and a line here (CONTRIBUTING.md).
+READERS: dict[str, Callable[[Readout, Place], Window]] = {
+    "trajectory": _at_anchor,
+    "boundary": _at_anchor,
+    "delimiter": _at_anchor,
+    "pre-delim": _before_delimiter,
+    "rand": _random_tokens,
+    "rand-one-loc": _random_window,
+}
 
 
 def _spans(readout: Readout, anchor: Anchor | None, end: int) -> list[Span]:
@@ -251,14 +303,3 @@ def _spans(readout: Readout, anchor: Anchor | None, end: int) -> list[Span]:
         return []
     width = readout.width if isinstance(readout.width, int) else anchor.length
     return [(anchor.start, min(anchor.start + width, end))]
-
-
-def _random_window(kind: str, width: int, end: int, draw: tuple[int, str, int]) -> tuple[Anchor, list[Span]]:
-    seed, problem_id, index = draw
-    rng = np.random.default_rng([seed, zlib.crc32(problem_id.encode()), index])
-    width = min(width, end)
-    if kind == "rand-one-loc":
-        start = int(rng.integers(end - width + 1))
-        return Anchor(start, width, kind), [(start, start + width)]
-    positions = np.sort(rng.choice(end, size=width, replace=False))
-    return Anchor(int(positions[0]), width, kind), [(int(p), int(p) + 1) for p in positions]

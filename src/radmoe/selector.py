@@ -1,13 +1,15 @@
 """Routing Agreement Decoding: which of N rollouts to return. Reads routing, never an answer.
 
-RAD takes the rollout in the densest K-NN neighbourhood of route space (Eq. 5). RAD+DC first asks each
-rollout's own confidence. The agentic form compares sets of fired experts over every action boundary.
+RAD takes the rollout in the densest K-NN neighbourhood of route space (Eq. 5). RAD+DC first asks each rollout's own
+confidence. What is read and how it is compared follows from the kind of answer: the agentic form compares sets of fired
+experts over every action boundary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -15,51 +17,116 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.confidence import rollout_confidence
+from radmoe.confidence import WINDOW, likelihood, rollout_confidence
 from radmoe.errors import InputError
 from radmoe.kernels import binary_jaccard, knn, knn_density, weighted_jaccard
+from radmoe.kinds import infer_kind, needs_marker
 from radmoe.readout import Anchors, Layers, Reading, Readout, read
-from radmoe.types import RolloutGroup, Selection
+from radmoe.types import Kind, RolloutGroup, Selection, Trace, check_kind
 
 KERNELS = ("weighted", "binary")
 FUSIONS = ("conf50", "ranksum")
+TRUST = ("cbw", "tail", "likelihood")
 TIE = 2.5e-7  # a similarity is a float32 of 6e-8; densities closer than this per neighbour are equal
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Setting:
+    """How rollouts are read and compared. `kind` is None where no marker of a kind is read."""
+
+    kind: Kind | None
+    readout: str
+    k: int
+    kernel: str
+
+    def __post_init__(self) -> None:
+        if self.kernel not in KERNELS:
+            raise InputError(f"unknown kernel {self.kernel!r}: use one of {', '.join(KERNELS)}")
+        if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or self.k < 1:
+            raise InputError(f"k must be a whole number of neighbours from 1 up, got {self.k!r}")
+        Readout.parse(self.readout)
+
+    @property
+    def strict(self) -> str | None:
+        """The marker-only readout of the same anchor; None where there is none."""
+        readout = Readout.parse(self.readout)
+        if readout.width in ("marker", "union") or readout.family not in ("delimiter", "boundary", "trajectory"):
+            return None
+        return str(Readout(readout.family, "marker", readout.name, readout.occurrence))
+
+
+_ANSWER = Setting(None, "delimiter@16", 10, "weighted")
+_DEFAULTS: dict[Kind, Setting] = {
+    "text": Setting("text", "boundary@16", 10, "weighted"),
+    "agent": Setting("agent", "boundary@union", 4, "binary"),
+}
+
+
+def setting_for(
+    kind: Kind | None, *, readout: str | Readout | None = None, k: int | None = None, kernel: str | None = None
+) -> Setting:
+    """The paper's setting for a kind of answer, where the caller did not say otherwise."""
+    default = _ANSWER if kind is None else _DEFAULTS.get(check_kind(kind), _ANSWER)
+    return Setting(
+        kind,
+        default.readout if readout is None else str(readout),
+        default.k if k is None else k,
+        default.kernel if kernel is None else kernel,
+    )
+
+
 def select(
     group: RolloutGroup,
     *,
-    readout: str | Readout = "delimiter@16",
-    task: str = "math",
-    k: int = 10,
-    kernel: str = "weighted",
+    kind: Kind | None = None,
+    readout: str | Readout | None = None,
+    k: int | None = None,
+    kernel: str | None = None,
     confidence: str | None = None,
+    trust: str = "cbw",
+    window: int = WINDOW,
     layers: Layers = None,
     budget: int | None = None,
     seed: int = 0,
 ) -> Selection:
     """Pick one rollout, or abstain when fewer than two are located.
 
-    confidence=None is RAD. "conf50" keeps the more confident half (cBW) and takes the densest in it; its
-    ties go to the more confident. "ranksum" adds the ranks of density and confidence. Plain ties go to
-    the lowest index; densities that float32 similarities cannot tell apart are ties. Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of
-    support s.
+    `kind` is the group's own unless given; where neither says, it is told from the markers that are there. The kind
+    decides what is not given: delimiter@16, k=10 and the weighted kernel for math, choice and code; boundary@16 for
+    text; every boundary as a set, k=4 and the binary kernel for agents.
+
+    confidence=None is RAD. "conf50" keeps the more confident half and takes the densest in it; its ties go to the more
+    confident. "ranksum" adds the ranks of density and confidence. `trust` names the confidence: "cbw" (bottom window)
+    or "tail" of DeepConf, with windows of `window` tokens, or "likelihood". Plain ties go to the lowest index;
+    densities that float32 similarities cannot tell apart are ties.
+
+    Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of support s.
     """
-    _check(k, confidence)
-    S, reading = similarity(group, readout=readout, task=task, kernel=kernel, layers=layers, budget=budget, seed=seed)
+    _check(confidence, trust)
+    kind = kind or group.kind
+    if kind is None and needs_marker(None if readout is None else str(readout)):
+        kind = infer_kind([group], f"problem {group.problem_id!r}")
+        if kind is None:  # no marker anywhere: nothing is located
+            setting = setting_for(None, readout=readout, k=k, kernel=kernel)
+            return _abstain(group, Reading(_NOTHING, np.zeros(len(group), bool), (None,) * len(group)), setting)
+    setting = setting_for(kind, readout=readout, k=k, kernel=kernel)
+    S, reading = similarity(group, setting, layers=layers, budget=budget, seed=seed)
     members = np.flatnonzero(reading.located)
-    trust = None if confidence is None or len(members) < 2 else _trust(group, members)
-    return choose(S, reading, k=k, confidence=confidence, trust=trust)
+    trusted = None
+    if confidence is not None and len(members) >= 2:
+        trusted = np.array([_trust(group, int(i), trust, window) for i in members])
+    return choose(group, S, reading, setting, confidence=confidence, trust=trusted)
 
 
 def choose(
+    group: RolloutGroup,
     S: NDArray[np.float32],
     reading: Reading,
+    setting: Setting,
     *,
-    k: int = 10,
     confidence: str | None = None,
     trust: Floats | None = None,
 ) -> Selection:
@@ -67,10 +134,10 @@ def choose(
 
     `trust` holds the confidence of each located rollout [n]; a rule that asks for confidence needs it.
     """
-    _check(k, confidence)
+    _check(confidence)
     members = np.flatnonzero(reading.located)
     if len(members) < 2:
-        return _abstain(reading)
+        return _abstain(group, reading, setting)
     if confidence is None:
         trust = np.zeros(len(members))
     elif trust is None or len(trust) != len(members):
@@ -79,16 +146,11 @@ def choose(
     if confidence == "conf50":
         scored = np.sort(np.lexsort((members, -trust))[: (len(members) + 1) // 2])
     among = S[np.ix_(scored, scored)]
-    density = knn_density(among, k)
+    density = knn_density(among, setting.k)
     score = density
     if confidence == "ranksum":
-        score = _ranks(_levels(density, k)) + _ranks(trust)
-    return _selection(reading, members[scored], among, k, density, score, trust[scored])
-
-
-def select_agent(group: RolloutGroup, *, k: int = 4, layers: Layers = None) -> Selection:
-    """Agentic RAD (App. "Agentic best-of-N"): binary Jaccard of the experts fired at any action boundary."""
-    return select(group, readout="boundary@union", task="agent", k=k, kernel="binary", layers=layers)
+        score = ranks(_levels(density, setting.k)) + ranks(trust)
+    return _selection(group, reading, setting, members[scored], among, density, score, trust[scored])
 
 
 def medoid(group: RolloutGroup, **options: Any) -> Selection:
@@ -100,46 +162,61 @@ def select_many(groups: Iterable[RolloutGroup], *, threads: int = 1, **options: 
     """`select` over many problems, in order; no result depends on the number of threads."""
     if threads < 1:
         raise InputError(f"threads must be at least 1, got {threads}")
-    choose = partial(select, **options)
+    choose_one = partial(select, **options)
     if threads == 1:
-        yield from map(choose, groups)
+        yield from map(choose_one, groups)
         return
     source = iter(groups)
     with ThreadPoolExecutor(threads) as workers:
         while batch := list(islice(source, 4 * threads)):  # bounds what is open at once
-            yield from workers.map(choose, batch)
+            yield from workers.map(choose_one, batch)
 
 
 def similarity(
     group: RolloutGroup,
+    setting: Setting,
     *,
-    readout: str | Readout = "delimiter@16",
-    task: str = "math",
-    kernel: str = "weighted",
     layers: Layers = None,
     budget: int | None = None,
     seed: int = 0,
     anchors: Anchors | None = None,
 ) -> tuple[NDArray[np.float32], Reading]:
     """The consensus matrix S [n, n] of the located rollouts, and what was read. `anchors`: as `read` takes them."""
-    if kernel not in KERNELS:
-        raise InputError(f"unknown kernel {kernel!r}: use one of {', '.join(KERNELS)}")
-    binary = kernel == "binary"
-    reading = read(group, readout, task, layers=layers, budget=budget, seed=seed, binary=binary, anchors=anchors)
+    binary = setting.kernel == "binary"
+    reading = read(
+        group, setting.readout, setting.kind, layers=layers, budget=budget, seed=seed, binary=binary, anchors=anchors
+    )
     return (binary_jaccard if binary else weighted_jaccard)(reading.Z), reading
 
 
-def _check(k: int, confidence: str | None) -> None:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"k must be a whole number of neighbours from 1 up, got {k!r}")
+def ranks(values: NDArray[Any]) -> Floats:
+    """Ascending ranks from 1, ties sharing their mean rank."""
+    ordered = np.sort(values)
+    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2.0
+
+
+_NOTHING = np.zeros((0, 0), np.float32)
+
+
+def _check(confidence: str | None, trust: str = "cbw") -> None:
     if confidence is not None and confidence not in FUSIONS:
         raise InputError(f"unknown confidence {confidence!r}: use one of {', '.join(FUSIONS)}, or none for plain RAD")
+    if trust not in TRUST:
+        raise InputError(f"unknown trust {trust!r}: use one of {', '.join(TRUST)}")
 
 
 def _selection(
-    reading: Reading, runs: Ints, S: NDArray[np.float32], k: int, density: Floats, score: Floats, trust: Floats
+    group: RolloutGroup,
+    reading: Reading,
+    setting: Setting,
+    runs: Ints,
+    S: NDArray[np.float32],
+    density: Floats,
+    score: Floats,
+    trust: Floats,
 ) -> Selection:
     """Put the pick and its reasons together; arrays are over the scored rollouts `runs`."""
+    k = setting.k
     best_first = np.lexsort((runs, -trust, -_levels(score, k)))
     rank = np.empty(len(runs), np.int64)
     rank[best_first] = np.arange(len(runs))
@@ -150,6 +227,7 @@ def _selection(
     total = len(reading.located)
     return Selection(
         index=int(runs[pick]),
+        rollout_index=_number(group, int(runs[pick])),
         density=_spread(density, runs, total, np.nan),
         located=reading.located,
         anchors=reading.anchors,
@@ -159,6 +237,8 @@ def _selection(
         neighbours=tuple(int(i) for i in runs[near[pick]]),
         score=_spread(score, runs, total, np.nan),
         roots=_spread(runs[root], runs, total, -1),
+        kind=setting.kind,
+        readout=setting.readout,
     )
 
 
@@ -191,23 +271,25 @@ def _levels(score: Floats, k: int) -> Ints:
     return levels
 
 
-def _trust(group: RolloutGroup, members: Ints) -> Floats:
-    trust = np.empty(len(members))
-    for at, i in enumerate(members):
-        logprobs = group.rollouts[i].topk_logprobs
-        if logprobs is None:
-            raise InputError(
-                f"rollout {i} of problem {group.problem_id!r} has no top-k logprobs, which RAD+DC needs: "
-                "capture them, or select without confidence"
-            )
-        trust[at] = rollout_confidence(logprobs)
-    return trust
+def _trust(group: RolloutGroup, i: int, trust: str, window: int) -> float:
+    """The confidence of one rollout, or an InputError that names the column it lacks."""
+    rollout: Trace = group.rollouts[i]
+    column = rollout.sampled_logprobs if trust == "likelihood" else rollout.topk_logprobs
+    if column is None:
+        what = "logprobs of its tokens" if trust == "likelihood" else "top-k logprobs"
+        raise InputError(
+            f"rollout {i} of problem {group.problem_id!r} has no {what}, which RAD+DC needs: "
+            "capture them, or select without confidence"
+        )
+    if trust == "likelihood":
+        return likelihood(column)
+    return rollout_confidence(column, "tail" if trust == "tail" else "bottom-window", window=window)
 
 
-def _ranks(values: NDArray[Any]) -> Floats:
-    """Ascending ranks from 1, ties sharing their mean rank."""
-    ordered = np.sort(values)
-    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2.0
+def _number(group: RolloutGroup, i: int) -> int:
+    """A rollout's number where it comes from."""
+    assert group.rollout_indices is not None
+    return group.rollout_indices[i]
 
 
 def _spread(values: NDArray[Any], runs: Ints, total: int, blank: float) -> NDArray[Any]:
@@ -216,9 +298,19 @@ def _spread(values: NDArray[Any], runs: Ints, total: int, blank: float) -> NDArr
     return out
 
 
-def _abstain(reading: Reading) -> Selection:
-    total = len(reading.located)
-    blank = np.full(total, np.nan)
+def _abstain(group: RolloutGroup, reading: Reading, setting: Setting) -> Selection:
+    blank = np.full(len(group), np.nan)
     return Selection(
-        None, blank, reading.located, reading.anchors, 0, (), float("nan"), (), blank, np.full(total, -1, np.int64)
+        index=None,
+        rollout_index=None,
+        density=blank,
+        located=reading.located,
+        anchors=reading.anchors,
+        k=0,
+        basin=(),
+        margin=float("nan"),
+        score=blank,
+        roots=np.full(len(group), -1, np.int64),
+        kind=setting.kind,
+        readout=setting.readout,
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from radmoe.errors import InputError, RolloutError
+from radmoe.vocab import Vocab
 
-if TYPE_CHECKING:
-    from radmoe.vocab import Vocab
+Kind = Literal["math", "choice", "code", "text", "agent"]  # what an answer looks like: it decides the marker
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 MAX_EXPERTS = 2**15  # expert ids are int16 on disk
 WEIGHT_SUM_TOLERANCE = 1e-2  # float16 and bfloat16 rounding of K weights stays far below
@@ -45,27 +46,79 @@ class RouterShape:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Where a marker sits: first token that overlaps it, and how many tokens do (m)."""
+    """Where a marker sits: the first token that overlaps it, how many tokens do (m), and its anchor family."""
 
     start: int
     length: int
-    kind: str
+    family: str
+
+
+class Step(NamedTuple):
+    """One turn of the model in a trajectory.
+
+    `given` are the tokens the model was given since its last turn (in the first step: the whole prompt), and
+    `start` is the offset, among all tokens it generated, of the first one of this turn.
+    """
+
+    given: tuple[int, ...]
+    start: int
+
+
+class Trace(Protocol):
+    """What selection reads of a rollout: its tokens, and the rows of routing that exist.
+
+    `Rollout` holds one in memory, and a pool hands out traces that read their rows from disk. Asking `rows` for a
+    token whose routing was not captured is a RolloutError; nothing is made up in its place.
+    """
+
+    @property
+    def token_ids(self) -> NDArray[np.int32]:
+        """The generated tokens [T]."""
+
+    @property
+    def sampled_logprobs(self) -> NDArray[np.float32] | None:
+        """The log-probability of each generated token [T]; None where it was not kept."""
+
+    @property
+    def topk_logprobs(self) -> NDArray[np.float32] | None:
+        """The C largest log-probabilities at each token [T, C]; None where they were not kept."""
+
+    @property
+    def positions(self) -> NDArray[np.int32] | None:
+        """The tokens whose routing exists, ascending; None where all have it."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The model's turns; empty for a rollout of a single prompt."""
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether rows carry weights beside expert ids."""
+
+    def __len__(self) -> int:
+        """T, the number of generated tokens."""
+
+    def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
+        """Expert ids and weights [n, L, K] of tokens [start, stop), cut at the end of the rollout."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rollout:
-    """One completed rollout: T tokens and the routing that predicted each of them.
+    """One completed rollout in memory: T tokens and the routing that predicted them.
 
-    `expert_ids[t]` and `weights[t]` are R(t), recorded in the forward pass that predicts
-    `token_ids[t]` (Sec. "Answer-string-free protocol"). Weights sum to 1 per token and layer;
-    None means ids only, and every chosen expert then weighs 1/K.
+    `expert_ids[t]` and `weights[t]` are R(t), recorded in the forward pass that predicts `token_ids[t]`
+    (Sec. "Answer-string-free protocol"). Weights sum to 1 per token and layer; None means ids only, and every chosen
+    expert then weighs 1/K. Where only some rows were captured, `positions` names their tokens and R counts them;
+    otherwise R is T. A trajectory of several turns has `steps`.
     """
 
     token_ids: NDArray[np.int32]  # [T]
-    expert_ids: NDArray[np.int16]  # [T, L, K]
-    weights: NDArray[np.float16] | None = None  # [T, L, K]
+    expert_ids: NDArray[np.int16]  # [R, L, K]
+    weights: NDArray[np.float16] | None = None  # [R, L, K]
     sampled_logprobs: NDArray[np.float32] | None = None  # [T]
     topk_logprobs: NDArray[np.float32] | None = None  # [T, C]
+    positions: NDArray[np.int32] | None = None  # [R]
+    steps: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
         tokens = _integers("token_ids", self.token_ids, np.int32, 1)
@@ -73,7 +126,12 @@ class Rollout:
         if length == 0:
             raise RolloutError("a rollout of zero tokens carries no routing: keep its end token, or leave it out")
         experts = _integers("expert_ids", self.expert_ids, np.int16, 3)
-        _same_length("expert_ids", experts, length)
+        positions = self.positions
+        if positions is None:
+            _same_length("expert_ids", experts, length)
+        else:
+            positions = _integers("positions", positions, np.int32, 1)
+            _check_positions(positions, len(experts), length)
         weights = self.weights
         if weights is not None:
             weights = np.asarray(weights)
@@ -93,6 +151,8 @@ class Rollout:
             ("weights", weights),
             ("sampled_logprobs", sampled),
             ("topk_logprobs", topk),
+            ("positions", positions),
+            ("steps", check_steps(self.steps, length)),
         ):
             object.__setattr__(self, name, value)
 
@@ -104,25 +164,42 @@ class Rollout:
         return self.weights is not None
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
-        """Expert ids and weights of tokens [start, stop). A stored rollout reads only these, unchecked."""
-        mass = self.weights[start:stop] if weights and self.weights is not None else None
-        return self.expert_ids[start:stop], mass
+        """Expert ids and weights [n, L, K] of tokens [start, stop), cut at the end of the rollout."""
+        first, last = rows_at(self.positions, start, min(stop, len(self)), "this rollout")
+        mass = self.weights[first:last] if weights and self.weights is not None else None
+        return self.expert_ids[first:last], mass
 
 
 @dataclass(frozen=True, eq=False)
 class RolloutGroup:
-    """The N rollouts of one problem: RAD's whole input."""
+    """The N rollouts of one problem: RAD's whole input.
+
+    `vocab` may be given as a tokenizer. `kind` says what an answer looks like; None means that nobody said.
+    `rollout_indices` are the rollouts' numbers where they come from (by default 0 to N-1).
+    """
 
     problem_id: str
-    rollouts: Sequence[Rollout]
+    rollouts: Sequence[Trace]
     shape: RouterShape
     vocab: Vocab
+    kind: Kind | None = None
+    rollout_indices: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "problem_id", str(self.problem_id))
-        object.__setattr__(self, "rollouts", tuple(self.rollouts))
-        for i, rollout in enumerate(self.rollouts):
-            if type(rollout) is Rollout:  # a stored rollout is checked as its rows are read
+        rollouts = tuple(self.rollouts)
+        indices = tuple(range(len(rollouts))) if self.rollout_indices is None else tuple(self.rollout_indices)
+        if len(indices) != len(rollouts):
+            raise InputError(f"{len(rollouts)} rollouts but {len(indices)} rollout_indices: give one for each")
+        for name, value in (
+            ("problem_id", str(self.problem_id)),
+            ("rollouts", rollouts),
+            ("vocab", Vocab.of(self.vocab)),
+            ("kind", None if self.kind is None else check_kind(self.kind)),
+            ("rollout_indices", indices),
+        ):
+            object.__setattr__(self, name, value)
+        for i, rollout in enumerate(rollouts):
+            if isinstance(rollout, Rollout):  # a stored rollout is checked as its rows are read
                 check_routing(rollout, self.shape, f"rollout {i} of problem {self.problem_id!r}")
 
     def __len__(self) -> int:
@@ -133,14 +210,15 @@ class RolloutGroup:
 class Selection:
     """Which rollout was picked, and why.
 
-    `index` is None when RAD abstains (fewer than two rollouts scored). `score` is what was
-    maximised: the density, or the rank sum under confidence="ranksum". A rollout that was not
-    scored has NaN. `roots[i]` is the mode that rollout i climbs to (its basin), -1 if unscored;
-    `basin` lists the rollouts of the pick's basin; `margin` is the pick's score minus the best
-    score in any other basin, NaN where there is none.
+    `index` is the pick's place in the group and `rollout_index` its number in the pool; both are None when RAD abstains
+    (fewer than two rollouts scored). `score` is what was maximised: the density, or the rank sum under
+    confidence="ranksum". A rollout that was not scored has NaN. `roots[i]` is the mode that rollout i climbs to (its
+    basin), -1 if unscored; `basin` lists the rollouts of the pick's basin; `margin` is the pick's score minus the best
+    score in any other basin, NaN where there is none. `kind` and `readout` are those that decided.
     """
 
     index: int | None
+    rollout_index: int | None
     density: NDArray[np.float64]  # [N]
     located: NDArray[np.bool_]  # [N]
     anchors: tuple[Anchor | None, ...]  # [N]
@@ -150,10 +228,43 @@ class Selection:
     neighbours: tuple[int, ...] = ()
     score: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     roots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    kind: Kind | None = None
+    readout: str = ""
 
     @property
     def abstained(self) -> bool:
         return self.index is None
+
+
+def check_kind(kind: object) -> Kind:
+    """The kind, or an InputError that lists the known ones."""
+    if kind not in KINDS:
+        raise InputError(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
+    return kind
+
+
+def rows_at(positions: NDArray[np.int32] | None, start: int, stop: int, where: str) -> tuple[int, int]:
+    """The range of stored rows that hold tokens [start, stop); a RolloutError if one of them was not captured."""
+    if positions is None:
+        return start, stop
+    first, last = (int(i) for i in np.searchsorted(positions, (start, stop)))
+    if last - first != stop - start:
+        raise RolloutError(
+            f"{where} has the routing of {len(positions)} of its tokens, not of all in [{start}, {stop}): "
+            "use a readout it was captured for (radmoe inspect lists a pool's)"
+        )
+    return first, last
+
+
+def check_steps(steps: Sequence[Step], tokens: int) -> tuple[Step, ...]:
+    """Steps as plain tuples; a RolloutError unless their offsets rise from 0 and stay below the number of tokens."""
+    checked = tuple(Step(tuple(int(token) for token in given), int(start)) for given, start in steps)
+    starts = [step.start for step in checked]
+    if starts and (starts[0] != 0 or starts != sorted(set(starts)) or starts[-1] >= tokens):
+        raise RolloutError(f"steps must start at offsets rising from 0 and below {tokens} tokens, got {starts}")
+    if any(token < 0 for step in checked for token in step.given):
+        raise RolloutError("the tokens a step was given must not be negative")
+    return checked
 
 
 def check_weights(weights: NDArray[Any], where: str = "weights") -> None:
@@ -223,6 +334,15 @@ def _logprobs(name: str, value: ArrayLike, ndim: int, length: int) -> NDArray[np
             f"{name} are NaN at {_first(np.isnan(array))}: recapture this rollout, or leave the column out"
         )
     return array.astype(np.float32, copy=False)
+
+
+def _check_positions(positions: NDArray[Any], rows: int, length: int) -> None:
+    if len(positions) != rows:
+        raise RolloutError(f"{len(positions)} positions for {rows} rows of routing: give one position per row")
+    if rows and (np.diff(positions) <= 0).any():
+        raise RolloutError("positions must be distinct and ascending")
+    if rows and positions[-1] >= length:
+        raise RolloutError(f"positions go up to {int(positions[-1])}, the rollout has {length} tokens")
 
 
 def _same_length(name: str, array: NDArray[Any], length: int) -> None:

@@ -75,6 +75,11 @@ class Vocab:
     # -- where a vocabulary comes from ---------------------------------------------------------
 
     @classmethod
+    def of(cls, vocab: Any) -> Vocab:
+        """A vocabulary as it is, or that of a tokenizer."""
+        return vocab if isinstance(vocab, Vocab) else cls.from_tokenizer(vocab)
+
+    @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Vocab:
         """From a `tokenizer.json`, or a directory that holds one."""
         file = Path(path)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe.jit import jit
-from radmoe.types import Rollout, RolloutGroup, RouterShape
+from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
 from radmoe.vocab import Vocab
 
 _SENTENCES = (
@@ -45,7 +45,7 @@ class Planted:
     tokens: int = 200  # about this many per rollout
     basins: int = 4
     agreement: float = 0.55  # how often a token takes the experts it prefers
-    task: str = "math"
+    kind: Kind = "math"
     weights: bool = True
     logprobs: bool = True
     seed: int = 0
@@ -56,8 +56,8 @@ class Planted:
                 raise InputError(f"planted {name} must be at least 1, got {getattr(self, name)}")
         if not 0.0 <= self.agreement <= 1.0:
             raise InputError(f"planted agreement must lie in [0, 1], got {self.agreement}")
-        if self.task not in ("math", "code"):
-            raise InputError(f"planted task must be math or code, got {self.task!r}")
+        if self.kind not in ("math", "code"):
+            raise InputError(f"planted kind must be math or code, got {self.kind!r}")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _problem(recipe: Planted, problem: int, cdf: NDArray[np.float64]) -> Planted
         basin = int(rng.choice(recipe.basins, p=share))
         thought = "<think>" + _reasoning(rng, max(1, int(recipe.tokens * rng.uniform(0.8, 1.2) / 9))) + "</think>"
         missing = bool(rng.random() < _MISSING)
-        tail = " I cannot tell." if missing else _answer(answers[basin], recipe.task)
+        tail = " I cannot tell." if missing else _answer(answers[basin], recipe.kind)
         head = tokenizer().encode(thought).ids
         ids = np.array(head + tokenizer().encode(tail + "<|im_end|>").ids, np.int32)
         state = np.full(len(ids), problem + 1, np.int64)
@@ -121,7 +121,7 @@ def _problem(recipe: Planted, problem: int, cdf: NDArray[np.float64]) -> Planted
         texts.append(thought + tail)
         given.append(None if missing else answers[basin])
     truth = answers[int(np.argmax(share))] if rng.random() < 0.75 else answers[int(rng.integers(recipe.basins))]
-    group = RolloutGroup(f"planted-{problem:04d}", rollouts, recipe.shape, vocab())
+    group = RolloutGroup(f"planted-{problem:04d}", rollouts, recipe.shape, vocab(), recipe.kind)
     return PlantedGroup(group, texts, given, truth)
 
 
@@ -131,8 +131,8 @@ def _reasoning(rng: np.random.Generator, sentences: int) -> str:
     return "".join(_SENTENCES[p].format(a=x, b=y) + _STOPS[s] for p, s, x, y in zip(pick, stop, a, b, strict=True))
 
 
-def _answer(answer: str, task: str) -> str:
-    if task == "code":
+def _answer(answer: str, kind: str) -> str:
+    if kind == "code":
         return f"\n\n```python\ndef solve():\n    return {answer}\n```\n"
     return f"\n\nThe answer is $\\boxed{{{answer}}}$ as shown above, and so the problem is solved."
 

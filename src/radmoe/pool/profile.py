@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe.readout import Readout, windows
-from radmoe.types import RouterShape
+from radmoe.types import Kind, RouterShape
 from radmoe.vocab import Vocab
 
 
@@ -22,13 +22,12 @@ class Profile:
                   pays in ids-only pools.
     layers        keep only these MoE layers; the shallowest tenth alone is within 1.7 points of the whole
                   network (App. "Layer-depth profile").
-    readouts      keep only the routing rows these readouts of `task` need; token ids stay whole.
+    readouts      keep only the routing rows that these readouts need in a rollout of its kind; token ids stay whole.
     """
 
     sort_experts: bool = False
     layers: tuple[int, ...] | None = None
     readouts: tuple[str, ...] | None = None
-    task: str = "math"
 
     def __post_init__(self) -> None:
         if self.layers is not None:
@@ -51,13 +50,13 @@ class Profile:
             raise InputError(f"profile layer {self.layers[-1]} does not exist: the router has {shape.layers} layers")
         return RouterShape(len(self.layers), shape.experts, shape.top_k)
 
-    def kept_rows(self, token_ids: NDArray[np.int32], vocab: Vocab) -> NDArray[np.int32] | None:
-        """Token positions whose routing is kept, ascending; None when all are."""
+    def kept_rows(self, token_ids: NDArray[np.int32], vocab: Vocab, kind: Kind | None) -> NDArray[np.int32] | None:
+        """Token positions whose routing is kept of a rollout of this kind, ascending; None when all are."""
         if self.readouts is None:
             return None
         keep = np.zeros(len(token_ids), bool)
         for readout in self.readouts:
-            for start, stop in windows(Readout.parse(readout), token_ids, vocab, self.task):
+            for start, stop in windows(Readout.parse(readout), token_ids, vocab, kind):
                 keep[start:stop] = True
         return np.flatnonzero(keep).astype(np.int32)
 
@@ -84,5 +83,4 @@ class Profile:
             body["sort_experts"],
             None if layers is None else tuple(layers),
             None if readouts is None else tuple(readouts),
-            body["task"],
         )

@@ -182,7 +182,7 @@ class PoolWriter:
             self.abandon()
 
     def _arrays(self, rollout: Rollout, prompt: tuple[ArrayLike, ArrayLike | None] | None) -> dict[str, NDArray[Any]]:
-        rows = self.profile.kept_rows(rollout.token_ids, self.vocab)
+        rows = self.profile.kept_rows(rollout.token_ids, self.vocab, kind)
         every = slice(None) if rows is None else rows
         ids, weights = self.profile.routing(
             rollout.expert_ids[every], None if rollout.weights is None else rollout.weights[every]
