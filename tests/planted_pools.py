@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from radmoe.errors import PoolError
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
-from radmoe.pool import PoolWriter
+from radmoe.pool import PoolWriter, open_pool
 
 RECIPE = Planted(problems=4, rollouts=12, tokens=120)
 
@@ -17,5 +18,20 @@ def write_pool(path: Path, groups: list[PlantedGroup], **options: object) -> Pat
     with PoolWriter(path, shape=shape, vocab=planted.vocab(), model="planted", **options) as writer:  # type: ignore[arg-type]
         for made in groups:
             for i, (rollout, text) in enumerate(zip(made.group.rollouts, made.texts, strict=True)):
-                writer.add(made.group.problem_id, rollout, rollout_index=i, text=text, finish_reason="stop")
+                writer.add(
+                    made.group.problem_id,
+                    rollout,
+                    kind=made.group.kind,
+                    rollout_index=i,
+                    text=text,
+                    finish_reason="stop",
+                )
     return path
+
+
+def faults_of(path: Path) -> list[str]:
+    """What is wrong with a pool, in words; a pool that does not open is one fault."""
+    try:
+        return [str(fault) for fault in open_pool(path).verify()]
+    except PoolError as error:
+        return [str(error)]

@@ -42,13 +42,16 @@ def test_selecting_reads_no_text(pool_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(radmoe.Pool, "runs", watched)
     for group in open_pool(pool_path).groups():
         select(group)
-    assert set(seen) == {"problem_id", "rollout_index", "shard", "row", "tokens"}
+    assert set(seen) == {"problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"}
 
 
 @pytest.mark.parametrize(
     ("module", "what"),
     [
-        *((module, "grading.labels") for module in ("anchors", "readout", "kernels", "confidence", "selector")),
+        *(
+            (module, "grading.labels")
+            for module in ("anchors", "readout", "kernels/jaccard", "confidence", "kinds", "selector")
+        ),
         *(("selector", what) for what in ("baselines", "stats", "evaluation")),
     ],
 )

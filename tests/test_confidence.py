@@ -74,4 +74,6 @@ def test_an_unknown_scalar_lists_the_known_ones() -> None:
 @pytest.mark.parametrize("tokens", [1, 100, 2047, 2048, 2049, 4000])
 def test_every_scalar_is_each_scalar(tokens: int) -> None:
     of = np.random.default_rng(tokens).gamma(2.0, 1.0, tokens)
-    assert confidence.every_scalar(of) == {name: scalar(of, confidence.WINDOW) for name, scalar in confidence.SCALARS.items()}
+    assert confidence.every_scalar(of) == {
+        name: scalar(of, confidence.WINDOW) for name, scalar in confidence.SCALARS.items()
+    }

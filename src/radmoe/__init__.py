@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from radmoe.errors import RadmoeError
-    from radmoe.pool import Pool, PoolWriter, Profile, open_pool, recover, verify
+    from radmoe.pool import Pool, PoolWriter, Profile, merge_pools, open_pool
     from radmoe.selector import medoid, select, select_many
     from radmoe.types import Anchor, Rollout, RolloutGroup, RouterShape, Selection
     from radmoe.vocab import Vocab
@@ -32,8 +32,7 @@ _HOME = {
     "PoolWriter": "pool",
     "Profile": "pool",
     "open_pool": "pool",
-    "recover": "pool",
-    "verify": "pool",
+    "merge_pools": "pool",
 }
 _MODULES = ("anchors", "confidence", "errors", "kernels", "pool", "readout", "selector", "stats", "types", "vocab")
 
@@ -49,11 +48,10 @@ __all__ = [
     "Selection",
     "Vocab",
     "medoid",
+    "merge_pools",
     "open_pool",
-    "recover",
     "select",
     "select_many",
-    "verify",
 ]
 
 

@@ -12,7 +12,7 @@ RadmoeError
     ├── PoolNotFound      there is no pool at this path
     ├── PoolIncomplete    a writer is still open or was killed: recover or resume
     ├── PoolCorrupt       bytes on disk contradict the pool's own description
-    ├── PoolVersion       written by a newer radmoe
+    ├── PoolVersion       written in another version of the format
     ├── PoolMismatch      a writer that does not fit the pool it appends to
     └── PoolWriteError    the disk refused: full, read-only, gone
 
@@ -70,7 +70,7 @@ class PoolCorrupt(PoolError):
 
 
 class PoolVersion(PoolError):
-    """The pool was written by a newer radmoe."""
+    """The pool was written in another version of the format."""
 
 
 class PoolMismatch(PoolError):

@@ -13,7 +13,7 @@ import pytest
 
 from radmoe.errors import PoolIncomplete, PoolNotFound
 from radmoe.lab import planted
-from radmoe.pool import PoolWriter, open_pool, recover, verify
+from radmoe.pool import Pool, PoolWriter, open_pool
 from radmoe.types import Rollout, RouterShape
 
 SHAPE = RouterShape(4, 16, 3)
@@ -41,7 +41,7 @@ def write_forever(path: str) -> None:
 
 def check(path: Path, acknowledged: int) -> None:
     """Everything acknowledged is there, and whatever is there is right."""
-    assert verify(path) == []
+    assert open_pool(path).verify() == []
     pool = open_pool(path)
     stored = pool.group("p") if pool.problems else None
     indices = pool.rollout_indices("p") if pool.problems else []
@@ -78,13 +78,13 @@ def test_killed_writers_never_leave_a_pool_that_lies(tmp_path: Path) -> None:
             incomplete += 1
             if rng.random() < 0.5:
                 continue  # let the next writer recover it
-            recover(path)
+            Pool.recover(path)
         else:
             opened += 1
             assert len(pool) >= acknowledged
         check(path, acknowledged)
         acknowledged = len(open_pool(path))
-    recover(path)
+    Pool.recover(path)
     check(path, acknowledged)
     assert acknowledged > KILLS
     assert incomplete > 0
@@ -95,7 +95,7 @@ def test_a_writer_killed_before_its_first_rollout_leaves_nothing_that_opens(tmp_
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=False)
     with pytest.raises((PoolIncomplete, PoolNotFound)):
         open_pool(tmp_path / "p")
-    assert recover(tmp_path / "p") == 0
+    assert len(Pool.recover(tmp_path / "p")) == 0
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from radmoe.errors import PoolError, RadmoeError
-from radmoe.pool import open_pool, verify
-from radmoe.pool.journal import records
+from radmoe.pool import open_pool
+from radmoe.pool.journal import read
 from radmoe.pool.schema import JOURNAL, OPEN_JSON
 from radmoe.selector import select
 
@@ -34,7 +34,7 @@ def use(path: Path) -> list[int | None]:
 
 @settings(max_examples=80, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(which=st.integers(0, 1000), junk=st.binary(max_size=400), keep=st.booleans())
-@example(which=0, junk=b'{"schema_version": 1, "crc32": 0}', keep=False)
+@example(which=0, junk=b'{"schema_version": 2, "crc32": 0}', keep=False)
 @example(which=0, junk=b"[" * 5000, keep=False)
 @example(which=0, junk=b'{"schema_version": 1e999}', keep=False)
 def test_random_bytes_are_refused_or_change_nothing(pool_path: Path, which: int, junk: bytes, keep: bool) -> None:
@@ -48,17 +48,19 @@ def test_random_bytes_are_refused_or_change_nothing(pool_path: Path, which: int,
     try:
         with contextlib.suppress(RadmoeError):
             assert use(pool_path) == expected
-        assert bool(verify(pool_path)) == (changed != whole)
+        from planted_pools import faults_of  # not found where this file runs as a script
+
+        assert bool(faults_of(pool_path)) == (changed != whole)
     finally:
         file.write_bytes(whole)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(junk=st.binary(max_size=300))
-@example(junk=b"RJ01" + (2**63).to_bytes(8, "little") + b"\0" * 8)
+@example(junk=b"RJ02" + (2**63).to_bytes(8, "little") + b"\0" * 8)
 def test_a_random_journal_yields_no_record(tmp_path: Path, junk: bytes) -> None:
     (tmp_path / JOURNAL).write_bytes(junk)
-    assert list(records(tmp_path / JOURNAL)) == []
+    assert list(read(tmp_path / JOURNAL)[1]) == []
 
 
 def test_a_damaged_open_pool_is_refused(tmp_path: Path) -> None:

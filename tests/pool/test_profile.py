@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planted_pools import write_pool
+from planted_pools import faults_of, write_pool
 from radmoe.errors import InputError, PoolMismatch, ReadoutError, RolloutError
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
-from radmoe.pool import Profile, open_pool, verify
+from radmoe.pool import Profile, open_pool
 from radmoe.selector import select
 from radmoe.types import RouterShape
 
@@ -27,7 +27,7 @@ def routing_bytes(path: Path) -> int:
 
 def test_sorting_experts_changes_no_selection(made: list[PlantedGroup], shared_pool: Path, tmp_path: Path) -> None:
     path = write_pool(tmp_path / "sorted", made, profile=Profile(sort_experts=True))
-    assert verify(path) == []
+    assert faults_of(path) == []
     for full, compact in zip(open_pool(shared_pool).groups(), open_pool(path).groups(), strict=True):
         ids = compact.rollouts[0].expert_ids
         assert (np.diff(ids, axis=-1) > 0).all()
@@ -57,7 +57,7 @@ def test_an_ids_only_pool_weighs_every_expert_the_same(made: list[PlantedGroup],
 def test_a_layer_subset_selects_as_those_layers_of_the_whole(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = write_pool(tmp_path / "shallow", made, profile=Profile(layers=(0, 1)))
     pool = open_pool(path)
-    assert verify(path) == []
+    assert faults_of(path) == []
     assert (pool.shape.layers, pool.router.layers) == (2, 12)
     for m in made:
         a, b = select(m.group, layers=[0, 1]), select(pool.group(m.group.problem_id))
@@ -75,7 +75,7 @@ def test_a_window_only_pool_serves_its_readouts_and_names_the_rest(
 ) -> None:
     path = write_pool(tmp_path / "windows", made, profile=Profile(readouts=("delimiter@16", "boundary@marker")))
     pool = open_pool(path)
-    assert verify(path) == []
+    assert faults_of(path) == []
     assert routing_bytes(path) < 0.25 * routing_bytes(shared_pool)
     for m in made:
         stored = pool.group(m.group.problem_id)
@@ -83,9 +83,9 @@ def test_a_window_only_pool_serves_its_readouts_and_names_the_rest(
             a, b = select(m.group, readout=readout), select(stored, readout=readout)
             assert a.index == b.index
             assert np.array_equal(a.density, b.density, equal_nan=True)
-        with pytest.raises(RolloutError, match=r"kept the routing of \d+ tokens of this rollout, not all of"):
+        with pytest.raises(RolloutError, match=r"has the routing of \d+ of its tokens, not of all in"):
             select(stored, readout="trajectory@16")
-        with pytest.raises(RolloutError, match="use a readout the pool was captured for"):
+        with pytest.raises(RolloutError, match="use a readout it was captured for"):
             stored.rollouts[0].expert_ids  # noqa: B018
         assert np.array_equal(stored.rollouts[0].token_ids, m.group.rollouts[0].token_ids)
 
@@ -106,7 +106,7 @@ def test_a_compact_pool_can_be_appended_to_under_the_same_profile(made: list[Pla
         ({"layers": ()}, InputError, "distinct, ascending"),
         ({"layers": (-1, 2)}, InputError, "not negative"),
         ({"readouts": ()}, InputError, "name at least one"),
-        ({"readouts": ("foo@16",)}, ReadoutError, "unknown readout kind"),
+        ({"readouts": ("foo@16",)}, ReadoutError, "unknown readout family"),
     ],
 )
 def test_profiles_that_make_no_sense_are_refused(options: dict, error: type[Exception], message: str) -> None:

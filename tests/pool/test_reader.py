@@ -81,7 +81,7 @@ def test_no_pool_there(tmp_path: Path) -> None:
 
 def test_a_newer_schema_asks_for_an_upgrade(pool_path: Path) -> None:
     rewrite(pool_path / schema.POOL_JSON, schema_version=99)
-    with pytest.raises(PoolVersion, match="schema version 99, this radmoe reads up to 1: upgrade"):
+    with pytest.raises(PoolVersion, match="schema version 99, this radmoe reads version 2: upgrade"):
         open_pool(pool_path)
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planted_pools import RECIPE, write_pool
+from planted_pools import RECIPE, faults_of, write_pool
 from radmoe.errors import (
     InputError,
     PoolError,
@@ -26,7 +26,7 @@ from radmoe.errors import (
 )
 from radmoe.lab import planted
 from radmoe.lab.planted import PlantedGroup
-from radmoe.pool import PoolWriter, open_pool, recover, verify
+from radmoe.pool import Pool, PoolWriter, open_pool
 from radmoe.pool.schema import JOURNAL
 from radmoe.types import Rollout, RouterShape
 
@@ -93,7 +93,7 @@ def test_any_pool_reads_back_the_same(
     pool = open_pool(path)
     assert len(pool.shards) == (len(lengths) if shard_bytes == 1 else 1)
     assert all(same(a, b) for a, b in zip(rollouts, pool.group("p").rollouts, strict=True))
-    assert verify(path) == []
+    assert faults_of(path) == []
 
 
 def test_long_rollouts_span_many_chunks(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_open_pool_says_it_is_incomplete_and_how_much_is_safe(tmp_path: Path)
     w.abandon()
     with pytest.raises(PoolIncomplete, match="verify --recover"):
         open_pool(tmp_path / "p")
-    assert recover(tmp_path / "p") == 2
+    assert len(Pool.recover(tmp_path / "p")) == 2
     assert len(open_pool(tmp_path / "p")) == 2
 
 
@@ -127,7 +127,7 @@ def test_an_exception_leaves_what_was_added_recoverable(tmp_path: Path) -> None:
     with pytest.raises(RolloutError, match="the router is 3x8"), writer(tmp_path / "p") as w:
         w.add("a", rollout(5))
         w.add("a", rollout(5, shape=RouterShape(4, 8, 2)))
-    assert recover(tmp_path / "p") == 1
+    assert len(Pool.recover(tmp_path / "p")) == 1
 
 
 def test_a_torn_record_is_dropped_and_all_before_it_kept(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_torn_record_is_dropped_and_all_before_it_kept(tmp_path: Path) -> None
     w.abandon()
     journal = tmp_path / "p" / "token_data_00000" / JOURNAL
     os.truncate(journal, journal.stat().st_size - 7)
-    assert recover(tmp_path / "p") == 2
+    assert len(Pool.recover(tmp_path / "p")) == 2
     assert same(open_pool(tmp_path / "p").group("a").rollouts[1], rollout(5, 1))
 
 
@@ -178,7 +178,7 @@ def test_several_processes_fill_shards_of_their_own(tmp_path: Path) -> None:
     assert pool.rollout_indices("shared") == list(range(36))
     for i in range(3):
         assert all(same(rollout(11, j), r) for j, r in enumerate(pool.group(f"own-{i}").rollouts))
-    assert verify(tmp_path / "p") == []
+    assert faults_of(tmp_path / "p") == []
 
 
 def test_a_writer_may_wait_while_another_completes_the_pool(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_writer_may_wait_while_another_completes_the_pool(tmp_path: Path) -> N
     late.close()
     idle.close()
     assert open_pool(tmp_path / "p").problems == ["a", "b"]
-    assert verify(tmp_path / "p") == []
+    assert faults_of(tmp_path / "p") == []
 
 
 def test_the_same_rollout_from_two_writers_is_named_not_lost(tmp_path: Path) -> None:
@@ -204,16 +204,16 @@ def test_the_same_rollout_from_two_writers_is_named_not_lost(tmp_path: Path) -> 
     with pytest.raises(PoolMismatch, match="token_data_00000 and token_data_00001 both hold rollout 3 of problem 'a'"):
         two.close()
     shutil.rmtree(tmp_path / "p" / "token_data_00001")
-    assert recover(tmp_path / "p") == 1
+    assert len(Pool.recover(tmp_path / "p")) == 1
 
 
 def test_a_live_writer_cannot_be_recovered_away(tmp_path: Path) -> None:
     w = writer(tmp_path / "p")
     w.add("a", rollout(5))
     with pytest.raises(PoolError, match="1 live writer"):
-        recover(tmp_path / "p")
+        Pool.recover(tmp_path / "p")
     w.close()
-    assert recover(tmp_path / "p") == 1
+    assert len(Pool.recover(tmp_path / "p")) == 1
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_live_writer_cannot_be_recovered_away(tmp_path: Path) -> None:
     [
         ({"shape": RouterShape(4, 8, 2)}, "layers = 3, this writer has 4"),
         ({"model": "other"}, "model = 'test', this writer has 'other'"),
-        ({"sampling": {"temperature": 1}}, "sampling = None"),
+        ({"sampling": {"temperature": 1}}, "sampling = {}"),
     ],
 )
 def test_a_writer_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
@@ -274,7 +274,7 @@ def test_prompt_routing_is_kept_once_and_read_back(tmp_path: Path) -> None:
     assert np.array_equal(shard.read(PROMPT_IDS, 0).reshape(4, 3, 2), prompt.expert_ids)
     assert np.array_equal(shard.read(PROMPT_WEIGHTS, 0).reshape(4, 3, 2), prompt.weights)
     assert len(shard.read(PROMPT_IDS, 1)) == 0
-    assert verify(tmp_path / "p") == []
+    assert faults_of(tmp_path / "p") == []
 
 
 def test_a_pool_of_nothing_opens_empty(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_directory_that_is_no_pool_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(PoolNotFound, match="is not a pool"):
         open_pool(tmp_path)
     with pytest.raises(PoolNotFound, match="is not a pool"):
-        recover(tmp_path)
+        Pool.recover(tmp_path)
 
 
 def _fill_until_refused(path: str, limit: int, result: multiprocessing.Queue[int | str]) -> None:
@@ -317,7 +317,7 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> Non
     worker.join()
     assert "cannot write" in message
     assert "make room or make it writable" in message
-    assert recover(tmp_path / "p") == done
+    assert len(Pool.recover(tmp_path / "p")) == done
     stored = open_pool(tmp_path / "p").group("a").rollouts
     assert all(same(rollout(20, i), r) for i, r in enumerate(stored))
 

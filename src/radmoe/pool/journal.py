@@ -1,6 +1,7 @@
 """The journal: where a rollout is safe from the moment `add` returns until its shard is sealed.
 
-A record is `RJ01`, payload length (u64), CRC-32 of the payload (u32), payload; the payload is a JSON
+The first record says where the rollouts come from (the shard's provenance) and holds no arrays; every other one is a
+rollout. A record is `RJ02`, payload length (u64), CRC-32 of the payload (u32), payload; the payload is a JSON
 header (u32 length first) that lists the arrays, then their raw bytes. Appending is one write; a record
 cut by a kill fails its CRC and is dropped on recovery, and everything before it is intact. The file is
 locked while its writer lives, so a dead writer's journal is recognised by its free lock.
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _HEAD = struct.Struct("<4sQI")
-_MAGIC = b"RJ01"
+_MAGIC = b"RJ02"
 
 Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -28,11 +29,12 @@ Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 class Journal:
     """An append-only, locked journal file of a live writer."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, provenance: dict[str, Any]) -> None:
         self.path = path
         self._file = path.open("xb", buffering=0)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         self.size = 0
+        self.append({"provenance": provenance}, {})
 
     def append(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Write one record; on failure the file is cut back to the last whole one."""
@@ -65,8 +67,14 @@ def is_live(path: Path) -> bool:
         return False
 
 
-def records(path: Path) -> Iterator[Record]:
-    """Every whole record, in order; stops at the first torn one."""
+def read(path: Path) -> tuple[dict[str, Any], Iterator[Record]]:
+    """The provenance of a journal, and every whole rollout in order; reading stops at the first torn record."""
+    records = _records(path)
+    head = next(records, None)
+    return ({} if head is None else head[0]["provenance"]), records
+
+
+def _records(path: Path) -> Iterator[Record]:
     left = path.stat().st_size
     with path.open("rb") as f:
         while (payload := _payload(f, left)) is not None:
@@ -82,8 +90,8 @@ def records(path: Path) -> Iterator[Record]:
 
 
 def count(path: Path) -> int:
-    """How many records lie in a journal, from their headers alone."""
-    found = at = 0
+    """How many rollouts lie in a journal, from the headers of their records alone."""
+    whole = at = 0
     size = path.stat().st_size
     with path.open("rb") as f:
         while len(head := f.read(_HEAD.size)) == _HEAD.size:
@@ -92,8 +100,8 @@ def count(path: Path) -> int:
             if magic != _MAGIC or at > size:
                 break
             f.seek(at)
-            found += 1
-    return found
+            whole += 1
+    return max(whole - 1, 0)  # the first one is the provenance
 
 
 def _payload(f: BinaryIO, left: int) -> bytes | None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe.readout import Readout, windows
-from radmoe.types import Kind, RouterShape
+from radmoe.types import Kind, RouterShape, Rows
 from radmoe.vocab import Vocab
 
 
@@ -60,11 +60,9 @@ class Profile:
                 keep[start:stop] = True
         return np.flatnonzero(keep).astype(np.int32)
 
-    def routing(
-        self, ids: NDArray[np.int16], weights: NDArray[np.float16] | None
-    ) -> tuple[NDArray[np.int16], NDArray[np.float16] | None]:
-        """Rows of expert ids and weights [.., L, K] as they go to disk."""
-        if self.layers is not None:
+    def routing(self, ids: NDArray[np.int16], weights: NDArray[np.float16] | None, *, reduced: bool = False) -> Rows:
+        """Rows of expert ids and weights [.., L, K] as they go to disk; `reduced` rows have the kept layers only."""
+        if self.layers is not None and not reduced:
             kept = list(self.layers)
             ids, weights = ids[:, kept], None if weights is None else weights[:, kept]
         if self.sort_experts:
@@ -84,3 +82,9 @@ class Profile:
             None if layers is None else tuple(layers),
             None if readouts is None else tuple(readouts),
         )
+
+
+def spans(rows: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
+    """Ascending numbers as ranges [start, stop)."""
+    runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+    return [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]

@@ -3,46 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from radmoe.errors import InputError, PoolCorrupt, PoolIncomplete, PoolNotFound, RolloutError, VocabError
+from radmoe.errors import InputError, PoolCorrupt, PoolError, PoolIncomplete, PoolNotFound, RolloutError, VocabError
 from radmoe.pool import journal, schema
 from radmoe.pool.columns import check_size
 from radmoe.pool.profile import Profile
 from radmoe.pool.shard import Shard, Stretch
-from radmoe.types import Rollout, RolloutGroup, RouterShape, Rows, check_ids, check_weights
+from radmoe.types import Kind, RolloutGroup, RouterShape, Rows, Step, check_ids, check_kind, check_weights, rows_at
 from radmoe.vocab import Vocab
 
-_INDEX = ["problem_id", "rollout_index", "shard", "row", "tokens"]
+if TYPE_CHECKING:
+    from radmoe.pool.verify import Fault
+
+_INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
 
 
-class StoredRollout(Rollout):
-    """A rollout whose routing stays on disk: a column is read when first asked for, a window on its own.
+class StoredRollout:
+    """A trace whose routing stays on disk: a column is read when it is first asked for, a window on its own.
 
-    What every rollout of a group will be asked for (logprobs, and all that a window-only pool kept) is read with its
-    neighbours on disk.
+    What every rollout of a group will be asked for (logprobs, and all that a window-only pool kept) is read together
+    with its neighbours on disk.
     """
 
-    token_ids: NDArray[np.int32]
-    _near: Stretch
-    _shard: Shard
-    _row: int
-    _shape: RouterShape
-
-    def __init__(self, near: Stretch, row: int, shape: RouterShape) -> None:
+    def __init__(self, near: Stretch, row: int, shape: RouterShape, load_steps: Callable[[], tuple[Step, ...]]) -> None:
         token_ids = near.read(schema.TOKEN_IDS, row)
         if token_ids is None:
             raise PoolCorrupt(f"{near.shard.path} has no token ids: restore it from a copy")
-        values = {"_near": near, "_shard": near.shard, "_row": row, "_shape": shape, "token_ids": token_ids[:, 0]}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        self.token_ids: NDArray[np.int32] = token_ids[:, 0]
+        self._near, self._shard, self._row, self._shape, self._load_steps = near, near.shard, row, shape, load_steps
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        return self._load_steps()
 
     @cached_property
     def expert_ids(self) -> NDArray[np.int16]:
@@ -72,21 +75,13 @@ class StoredRollout(Rollout):
         return schema.EXPERT_WEIGHTS.name in self._shard.columns
 
     @cached_property
-    def kept(self) -> NDArray[np.int32] | None:
+    def positions(self) -> NDArray[np.int32] | None:
         """Token positions whose routing a window-only pool kept; None when it kept all."""
         index = self._near.read(schema.TOKEN_INDEX, self._row)
         return None if index is None else index[:, 0]
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
-        stop = min(stop, len(self))
-        first, last = start, stop
-        if self.kept is not None:
-            first, last = (int(i) for i in np.searchsorted(self.kept, (start, stop)))
-            if last - first != stop - start:
-                raise RolloutError(
-                    f"{self._shard.path} kept the routing of {len(self.kept)} tokens of this rollout, not all of "
-                    f"[{start}, {stop}): use a readout the pool was captured for (radmoe inspect lists them)"
-                )
+        first, last = rows_at(self.positions, start, min(stop, len(self)), f"a rollout in {self._shard.path}")
         shape = (-1, self._shape.layers, self._shape.top_k)
         ids = self._routing(schema.EXPERT_IDS, first, last)
         mass = self._routing(schema.EXPERT_WEIGHTS, first, last) if weights else None
@@ -94,7 +89,7 @@ class StoredRollout(Rollout):
         return ids.reshape(shape), None if mass is None else mass.reshape(shape)
 
     def _routing(self, column: schema.Column, first: int, last: int) -> NDArray[Any] | None:
-        if self.kept is None:
+        if self.positions is None:
             return self._shard.read(column, self._row, first, last)
         rows = self._near.read(column, self._row)
         return None if rows is None else rows[first:last]
@@ -107,31 +102,56 @@ class StoredRollout(Rollout):
 
 
 class Pool:
-    """A complete pool. Opening reads no routing; `group` hands out rollouts that read themselves."""
+    """A complete pool. Opening reads no routing; `group` hands out rollouts that read themselves.
+
+    The run record says what was captured: `model`, `task` (the data set), `style`, `sampling` and `profile`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.meta = meta = manifest(path)
         try:
-            self.profile = Profile.from_json(meta["profile"])
+            run = meta["run"]
+            self.model, self.task, self.style = str(run["model"]), run["task"], run["style"]
+            self.sampling: dict[str, Any] = dict(run["sampling"] or {})
+            self.profile = Profile.from_json(run["profile"])
             self.router = RouterShape(meta["layers"], meta["experts"], meta["top_k"])
-            self.model, self.sampling = str(meta["model"]), meta["sampling"]
+            self._has_steps = bool(meta["steps"])
             for name, entry in meta["files"].items():
                 check_size(path / name, entry["bytes"])
             self.shards = {
                 int(name.rpartition("_")[2]): Shard(path / name, entry) for name, entry in meta["shards"].items()
             }
+            self.kinds: dict[str, Kind | None] = {}
             self._index = self._read_index()
-        except (KeyError, TypeError, AttributeError, InputError) as e:
+        except (KeyError, TypeError, AttributeError, ValueError) as e:
+            if isinstance(e, PoolError):
+                raise
             raise PoolCorrupt(
                 f"{path / schema.POOL_JSON} lacks what it must say ({e!r}): restore it from a copy"
             ) from None
 
+    @classmethod
+    def recover(cls, path: str | Path) -> Pool:
+        """Complete a pool whose writers were killed, and open it. Live writers are an error."""
+        from radmoe.pool.completion import recover
+
+        recover(Path(path))
+        return cls(Path(path))
+
+    def verify(self, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
+        """Every fault of the pool; none means that all bytes and values are as written.
+
+        `progress` is told the bytes checked so far.
+        """
+        from radmoe.pool.verify import verify
+
+        return verify(self, progress=progress)
+
     @property
-    def kind(self) -> str | None:
-        """The kind of task the rollouts answer (math, choice, code or agent), if capture said so."""
-        said = self.sampling.get("kind") if isinstance(self.sampling, dict) else None
-        return said if isinstance(said, str) else None
+    def provenance(self) -> dict[str, dict[str, Any]]:
+        """Where the rollouts of each shard come from: versions, host, engine."""
+        return {shard.path.name: shard.meta["provenance"] for shard in self.shards.values()}
 
     @property
     def shape(self) -> RouterShape:
@@ -148,7 +168,7 @@ class Pool:
 
     @property
     def problems(self) -> list[str]:
-        """Problem ids in the order they were first added."""
+        """Problem ids in the order they were asked; where that was not recorded, in the order they were first added."""
         return list(self._index)
 
     @property
@@ -179,13 +199,13 @@ class Pool:
         if problem_id not in self._index:
             some = ", ".join(repr(p) for p in self.problems[:5])
             raise InputError(f"{self.path} has no problem {problem_id!r}; it has {len(self._index)}, such as {some}")
-        shape = self.shape
+        shape, indices = self.shape, self.rollout_indices(problem_id)
+        places = ((near, row) for near in self._stretches(problem_id) for row in range(near.first, near.stop))
         rollouts = [
-            StoredRollout(near, row, shape)
-            for near in self._stretches(problem_id)
-            for row in range(near.first, near.first + near.runs)
+            StoredRollout(near, row, shape, partial(self._steps, problem_id, index))
+            for (near, row), index in zip(places, indices, strict=True)
         ]
-        return RolloutGroup(problem_id, rollouts, shape, self.vocab)
+        return RolloutGroup(problem_id, rollouts, shape, self.vocab, self.kinds[problem_id], tuple(indices))
 
     def rollout_indices(self, problem_id: str) -> list[int]:
         """The rollout index of each member of `group(problem_id)`, in its order."""
@@ -197,6 +217,13 @@ class Pool:
         rows = self.runs(columns, filters=[("problem_id", "=", problem_id)]).to_pydict()
         by_index = dict(zip(rows["rollout_index"], rows["text"], strict=True))
         return [by_index[index] for index in self.rollout_indices(problem_id)]
+
+    def _steps(self, problem_id: str, rollout_index: int) -> tuple[Step, ...]:
+        if not self._has_steps:
+            return ()
+        wanted = [("problem_id", "=", problem_id), ("rollout_index", "=", rollout_index)]
+        (steps,) = self.runs(["steps"], filters=wanted)["steps"].to_pylist()
+        return tuple(Step(tuple(step["given"]), step["start"]) for step in steps or ())
 
     def groups(self) -> Iterator[RolloutGroup]:
         """Every problem's rollouts, one problem at a time."""
@@ -225,10 +252,12 @@ class Pool:
             first = last
 
     def _read_index(self) -> dict[str, list[tuple[int, int, int, int]]]:
-        """problem id -> [(rollout index, shard, row, tokens)], sorted."""
+        """problem id -> [(rollout index, shard, row, tokens)], sorted; problems in the order they were asked."""
         index: dict[str, list[tuple[int, int, int, int]]] = {}
+        places: dict[str, int] = {}
+        kinds: dict[str, Kind] = {}
         columns = self.runs(_INDEX).to_pydict()
-        for problem, rollout, shard, row, tokens in zip(*(columns[name] for name in _INDEX), strict=True):
+        for problem, place, kind, rollout, shard, row, tokens in zip(*(columns[name] for name in _INDEX), strict=True):
             if shard not in self.shards or not 0 <= row < self.shards[shard].meta["runs"]:
                 raise PoolCorrupt(
                     f"{self.path / schema.RUNS} names run {row} of shard {shard}, which is not there: restore it"
@@ -240,13 +269,19 @@ class Pool:
                     f"its row pointer {int(pointer[row + 1] - pointer[row])}: restore it from a copy"
                 )
             index.setdefault(problem, []).append((rollout, shard, row, tokens))
+            if place is not None:
+                places.setdefault(problem, place)
+            if kind is not None:
+                kinds.setdefault(problem, check_kind(kind))
         if sum(len(runs) for runs in index.values()) != self.meta["runs"]:
             raise PoolCorrupt(
                 f"{self.path / schema.RUNS} does not list {self.meta['runs']} runs: restore it from a copy"
             )
         for runs in index.values():
             runs.sort()
-        return index
+        ordered = sorted(index, key=lambda problem: (problem not in places, places.get(problem)))
+        self.kinds = {problem: kinds.get(problem) for problem in ordered}
+        return {problem: index[problem] for problem in ordered}
 
 
 def open_pool(path: str | Path) -> Pool:

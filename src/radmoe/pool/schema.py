@@ -16,7 +16,7 @@ import numpy as np
 
 from radmoe.errors import PoolCorrupt, PoolVersion, PoolWriteError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 POOL_JSON = "pool.json"
 OPEN_JSON = "pool.open.json"  # there while a writer works: what pool.json will say of model and shape
@@ -92,7 +92,7 @@ def seal_json(body: dict[str, Any]) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A document of `seal_json`, refused when it is damaged or newer than this reader."""
+    """A document of `seal_json`; one that is damaged or of another version is refused."""
     try:
         body = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as e:
@@ -100,10 +100,9 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise PoolCorrupt(f"{path} holds {type(body).__name__}, not an object: restore it from a copy")
     version = body.get("schema_version")
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise PoolVersion(
-            f"{path} has schema version {version}, this radmoe reads up to {SCHEMA_VERSION}: upgrade radmoe"
-        )
+    if isinstance(version, int) and version != SCHEMA_VERSION:
+        way_out = "upgrade radmoe" if version > SCHEMA_VERSION else "capture its rollouts again, or replay their texts"
+        raise PoolVersion(f"{path} has schema version {version}, this radmoe reads version {SCHEMA_VERSION}: {way_out}")
     crc = body.pop("crc32", None)
     if version != SCHEMA_VERSION or crc != _json_crc(body):
         raise PoolCorrupt(f"{path} does not match its own checksum: restore it from a copy")

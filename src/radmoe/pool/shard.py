@@ -22,11 +22,14 @@ RUN_FIELDS = pa.schema(
     [
         ("run_id", pa.int64()),
         ("problem_id", pa.string()),
+        ("problem_index", pa.int64()),  # the problem's place in the order they were asked
+        ("kind", pa.string()),
         ("rollout_index", pa.int64()),
         ("shard", pa.int32()),
         ("row", pa.int64()),
         ("tokens", pa.int64()),
         ("finish_reason", pa.string()),
+        ("steps", pa.list_(pa.struct([("given", pa.list_(pa.int32())), ("start", pa.int64())]))),
         ("text", pa.string()),
         ("prompt", pa.string()),
         ("extra", pa.string()),
@@ -45,7 +48,8 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
     pointers: dict[str, list[int]] = {}
     rows: list[dict[str, Any]] = []
     captured = 0
-    for meta, arrays in journal.records(source):
+    provenance, records = journal.read(source)
+    for meta, arrays in records:
         if not rows:
             pointers = {c.pointer: [0] for c in COLUMNS if c.name in arrays}
             for column in (c for c in COLUMNS if c.name in arrays):
@@ -79,6 +83,7 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
         "tokens": sum(row["tokens"] for row in rows),
         "weights": any(c is schema.EXPERT_WEIGHTS for c in writers),
         "captured_bytes": captured,
+        "provenance": provenance,
         "dtypes": {name: column["dtype"] for name, column in columns.items()},
         "pointers": written,
         "columns": columns,
@@ -151,7 +156,7 @@ class Stretch:
     """Neighbouring runs of a shard, as a problem's rollouts mostly are: a column is read for all of them at once."""
 
     def __init__(self, shard: Shard, first: int, runs: int) -> None:
-        self.shard, self.first, self.runs = shard, first, runs
+        self.shard, self.first, self.runs, self.stop = shard, first, runs, first + runs
         self._columns: dict[str, NDArray[Any] | None] = {}
 
     def read(self, column: Column, run: int) -> NDArray[Any] | None:

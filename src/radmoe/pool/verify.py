@@ -12,7 +12,7 @@ import numpy as np
 from radmoe.errors import PoolError, RolloutError
 from radmoe.pool import schema
 from radmoe.pool.columns import ColumnReader, check_frame, check_size, chunk_rows, damaged_chunks
-from radmoe.pool.reader import Pool, open_pool
+from radmoe.pool.reader import Pool
 from radmoe.pool.shard import Shard
 from radmoe.types import check_ids, check_weights
 
@@ -35,22 +35,14 @@ class Fault:
         return f"{self.file}: {self.message}" + (f"; rollouts {some}{more}" if self.runs else "")
 
 
-def verify(path: str | Path, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
-    """Every fault of a pool; none means that all bytes and values are as written.
-
-    A pool that cannot be opened at all is one fault. `progress` is told the bytes checked so far.
-    """
-    path = Path(path)
-    try:
-        pool = open_pool(path)
-    except PoolError as e:
-        return [Fault(str(path), str(e))]
+def verify(pool: Pool, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
+    """Every fault of a pool that could be opened (`Pool.verify`). `progress` is told the bytes checked so far."""
     faults: list[Fault] = []
     for name, entry in pool.meta["files"].items():
-        faults += _check_file(path, name, entry)
+        faults += _check_file(pool.path, name, entry)
     runs = _runs_by_row(pool)
     for number, shard in pool.shards.items():
-        faults += _check_file(path, f"{shard.path.name}/{schema.SHARD_META}", pool.meta["shards"][shard.path.name])
+        faults += _check_file(pool.path, f"{shard.path.name}/{schema.SHARD_META}", pool.meta["shards"][shard.path.name])
         for reader in shard.columns.values():
             faults += _check_column(pool, shard, reader, runs[number])
             if progress is not None:

@@ -1,0 +1,166 @@
+"""What happens to a pool as a whole: it is joined by a writer, its shards are sealed, and it is completed or recovered."""
+
+from __future__ import annotations
+
+import fcntl
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from radmoe.errors import PoolError, PoolMismatch, PoolNotFound
+from radmoe.pool import journal, schema
+from radmoe.pool.profile import Profile
+from radmoe.pool.schema import disk_errors
+from radmoe.pool.shard import RUN_FIELDS, seal, write_runs
+from radmoe.types import RouterShape
+from radmoe.vocab import Vocab
+
+ROUTER = ("layers", "experts", "top_k", "vocab")  # of a pool's header, beside the run record
+
+
+def recover(path: Path) -> int:
+    """Complete a pool whose writers were killed, and return how many rollouts it holds. Live writers are an error."""
+    if not (path / schema.OPEN_JSON).exists() and not (path / schema.POOL_JSON).exists():
+        raise PoolNotFound(f"{path} is not a pool: it has neither {schema.POOL_JSON} nor {schema.OPEN_JSON}")
+    with disk_errors(path), locked(path):
+        if live := seal_orphans(path):
+            raise PoolError(f"{path} still has {live} live writer(s): let them close, or stop them, then recover")
+        return complete(path)
+
+
+def seal_orphans(path: Path) -> int:
+    """Seal every journal whose writer is gone; returns how many live ones remain. Needs the pool's lock."""
+    live = 0
+    for directory in schema.shard_dirs(path):
+        if not (directory / schema.JOURNAL).exists():
+            if not (directory / schema.SHARD_META).exists():
+                directory.rmdir()  # killed between making the directory and its journal
+        elif journal.is_live(directory / schema.JOURNAL):
+            live += 1
+        else:
+            header = schema.read_json(path / schema.OPEN_JSON)
+            profile = Profile.from_json(header["run"]["profile"])
+            shape = RouterShape(header["layers"], header["experts"], header["top_k"])
+            seal(directory, profile.stored_shape(shape), profile)
+    return live
+
+
+def complete(path: Path) -> int:
+    """Write runs.parquet and, last, pool.json, unless a shard is still filling. Needs the pool's lock."""
+    if not (path / schema.OPEN_JSON).exists():
+        return int(schema.read_json(path / schema.POOL_JSON)["runs"])  # another writer did
+    directories = schema.shard_dirs(path)
+    if any((d / schema.JOURNAL).exists() for d in directories):
+        return 0
+    table = pa.concat_tables([shard_runs(path, d) for d in directories] or [RUN_FIELDS.empty_table()])
+    numbers = _number(table, path)
+    write_manifest(path, schema.read_json(path / schema.OPEN_JSON), numbered(table, numbers))
+    (path / schema.OPEN_JSON).unlink()
+    for directory in directories:
+        (directory / schema.RUNS).unlink(missing_ok=True)
+    return len(table)
+
+
+def numbered(table: pa.Table, rollout_indices: list[int]) -> pa.Table:
+    """The table with these rollout indices, and run ids that count up."""
+    for name, values in (("run_id", range(len(table))), ("rollout_index", rollout_indices)):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, pa.array(values, pa.int64()))
+    return table
+
+
+def write_manifest(path: Path, header: dict[str, Any], table: pa.Table) -> None:
+    """Write runs.parquet and, last, pool.json, which lists every file: from here on the pool is complete."""
+    schema.write_atomic(path / schema.RUNS, lambda p: write_runs(table, p))
+    body = header | {
+        "runs": len(table),
+        "problems": len(set(table["problem_id"].to_pylist())),
+        "steps": table["steps"].null_count < len(table),
+        "shards": {d.name: _entry(d / schema.SHARD_META) for d in schema.shard_dirs(path)},
+        "files": {name: _entry(path / name) for name in (schema.RUNS, schema.TOKENIZER_JSON, schema.VOCAB_TABLE)},
+    }
+    schema.write_atomic(path / schema.POOL_JSON, schema.seal_json(body))
+
+
+def contradiction(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first entry in which the headers of two pools differ, with both values; None where they agree.
+
+    Compared are the router, the vocabulary and every part of the run record.
+    """
+    flat = [{key: head[key] for key in ROUTER} | head["run"] for head in (one, other)]
+    return next(((key, flat[0][key], flat[1][key]) for key in flat[1] if flat[0][key] != flat[1][key]), None)
+
+
+def join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[int]] | None:
+    """Open a pool for writing: the header must agree with what is there; returns the columns it has."""
+    finished, opened = path / schema.POOL_JSON, path / schema.OPEN_JSON
+    current = opened if opened.exists() else finished if finished.exists() else None
+    if current is None:
+        if any(path.iterdir()) and [p.name for p in path.iterdir()] != [schema.LOCK]:
+            raise PoolMismatch(f"{path} is not empty and not a pool: choose another directory")
+        schema.write_atomic(path / schema.TOKENIZER_JSON, vocab.json)
+        schema.write_atomic(path / schema.VOCAB_TABLE, vocab.to_table())
+    else:
+        there = schema.read_json(current)
+        if (differs := contradiction(there, header)) is not None:
+            key, old, new = differs
+            raise PoolMismatch(f"{path} was made with {key} = {old!r}, this writer has {new!r}: use a new pool")
+        header = header | {key: there[key] for key in ("columns",) if key in there}
+    if not opened.exists():
+        schema.write_atomic(opened, schema.seal_json(header))
+    finished.unlink(missing_ok=True)
+    columns: dict[str, list[int]] | None = header.get("columns")
+    return columns
+
+
+def shard_runs(path: Path, directory: Path, columns: list[str] | None = None) -> pa.Table:
+    """Runs of a sealed shard: from its own file while the pool is open, else from the completed pool's."""
+    own = directory / schema.RUNS
+    if own.exists():
+        return pq.read_table(own, columns=columns)
+    number = int(directory.name.rpartition("_")[2])
+    return pq.read_table(path / schema.RUNS, columns=columns, filters=[("shard", "=", number)])
+
+
+def _number(table: pa.Table, path: Path) -> list[int]:
+    """Rollout indices, with the problem's next free one for every rollout added without."""
+    problems, indices, shards = (table[name].to_pylist() for name in ("problem_id", "rollout_index", "shard"))
+    taken: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for problem, index, shard in zip(problems, indices, shards, strict=True):
+        if index is not None and index in taken[problem]:
+            both = f"{schema.shard_name(taken[problem][index])} and {schema.shard_name(shard)}"
+            raise PoolMismatch(f"{path}: {both} both hold rollout {index} of problem {problem!r}: delete one shard")
+        if index is not None:
+            taken[problem][index] = shard
+    numbers = []
+    for problem, index, shard in zip(problems, indices, shards, strict=True):
+        if index is None:
+            used = taken[problem]
+            index = next(i for i in range(len(used) + 1) if i not in used)
+            used[index] = shard
+        numbers.append(index)
+    return numbers
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    entry = {"bytes": path.stat().st_size, "crc32": schema.crc32_file(path)}
+    if path.name == schema.SHARD_META:
+        entry["runs"] = schema.read_json(path)["runs"]
+    return entry
+
+
+def describe(columns: dict[str, list[int]]) -> str:
+    return ", ".join(f"{name}{shape}" for name, shape in sorted(columns.items()))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the pool's lock: opening, numbering shards and completing happen one process at a time."""
+    with (path / schema.LOCK).open("ab") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,133 @@
+"""Several pools as one: their shards are linked or copied as they are, never rewritten.
+
+Workers that share a plan each fill a pool of their own; merged, these are the pool that one worker would have filled.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from radmoe.errors import InputError, PoolMismatch
+from radmoe.pool import schema
+from radmoe.pool.completion import ROUTER, contradiction, describe, numbered, write_manifest
+from radmoe.pool.reader import Pool, open_pool
+from radmoe.pool.schema import disk_errors
+from radmoe.types import Kind
+
+_HEADER = ("schema_version", *ROUTER, "run", "columns")
+
+
+def merge_pools(
+    sources: Sequence[str | Path], out: str | Path, *, progress: Callable[[int], None] = lambda shards: None
+) -> Pool:
+    """Merge complete pools of one run record, router and vocabulary into a new one, and open it.
+
+    No rollout may be in two of them. Shards are hard links where the file system allows it, else copies. Labels do
+    not come along: grade the merged pool. `progress` is told of shards done. A failed merge leaves nothing behind.
+    """
+    out = Path(out)
+    if len(sources) < 2:
+        raise InputError(f"merging needs at least two pools, got {len(sources)}")
+    pools = [open_pool(source) for source in sources]
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise PoolMismatch(f"{out} exists already: give a new directory to merge into")
+    filled = [pool for pool in pools if len(pool)]
+    _check_alike(filled)
+    _check_apart(filled)
+    building = out.parent / f".{out.name}.{secrets.token_hex(4)}"
+    with disk_errors(out):
+        building.mkdir(parents=True)
+        try:
+            _fill(building, pools, progress)
+            if out.exists():
+                out.rmdir()
+            building.rename(out)
+            schema.sync(out.parent)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+    return open_pool(out)
+
+
+def _check_alike(pools: Sequence[Pool]) -> None:
+    """Refuse pools of other models, tokenizers, settings or columns."""
+    for pool in pools[1:]:
+        first = pools[0]
+        if (differs := contradiction(first.meta, pool.meta)) is not None:
+            key, one, other = differs
+            raise PoolMismatch(
+                f"{first.path} has {key} = {one!r} and {pool.path} {other!r}: only pools of one run record merge"
+            )
+        ours, theirs = first.meta.get("columns"), pool.meta.get("columns")
+        if ours != theirs:
+            raise PoolMismatch(
+                f"{first.path} has columns {describe(ours or {})} and {pool.path} {describe(theirs or {})}: they must agree"
+            )
+
+
+def _check_apart(pools: Sequence[Pool]) -> None:
+    """Refuse a rollout that two pools hold, and a problem of which they say different kinds."""
+    homes: dict[tuple[str, int], Pool] = {}
+    kinds: dict[str, tuple[Kind, Pool]] = {}
+    for pool in pools:
+        for problem, kind in pool.kinds.items():
+            if kind is not None and kinds.setdefault(problem, (kind, pool))[0] != kind:
+                other, home = kinds[problem]
+                raise PoolMismatch(
+                    f"{home.path} has problem {problem!r} as {other}, {pool.path} as {kind}: which is it?"
+                )
+            for index in pool.rollout_indices(problem):
+                home = homes.setdefault((problem, index), pool)
+                if home is not pool:
+                    raise PoolMismatch(
+                        f"{home.path} and {pool.path} both hold rollout {index} of problem {problem!r}: "
+                        "merge pools that share no rollout"
+                    )
+
+
+def _fill(out: Path, pools: Sequence[Pool], progress: Callable[[int], None]) -> None:
+    tables: list[pa.Table] = []
+    count = 0
+    for name in (schema.TOKENIZER_JSON, schema.VOCAB_TABLE):
+        shutil.copyfile(pools[0].path / name, out / name)
+    for pool in pools:
+        table = pool.runs()
+        numbers = {}
+        for number, shard in pool.shards.items():
+            target = out / schema.shard_name(count)
+            target.mkdir()
+            for file in (schema.SHARD_META, *_files(shard.meta)):
+                _link(shard.path / file, target / file)
+            schema.sync(target)
+            numbers[number], count = count, count + 1
+            progress(count)
+        renumbered = pa.array([numbers[shard] for shard in table["shard"].to_pylist()], pa.int32())
+        tables.append(table.set_column(table.schema.get_field_index("shard"), "shard", renumbered))
+    merged = pa.concat_tables(tables)
+    header = next((_header(pool) for pool in pools if len(pool)), _header(pools[0]))
+    write_manifest(out, header, numbered(merged, merged["rollout_index"].to_pylist()))
+
+
+def _files(meta: dict[str, Any]) -> list[str]:
+    """The files a shard's description lists."""
+    columns = [str(column["file"]) for column in meta["columns"].values()]
+    return [*columns, *(schema.pointer_file(name) for name in meta["pointers"])]
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
+        schema.sync(target)
+
+
+def _header(pool: Pool) -> dict[str, Any]:
+    return {key: pool.meta[key] for key in _HEADER if key in pool.meta}
