@@ -13,17 +13,27 @@ from typing import Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, Kernel, Neighbours, ReadoutName, Task, console, defaults, limited, progress
+from radmoe.cli.common import (
+    Json,
+    Kernel,
+    KindName,
+    Neighbours,
+    ReadoutName,
+    console,
+    limited,
+    progress,
+    settled_kinds,
+)
 from radmoe.errors import InputError
 
 _SAMPLES = 20  # at least so many per stage
 
-EXAMPLES = "Examples: radmoe bench   (a planted pool of 64 x 2,000 tokens)   |   radmoe bench pool/ --task code"
+EXAMPLES = "Examples: radmoe bench   (a planted pool of 64 x 2,000 tokens)   |   radmoe bench pool/ --kind code"
 
 
 def command(
     pool: Annotated[Path | None, typer.Argument(metavar="[POOL]", help="A pool; without one, a planted one.")] = None,
-    task: Task = "math",
+    kind: KindName = None,
     readout: ReadoutName = None,
     k: Neighbours = None,
     kernel: Kernel = None,
@@ -34,7 +44,7 @@ def command(
     with tempfile.TemporaryDirectory() as scratch:
         if pool is None:
             pool = _plant(Path(scratch) / "pool")
-        stages = _measure(pool, defaults(task, readout, k, kernel), limit)
+        stages = _measure(pool, kind, {"readout": readout, "k": k, "kernel": kernel}, limit)
     if as_json:
         typer.echo(json.dumps(stages))
         return
@@ -57,23 +67,23 @@ def _plant(path: Path) -> Path:
     with PoolWriter(path, shape=recipe.shape, vocab=planted.vocab(), model="planted") as writer:
         for made in progress(planted.groups(recipe), recipe.problems, "planting a pool"):
             for rollout in made.group.rollouts:
-                writer.add(made.group.problem_id, rollout)
+                writer.add(made.group.problem_id, rollout, kind=made.group.kind)
     return path
 
 
-def _measure(path: Path, options: dict[str, Any], limit: int) -> dict[str, Any]:
+def _measure(path: Path, kind: str | None, options: dict[str, Any], limit: int) -> dict[str, Any]:
     from radmoe.kernels import binary_jaccard, knn_density, weighted_jaccard
     from radmoe.pool import open_pool
     from radmoe.readout import read, windows
-    from radmoe.selector import select
+    from radmoe.selector import select, setting_for
 
     pool = open_pool(path)
     problems = limited(limit, pool.problems)
     if not problems:
         raise InputError(f"{path} holds no rollouts: nothing to measure")
-    select(pool.group(problems[0]), **options)  # compile before timing
-    place = {name: options[name] for name in ("readout", "task")}
-    kernel = binary_jaccard if options["kernel"] == "binary" else weighted_jaccard
+    kinds = settled_kinds(pool, kind, options["readout"], problems)
+    settings = {problem: setting_for(own, **options) for problem, own in kinds.items()}
+    select(pool.group(problems[0]), kind=kinds[problems[0]], **options)  # compile before timing
     times: dict[str, list[float]] = {}
 
     @contextmanager
@@ -84,19 +94,21 @@ def _measure(path: Path, options: dict[str, Any], limit: int) -> dict[str, Any]:
 
     rounds = problems * -(-_SAMPLES // len(problems))
     for problem in progress(rounds, len(rounds), "measuring"):
+        setting = settings[problem]
+        kernel = binary_jaccard if setting.kernel == "binary" else weighted_jaccard
         with stage("whole selection, pool opened fresh"):
-            select(open_pool(path).group(problem), **options)
+            select(open_pool(path).group(problem), kind=setting.kind, **options)
         with stage("  open the pool, read token ids"):
             group = open_pool(path).group(problem)
         with stage("  locate anchors"):
             for rollout in group.rollouts:
-                windows(token_ids=rollout.token_ids, vocab=group.vocab, **place)
+                windows(setting.readout, rollout.token_ids, group.vocab, setting.kind)
         with stage("  locate, read windows, average"):
-            reading = read(group, **place, binary=options["kernel"] == "binary")
+            reading = read(group, setting.readout, setting.kind, binary=setting.kernel == "binary")
         with stage("  kernel"):
             S = kernel(reading.Z)
         if len(S) > 1:
             with stage("  density"):
-                knn_density(S, options["k"])
+                knn_density(S, setting.k)
     medians = {name: median(values) for name, values in times.items()}
     return {"problems": len(problems), "router": str(pool.shape)} | medians

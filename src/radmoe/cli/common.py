@@ -15,17 +15,27 @@ from radmoe.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from radmoe.pool import Pool
+    from radmoe.types import Kind
+
 T = TypeVar("T")
 
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A pool directory.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Task = Annotated[str, typer.Option("--task", help="math, choice, code or agent: which marker opens the answer.")]
+KindName = Annotated[
+    str | None,
+    typer.Option(
+        "--kind",
+        help="math, choice, code, text or agent: which marker opens the answer.",
+        show_default="as the pool says, else told from the markers that are there",
+    ),
+]
 ReadoutName = Annotated[
     str | None,
     typer.Option(
         "--readout",
         help="Anchor and window: delimiter@16, delimiter@marker, boundary@16, trajectory:now@16, boundary@union.",
-        show_default="delimiter@16; agent: boundary@union",
+        show_default="delimiter@16; text: boundary@16; agent: boundary@union",
     ),
 ]
 Neighbours = Annotated[int | None, typer.Option("--k", help="Neighbours in the density.", show_default="10; agent: 4")]
@@ -34,15 +44,14 @@ Kernel = Annotated[
 ]
 
 
-def defaults(task: str, readout: str | None, k: int | None, kernel: str | None) -> dict[str, Any]:
-    """The paper's setting for a task, where the user did not say otherwise."""
-    agent = task == "agent"
-    return {
-        "task": task,
-        "readout": readout or ("boundary@union" if agent else "delimiter@16"),
-        "k": k if k is not None else 4 if agent else 10,
-        "kernel": kernel or ("binary" if agent else "weighted"),
-    }
+def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: list[str]) -> dict[str, Kind]:
+    """The kind of each of these problems; what was inferred is said on stderr."""
+    from radmoe.kinds import settle_kinds
+
+    settled = settle_kinds(pool, kind, where=str(pool.path), readout=readout, problems=problems)
+    if settled.note:
+        typer.echo(f"radmoe: {settled.note}", err=True)
+    return settled.kinds
 
 
 def limited(limit: int | None, items: list[T]) -> list[T]:

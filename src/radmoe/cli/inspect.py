@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.common import Json, PoolPath, console, limited, progress, size
+from radmoe.types import Kind
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
 
 EXAMPLES = "Examples: radmoe inspect pool/   |   radmoe inspect pool/ --json   |   radmoe inspect pool/ --limit 20"
 
-_COVERAGE = (
+_COVERAGE: tuple[tuple[str, Kind], ...] = (
     ("delimiter@16", "math"),
     ("delimiter@16", "code"),
-    ("boundary@16", "math"),
+    ("boundary@16", "text"),
     ("trajectory:so@16", "math"),
     ("trajectory:now@16", "math"),
     ("boundary@union", "agent"),
@@ -48,8 +49,12 @@ def _facts(pool: Pool) -> dict[str, Any]:
     return {
         "path": str(pool.path),
         "model": pool.model,
+        "task": pool.task,
+        "style": pool.style,
+        "kinds": _kinds(pool),
         "router": str(pool.router),
         "sampling": pool.sampling,
+        "provenance": list({json.dumps(p, sort_keys=True): p for p in pool.provenance.values()}.values()),
         "profile": {k: v for k, v in pool.profile.to_json().items() if v not in (None, False)},
         "weights": pool.has_weights,
         "problems": len(pool.problems),
@@ -66,28 +71,42 @@ def _facts(pool: Pool) -> dict[str, Any]:
     }
 
 
+def _kinds(pool: Pool) -> dict[str, int]:
+    """How many problems are recorded as of each kind."""
+    from collections import Counter
+
+    return dict(Counter(kind or "not recorded" for kind in pool.kinds.values()))
+
+
 def _coverage(pool: Pool, limit: int | None) -> list[dict[str, Any]]:
     from radmoe.readout import windows
 
-    found = dict.fromkeys(_COVERAGE, 0)
+    counts = dict.fromkeys(_COVERAGE, 0)
     total = 0
     problems = limited(limit, pool.problems)
     for problem in progress(problems, len(problems), "looking for anchors"):
         group = pool.group(problem)
         for rollout in group.rollouts:
             total += 1
-            for readout, task in _COVERAGE:
-                found[readout, task] += bool(windows(readout, rollout.token_ids, group.vocab, task))
+            for readout, kind in _COVERAGE:
+                counts[readout, kind] += bool(windows(readout, rollout.token_ids, group.vocab, kind))
     return [
         {
             "readout": readout,
-            "task": task,
+            "kind": kind,
             "located": count,
             "rollouts": total,
             "share": count / total if total else None,
         }
-        for (readout, task), count in found.items()
+        for (readout, kind), count in counts.items()
     ]
+
+
+def _made_by(provenance: dict[str, Any]) -> str:
+    """Versions and host of some shards, in a line."""
+    versions = {"radmoe": provenance.get("radmoe")} | provenance.get("versions", {})
+    parts = [f"{name} {version}" for name, version in versions.items() if version]
+    return ", ".join(parts) + (f" on {provenance['host']}" if provenance.get("host") else "")
 
 
 def _print(facts: dict[str, Any]) -> None:
@@ -102,6 +121,8 @@ def _print(facts: dict[str, Any]) -> None:
     rows = {
         "model": facts["model"],
         "router": facts["router"] + ("" if facts["weights"] else ", ids only"),
+        "task": " ".join(filter(None, (facts["task"], facts["style"]))) or "not recorded",
+        "kind": ", ".join(f"{kind} ({count:,} problems)" for kind, count in facts["kinds"].items()) or "no problems",
         "sampling": json.dumps(facts["sampling"]) if facts["sampling"] else "not recorded",
         "problems": f"{facts['problems']:,}",
         "rollouts": f"{facts['rollouts']:,} ({facts['rollouts_per_problem']} of the first problem)",
@@ -111,16 +132,17 @@ def _print(facts: dict[str, Any]) -> None:
         "routing": f"{size(captured)} captured, {size(facts['routing_bytes'])} on disk"
         + (f", compressed {compression:.2f}x" if compression else ""),
     }
-    if facts["profile"].keys() - {"task"}:
+    rows["made by"] = "; ".join(map(_made_by, facts["provenance"])) or "not recorded"
+    if facts["profile"]:
         share = saved / captured if captured else 0.0
         rows["profile"] = f"{json.dumps(facts['profile'])} left out {size(saved)} ({share:.0%})"
     for name, value in rows.items():
         table.add_row(name, value)
     out.print(table)
     anchors = Table(title="\nanchor coverage", title_justify="left", box=None)
-    for heading in ("readout", "task", "located", "share"):
-        anchors.add_column(heading, justify="left" if heading in ("readout", "task") else "right")
+    for heading in ("readout", "kind", "located", "share"):
+        anchors.add_column(heading, justify="left" if heading in ("readout", "kind") else "right")
     for row in facts["coverage"]:
         share = "-" if row["share"] is None else f"{row['share']:.1%}"
-        anchors.add_row(row["readout"], row["task"], f"{row['located']:,}", share)
+        anchors.add_row(row["readout"], row["kind"], f"{row['located']:,}", share)
     out.print(anchors)

@@ -12,42 +12,40 @@ import typer
 from radmoe.cli.common import (
     Json,
     Kernel,
+    KindName,
     Neighbours,
     PoolPath,
     ReadoutName,
     console,
-    defaults,
     limited,
     number,
     progress,
+    settled_kinds,
 )
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
-    from radmoe.types import Selection
+    from radmoe.types import Kind, Selection
 
 EXAMPLES = (
-    "Examples: radmoe select pool/   |   radmoe select pool/ --task code --readout delimiter@marker   |   "
-    "radmoe select pool/ --confidence conf50 --json   |   radmoe select runs/ --task agent"
+    "Examples: radmoe select pool/   |   radmoe select pool/ --kind code --readout delimiter@marker   |   "
+    "radmoe select pool/ --confidence conf50 --json   |   radmoe select runs/ --kind agent"
 )
 
 
 def command(
     pool: PoolPath,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            "--task",
-            help="math, choice, code or agent: which marker opens the answer.",
-            show_default="as the pool says, else math",
-        ),
-    ] = None,
+    kind: KindName = None,
     readout: ReadoutName = None,
     k: Neighbours = None,
     kernel: Kernel = None,
     confidence: Annotated[
         str | None, typer.Option("--confidence", help="RAD+DC: conf50 or ranksum.", show_default="plain RAD")
     ] = None,
+    trust: Annotated[
+        str, typer.Option("--trust", help="Whose word --confidence takes: cbw, tail (DeepConf) or likelihood.")
+    ] = "cbw",
+    window: Annotated[int, typer.Option("--window", help="Tokens of a confidence window (cbw, tail).")] = 2048,
     layers: Annotated[
         str | None, typer.Option("--layers", help="Layer subset: s0 (a decile), c2, x9, or 0-3,7.", show_default="all")
     ] = None,
@@ -62,42 +60,55 @@ def command(
 ) -> None:
     """Pick one rollout per problem from a pool, reading routing only.
 
-    Under --json (or --out) each line holds problem_id, index (the pick's place among the problem's rollouts,
+    Under --json (or --out) each line holds problem_id, kind, readout, index (the pick's place among the problem's rollouts,
     null: abstained), its rollout_index, density and located (one entry per rollout; null where a rollout
     was not scored), abstained, margin, basin and k.
     """
     from radmoe.pool import open_pool
-    from radmoe.selector import select_many
 
     opened = open_pool(pool)
-    options = defaults(task or opened.kind or "math", readout, k, kernel) | {
+    problems = limited(limit, list(problem) if problem else opened.problems)
+    for name in problems:
+        opened.check_problem(name)
+    kinds = settled_kinds(opened, kind, readout, problems)
+    options = {
+        "readout": readout,
+        "k": k,
+        "kernel": kernel,
         "confidence": confidence,
+        "trust": trust,
+        "window": window,
         "layers": layers,
         "budget": budget,
         "seed": seed,
     }
-    problems = limited(limit, list(problem) if problem else opened.problems)
-    groups = (opened.group(p) for p in problems)
-    found = progress(select_many(groups, threads=jobs, **options), len(problems), "selecting")
+    selections = progress(_select(opened, kinds, jobs, options), len(problems), "selecting")
     if as_json or out is not None:
-        picks = _write_json(opened, problems, found, out)
+        picks = _write_json(problems, selections, out)
     else:
-        picks = list(zip(problems, found, strict=True))
-        _print(picks, options)
+        picks = list(zip(problems, selections, strict=True))
+        _print(picks, kinds, options)
     if text:
         _print_texts(opened, picks)
-    _refuse_nothing(pool, picks, options)
+    _refuse_nothing(pool, picks)
 
 
-def _write_json(
-    pool: Pool, problems: list[str], found: Iterator[Selection], out: Path | None
-) -> list[tuple[str, Selection]]:
+def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, options: dict[str, Any]) -> Iterator[Selection]:
+    from dataclasses import replace
+
+    from radmoe.selector import select_many
+
+    groups = (replace(pool.group(problem), kind=kind) for problem, kind in kinds.items())
+    return select_many(groups, threads=jobs, **options)
+
+
+def _write_json(problems: list[str], selections: Iterator[Selection], out: Path | None) -> list[tuple[str, Selection]]:
     from radmoe.pool.schema import disk_errors, write_atomic
 
     picks, lines = [], []
-    for pick in zip(problems, found, strict=True):
+    for pick in zip(problems, selections, strict=True):
         picks.append(pick)
-        lines.append(_line(pool, *pick))
+        lines.append(_line(*pick))
         if out is None:
             typer.echo(lines.pop())
     if out is not None:
@@ -106,13 +117,14 @@ def _write_json(
     return picks
 
 
-def _line(pool: Pool, problem: str, selection: Selection) -> str:
-    at = selection.index
+def _line(problem: str, selection: Selection) -> str:
     return json.dumps(
         {
             "problem_id": problem,
-            "index": at,
-            "rollout_index": None if at is None else pool.rollout_indices(problem)[at],
+            "kind": selection.kind,
+            "readout": selection.readout,
+            "index": selection.index,
+            "rollout_index": selection.rollout_index,
             "density": [number(d) for d in selection.density],
             "located": [bool(x) for x in selection.located],
             "abstained": selection.abstained,
@@ -123,10 +135,16 @@ def _line(pool: Pool, problem: str, selection: Selection) -> str:
     )
 
 
-def _print(picks: list[tuple[str, Selection]], options: dict[str, Any]) -> None:
+def _print(picks: list[tuple[str, Selection]], kinds: dict[str, Kind], options: dict[str, Any]) -> None:
     from rich.table import Table
 
-    title = f"{options['readout']}, {options['task']}, {options['kernel']} kernel, k={options['k']}"
+    from radmoe.selector import setting_for
+
+    settings = [
+        setting_for(kind, **{name: options[name] for name in ("readout", "k", "kernel")})
+        for kind in dict.fromkeys(kinds.values())
+    ]
+    title = "; ".join(f"{s.kind}: {s.readout}, {s.kernel} kernel, k={s.k}" for s in settings)
     table = Table(title=title + (f", {options['confidence']}" if options["confidence"] else ""), box=None)
     table.add_column("problem")
     for heading in ("rollouts", "located", "pick", "mean similarity", "basin", "margin"):
@@ -150,18 +168,18 @@ def _print_texts(pool: Pool, picks: list[tuple[str, Selection]]) -> None:
             typer.echo(f"\n--- {problem}, rollout {selection.index}\n{text or '(no text kept)'}")
 
 
-def _refuse_nothing(path: Path, picks: list[tuple[str, Selection]], options: dict[str, Any]) -> None:
-    """Nothing selected anywhere is an error: most likely the wrong task or readout for this pool."""
+def _refuse_nothing(path: Path, picks: list[tuple[str, Selection]]) -> None:
+    """Nothing selected anywhere is an error: most likely the wrong kind or readout for this pool."""
     from radmoe.errors import AnchorNotFound
 
     if any(s.index is not None for _, s in picks):
         return
     if not picks:
         raise AnchorNotFound(f"{path} holds no rollouts: nothing to select from")
-    most = max(int(s.located.sum()) for _, s in picks)
+    most, first = max(int(s.located.sum()) for _, s in picks), picks[0][1]
     reason = (
-        f"no rollout has the anchor of {options['readout']} for task {options['task']}: radmoe inspect shows the anchors there are"
+        f"no rollout has the anchor of {first.readout} for kind {first.kind}: radmoe inspect shows the anchors there are"
         if most == 0
-        else f"no problem has two located rollouts of {options['readout']}, which a density needs: sample more rollouts"
+        else f"no problem has two located rollouts of {first.readout}, which a density needs: sample more rollouts"
     )
     raise AnchorNotFound(f"{path}: {reason}")

@@ -19,16 +19,14 @@ def command(
 ) -> None:
     """Check a pool against its checksums; name each damaged file and the rollouts it touches."""
     from radmoe.errors import PoolCorrupt
-    from radmoe.pool import open_pool
-    from radmoe.pool import recover as recover_pool
-    from radmoe.pool import verify as verify_pool
+    from radmoe.pool import Pool, open_pool
 
     if recover:
-        rollouts = recover_pool(pool)
-        console(stderr=True).print(f"recovered {rollouts:,} rollouts")
+        opened = Pool.recover(pool)
+        console(stderr=True).print(f"recovered {len(opened):,} rollouts")
     opened = open_pool(pool)
     with byte_progress(sum(shard.bytes for shard in opened.shards.values()), "verifying") as advance:
-        faults = verify_pool(pool, progress=advance)
+        faults = opened.verify(progress=advance)
     if as_json:
         typer.echo(json.dumps([{"file": f.file, "message": f.message, "runs": f.runs} for f in faults]))
     else:

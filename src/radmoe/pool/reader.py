@@ -194,11 +194,15 @@ class Pool:
         """Rollouts in the pool."""
         return int(self.meta["runs"])
 
-    def group(self, problem_id: str) -> RolloutGroup:
-        """The rollouts of one problem, by rollout index."""
+    def check_problem(self, problem_id: str) -> None:
+        """Refuse a problem that is not in the pool."""
         if problem_id not in self._index:
             some = ", ".join(repr(p) for p in self.problems[:5])
             raise InputError(f"{self.path} has no problem {problem_id!r}; it has {len(self._index)}, such as {some}")
+
+    def group(self, problem_id: str) -> RolloutGroup:
+        """The rollouts of one problem, by rollout index."""
+        self.check_problem(problem_id)
         shape, indices = self.shape, self.rollout_indices(problem_id)
         places = ((near, row) for near in self._stretches(problem_id) for row in range(near.first, near.stop))
         rollouts = [

@@ -1,0 +1,118 @@
+"""What is to be captured: problems, an engine, how it samples, and what is kept of each rollout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from radmoe.engines.base import Engine, Sampling
+from radmoe.engines.kept_rows import check_layers
+from radmoe.errors import InputError
+from radmoe.pool import Profile
+from radmoe.problems import Question
+from radmoe.readout import Layers, layer_subset, windows
+
+TOPK_LOGPROBS = 20  # kept per token unless told otherwise: RAD+DC and DeepConf's votes read them
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What a capture keeps of each rollout; by default everything.
+
+    weights   False keeps expert ids only.
+    readouts  keep only the routing rows that these readouts need, such as ("delimiter@16",).
+    layers    keep only these layers: "s0" (the shallowest tenth), "0-3,7", or numbers.
+    """
+
+    weights: bool = True
+    readouts: tuple[str, ...] | None = None
+    layers: Layers = None
+
+    def profile(self, engine: Engine) -> Profile:
+        """What the pool keeps. Where nobody chose layers, those that the engine captures are kept."""
+        layers = engine.layers
+        if self.layers is not None:
+            layers = tuple(int(layer) for layer in layer_subset(self.layers, engine.shape.layers))
+        profile = Profile(
+            sort_experts=not self.weights,  # without weights their order says nothing, and sorted ids compress better
+            layers=layers,
+            readouts=self.readouts,
+        )
+        check_layers(engine.layers, profile)
+        return profile
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A capture: n rollouts of every problem, sampled by an engine.
+
+    `task` (the data set) and `style` (thinking or instruct; low, medium or high) go into the pool's run record, and so
+    do `sampling`, `raw` (prompts without the chat template) and `keep`; a capture that goes on must agree with them.
+    `n` may be raised later. `places` are the problems' places in their data set (by default 0, 1, ...): pools list
+    problems in this order, also when parts of a plan were captured apart and merged.
+    """
+
+    problems: Sequence[Question]
+    engine: Engine
+    sampling: Sampling
+    keep: Keep = field(default_factory=Keep)
+    n: int = 64
+    task: str | None = None
+    style: str | None = None
+    raw: bool = False
+    batch_size: int = 256
+    places: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise InputError(f"a plan needs at least 1 rollout per problem, got n = {self.n}")
+        if self.batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {self.batch_size}")
+        if not self.problems:
+            raise InputError("a plan needs at least one problem, got none")
+        if self.raw and self.style is not None:
+            raise InputError(f"style {self.style!r} is told to the chat template, which raw leaves out: give one of the two")
+        twice = [name for name, count in Counter(p.problem_id for p in self.problems).items() if count > 1]
+        if twice:
+            raise InputError(f"the plan has problem {twice[0]!r} more than once: ids must be distinct")
+        places = tuple(range(len(self.problems))) if self.places is None else tuple(self.places)
+        if len(places) != len(self.problems):
+            raise InputError(f"{len(self.problems)} problems but {len(places)} places: give one for each")
+        object.__setattr__(self, "problems", tuple(self.problems))
+        object.__setattr__(self, "places", places)
+        for question in self.problems:
+            for readout in self.keep.readouts or ():
+                # a readout that does not fit the kind is refused now, not after the first rollout
+                windows(readout, np.zeros(1, np.int32), self.engine.vocab, question.kind)
+
+    def part(self, number: int, parts: int) -> Plan:
+        """Every `parts`-th problem from the `number`-th on, counted from 1: one worker's share of the plan."""
+        if not 1 <= number <= parts:
+            raise InputError(f"part {number} of {parts} does not exist: use 1 to {parts}")
+        assert self.places is not None
+        problems, places = self.problems[number - 1 :: parts], self.places[number - 1 :: parts]
+        if not problems:
+            raise InputError(f"part {number} of {parts} has no problem: there are only {len(self.problems)}")
+        return replace(self, problems=problems, places=places)
+
+
+def sampling_for(
+    engine: Engine,
+    *,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    max_tokens: int | None = None,
+    seed: int = 0,
+    topk_logprobs: int = TOPK_LOGPROBS,
+) -> Sampling:
+    """Sampling settings; what is not given is the model's own suggestion, or temperature 1, top-p 1, 2,048 tokens."""
+    return Sampling(
+        temperature if temperature is not None else engine.suggested("temperature", 1.0),
+        top_p if top_p is not None else engine.suggested("top_p", 1.0),
+        max_tokens if max_tokens is not None else engine.suggested("max_new_tokens", 2048),
+        seed,
+        topk_logprobs,
+    )

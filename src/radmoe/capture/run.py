@@ -1,0 +1,170 @@
+"""Sampling rollouts into a pool: what is missing is sampled, and each rollout is kept as soon as it is finished."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from radmoe.capture.plan import Plan
+from radmoe.engines.base import Engine
+from radmoe.engines.prompts import encode, template_arguments
+from radmoe.pool import PoolWriter
+from radmoe.problems import Question
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What a capture did. `sampled` are the rollouts of this call; the others were there before."""
+
+    pool: str
+    problems: int
+    rollouts: int
+    sampled: int
+    tokens: int
+    seconds: float
+    router: str
+
+    def __str__(self) -> str:
+        n, before = self.rollouts // self.problems, self.rollouts - self.sampled
+        parts = [f"{self.pool}: {self.problems:,} problems x {n} rollouts"]
+        if before:
+            parts.append(f"{before:,} of them from before")
+        parts.append(f"router {self.router}")
+        if self.tokens:
+            speed = self.tokens / self.seconds
+            parts.append(f"{self.tokens:,} tokens in {self.seconds:.1f} s ({speed:,.0f} tokens/s)")
+        return ", ".join(parts)
+
+
+class Progress(NamedTuple):
+    """How far a capture is: rollouts of this call, problems that have all n rollouts, tokens sampled."""
+
+    rollouts: int
+    of_rollouts: int
+    problems: int
+    of_problems: int
+    tokens: int
+
+
+class CaptureInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a capture; the message says how many rollouts are safe and how to go on."""
+
+
+class _Rendered(NamedTuple):
+    """A problem as the model sees it."""
+
+    question: Question
+    place: int
+    text: str
+    ids: list[int]
+
+
+def capture_pool(
+    plan: Plan, out: str | Path, *, progress: Callable[[Progress], None] = lambda progress: None
+) -> Captured:
+    """Sample the rollouts of a plan that the pool at `out` lacks; the pool may be new, or one of the same run record.
+
+    A rollout is safe on disk once it is finished, so that an interrupted capture goes on where it was. Every prompt is
+    checked to leave room for an answer before anything is sampled. Nothing is graded.
+    """
+    out, engine = Path(out), plan.engine
+    rendered = _render(plan)
+    writer = _open_writer(plan, out)  # from here on there is a pool
+    missing = [[i for i in range(plan.n) if not writer.has(r.question.problem_id, i)] for r in rendered]
+    began = time.perf_counter()
+    try:
+        with writer:
+            _sample(plan, writer, rendered, missing, progress)
+    except KeyboardInterrupt:
+        names = {question.problem_id for question in plan.problems}
+        safe = sum(writer.done(name) for name in names)
+        raise CaptureInterrupted(
+            f"{safe:,} rollouts are safe in {out}: run the same command to go on, or radmoe verify {out} --recover to "
+            "use what is there"
+        ) from None
+    return Captured(
+        pool=str(out),
+        problems=len(rendered),
+        rollouts=len(rendered) * plan.n,
+        sampled=sum(map(len, missing)),
+        tokens=engine.tokens_sampled if any(missing) else 0,
+        seconds=time.perf_counter() - began,
+        router=str(engine.shape),
+    )
+
+
+def provenance(engine: Engine) -> dict[str, Any]:
+    """Where rollouts come from, for the pool's shards: versions and host."""
+    return {"versions": dict(engine.versions), "python": platform.python_version(), "host": platform.node()}
+
+
+def _render(plan: Plan) -> list[_Rendered]:
+    """The prompts as the model sees them, each checked to leave room for an answer."""
+    arguments = {} if plan.style is None else template_arguments(plan.style)
+    assert plan.places is not None
+    rendered = [
+        _Rendered(question, place, *encode(plan.engine.tokenizer, question.content, raw=plan.raw, **arguments))
+        for question, place in zip(plan.problems, plan.places, strict=True)
+    ]
+    for prompt in rendered:
+        plan.engine.room(prompt.ids, prompt.question.problem_id, plan.sampling.max_tokens)
+    return rendered
+
+
+def _open_writer(plan: Plan, out: Path) -> PoolWriter:
+    engine = plan.engine
+    return PoolWriter(
+        out,
+        shape=engine.shape,
+        vocab=engine.vocab,
+        model=engine.model_name,
+        task=plan.task,
+        style=plan.style,
+        sampling=asdict(plan.sampling) | {"raw": plan.raw, "engine": engine.name, "dtype": engine.dtype},
+        profile=plan.keep.profile(engine),
+        provenance=provenance(engine),
+    )
+
+
+def _sample(
+    plan: Plan,
+    writer: PoolWriter,
+    rendered: list[_Rendered],
+    missing: list[list[int]],
+    progress: Callable[[Progress], None],
+) -> None:
+    wanted = [(prompt, rollouts) for prompt, rollouts in zip(rendered, missing, strict=True) if rollouts]
+    left = {prompt.question.problem_id: len(rollouts) for prompt, rollouts in wanted}
+    total, finished = sum(left.values()), 0
+    if not wanted:
+        return
+    completions = plan.engine.generate(
+        [prompt.ids for prompt, _ in wanted],
+        plan.n,
+        sampling=plan.sampling,
+        batch_size=plan.batch_size,
+        keys=[prompt.question.problem_id for prompt, _ in wanted],
+        missing=[rollouts for _, rollouts in wanted],
+        kinds=[prompt.question.kind for prompt, _ in wanted],
+        profile=writer.profile,
+    )
+    for done in completions:
+        prompt, _ = wanted[done.prompt_index]
+        writer.add(
+            prompt.question.problem_id,
+            done.rollout if plan.keep.weights else replace(done.rollout, weights=None),
+            kind=prompt.question.kind,
+            rollout_index=done.rollout_index,
+            problem_index=prompt.place,
+            text=done.text,
+            prompt=prompt.text,
+            finish_reason=done.finish_reason,
+        )
+        finished += 1
+        left[prompt.question.problem_id] -= 1
+        problems = len(rendered) - sum(count > 0 for count in left.values())
+        progress(Progress(finished, total, problems, len(rendered), plan.engine.tokens_sampled))
