@@ -12,8 +12,8 @@ from radmoe.pool import PoolWriter, open_pool
 RECIPE = Planted(problems=4, rollouts=12, tokens=120)
 
 
-def write_pool(path: Path, groups: list[PlantedGroup], **options: object) -> Path:
-    """A pool of planted groups, texts included."""
+def write_pool(path: Path, groups: list[PlantedGroup], *, record_kind: bool = True, **options: object) -> Path:
+    """A pool of planted groups, texts included, and their kind unless it shall say none."""
     shape = groups[0].group.shape
     with PoolWriter(path, shape=shape, vocab=planted.vocab(), model="planted", **options) as writer:  # type: ignore[arg-type]
         for made in groups:
@@ -21,7 +21,7 @@ def write_pool(path: Path, groups: list[PlantedGroup], **options: object) -> Pat
                 writer.add(
                     made.group.problem_id,
                     rollout,
-                    kind=made.group.kind,
+                    kind=made.group.kind if record_kind else None,
                     rollout_index=i,
                     text=text,
                     finish_reason="stop",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,9 +17,9 @@ import pytest
 
 import radmoe.cli as cli
 import tiny_moe
-from radmoe.cli import sources
+from planted_pools import faults_of
 from radmoe.errors import PoolIncomplete
-from radmoe.pool import open_pool, recover, schema, verify
+from radmoe.pool import Pool, merge_pools, open_pool, schema
 
 Run = Callable[..., str]
 PROBLEMS = 5
@@ -57,7 +58,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def settings(checkpoint: Path, prompts: Path, out: Path) -> list[object]:
-    return ["--model", checkpoint, "--prompts", prompts, "--out", out, "-n", 4, "--max-tokens", 20, "--threads", 1]
+    return ["--model", checkpoint, "--data", prompts, "--out", out, "-n", 4, "--max-tokens", 20, "--threads", 1]
 
 
 def tokens(pool: Path) -> dict[tuple[str, int], list[int]]:
@@ -73,14 +74,15 @@ def test_a_pool_holds_every_rollout_with_its_routing(run: Run, checkpoint: Path,
     out = tmp_path / "pool"
     said = run(*settings(checkpoint, prompts, out), "--temperature", 0.9, "--batch-size", 6)
     assert "5 problems x 4 rollouts, router 3x8 top-4" in said
-    assert verify(out) == []
+    assert faults_of(out) == []
     pool = open_pool(out)
     assert pool.problems == [f"q{i}" for i in range(PROBLEMS)]
-    body = json.loads((out / schema.POOL_JSON).read_text())
-    assert body["model"] == "tiny"
-    wanted = {"temperature": 0.9, "top_p": 1.0, "max_tokens": 20, "n": 4, "seed": 0, "engine": "transformers"}
-    assert body["sampling"].items() >= (wanted | {"dtype": "float32"}).items()
-    assert set(body["sampling"]["versions"]) == {"radmoe", "torch", "transformers"}
+    assert (pool.model, pool.task, pool.style) == ("tiny", "p", None)
+    wanted = {"temperature": 0.9, "top_p": 1.0, "max_tokens": 20, "seed": 0, "topk_logprobs": 20, "raw": False}
+    assert pool.sampling == wanted | {"engine": "transformers", "dtype": "float32"}
+    (where,) = pool.provenance.values()
+    assert set(where) == {"radmoe", "versions", "python", "host"}
+    assert set(where["versions"]) == {"torch", "transformers"}
     runs = pool.runs().to_pylist()
     assert {r["prompt"] for r in runs if r["problem_id"] == "q1"} == {"<think>user: So the sum is 1</think><think>"}
     assert {r["finish_reason"] for r in runs} <= {"stop", "length"}
@@ -106,14 +108,14 @@ def test_compact_captures(run: Run, checkpoint: Path, prompts: Path, tmp_path: P
     assert rollout.expert_ids.shape[1:] == (2, 4)
     assert pool.runs().to_pylist()[0]["prompt"] == "So the sum is 0"
     window = [*settings(checkpoint, prompts, tmp_path / "w"), "--limit", 1, "--readouts", "nonsense@4"]
-    assert "unknown readout kind 'nonsense'" in run(*window, expect=2)
+    assert "unknown readout family 'nonsense'" in run(*window, expect=2)
     window[-1] = "delimiter@16, boundary@16"
-    assert "'poetry'" in run(*window, "--readout-task", "poetry", expect=2)
-    run(*window)
-    assert json.loads((tmp_path / "w" / schema.POOL_JSON).read_text())["profile"]["readouts"] == [
-        "delimiter@16",
-        "boundary@16",
-    ]
+    assert "depends on its kind: give a kind" in run(*window, expect=2)
+    assert "unknown kind 'poetry'" in run(*window, "--kind", "poetry", expect=2)
+    run(*window, "--kind", "code")
+    pool = open_pool(tmp_path / "w")
+    assert pool.profile.readouts == ("delimiter@16", "boundary@16")
+    assert pool.kinds == {"q0": "code"}
 
 
 def test_running_again_samples_nothing_more(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
@@ -127,6 +129,37 @@ def test_running_again_samples_nothing_more(run: Run, checkpoint: Path, prompts:
     assert tokens(out).items() >= before.items()
     line = run(*settings(checkpoint, prompts, out), "--seed", 1, expect=2)
     assert "was made with sampling" in line
+
+
+def test_n_may_be_raised(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
+    run(*settings(checkpoint, prompts, tmp_path / "at once"), "-n", 6)
+    run(*settings(checkpoint, prompts, tmp_path / "pool"), "-n", 4)
+    more = json.loads(run(*settings(checkpoint, prompts, tmp_path / "pool"), "-n", 6, "--json"))
+    assert more["sampled"] == 2 * PROBLEMS
+    assert tokens(tmp_path / "pool") == tokens(tmp_path / "at once")
+
+
+def test_parts_merge_into_what_one_worker_captures(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
+    run(*settings(checkpoint, prompts, tmp_path / "whole"))
+    for part in (2, 1):
+        run(*settings(checkpoint, prompts, tmp_path / f"part-{part}"), "--part", f"{part}/2")
+    merged = merge_pools([tmp_path / "part-2", tmp_path / "part-1"], tmp_path / "merged")
+    assert merged.problems == open_pool(tmp_path / "whole").problems
+    assert tokens(tmp_path / "merged") == tokens(tmp_path / "whole")
+    base = settings(checkpoint, prompts, tmp_path / "none")
+    assert "--part 'half' is no share of the problems" in run(*base, "--part", "half", expect=2)
+    assert "part 3 of 2 does not exist" in run(*base, "--part", "3/2", expect=2)
+
+
+def test_a_kind_is_recorded_as_the_lines_or_the_option_say(run: Run, checkpoint: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mixed.jsonl"
+    file.write_text('{"id": "a", "prompt": "x", "kind": "code"}\n{"id": "b", "prompt": "y"}\n')
+    run(*settings(checkpoint, file, tmp_path / "pool"))
+    assert open_pool(tmp_path / "pool").kinds == {"a": "code", "b": None}
+    line = run(*settings(checkpoint, file, tmp_path / "other"), "--kind", "text", expect=2)
+    assert "problem 'a' is of kind code, --kind text contradicts it" in line
+    run(*settings(checkpoint, file, tmp_path / "other"), "--kind", "code")
+    assert open_pool(tmp_path / "other").kinds == {"a": "code", "b": "code"}
 
 
 def child(arguments: list[object]) -> subprocess.Popen[str]:
@@ -161,7 +194,7 @@ def test_a_killed_capture_goes_on_with_the_missing_rollouts(
         open_pool(killed)
     told = json.loads(run(*settings(checkpoint, prompts, killed), *size, "--json"))
     assert 0 < told["sampled"] < 12 * PROBLEMS
-    assert verify(killed) == []
+    assert faults_of(killed) == []
     assert tokens(killed) == tokens(whole)
 
 
@@ -173,16 +206,18 @@ def test_an_interrupt_says_how_to_go_on(checkpoint: Path, prompts: Path, tmp_pat
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130, err
     (line,) = err.splitlines()
-    assert f"0 of {PROBLEMS} problems are finished in {out}: run the same command" in line
-    assert recover(out) > 0
-    assert verify(out) == []
+    match = re.search(r"interrupted: ([\d,]+) rollouts are safe in (\S+): run the same command to go on", line)
+    assert match is not None, line
+    assert match[2] == str(out)
+    assert len(Pool.recover(out)) == int(match[1].replace(",", "")) > 0
+    assert faults_of(out) == []
 
 
 def test_errors_are_one_line(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
     base, out = settings(checkpoint, prompts, tmp_path / "pool"), tmp_path / "pool"
-    assert "-n must be at least 1" in run(*base, "-n", 0, expect=2)
-    assert "--batch-size must be at least 1" in run(*base, "--batch-size", 0, expect=2)
-    assert "--limit must be at least 1" in run(*base, "--limit", 0, expect=2)
+    assert "at least 1 rollout per problem, got n = 0" in run(*base, "-n", 0, expect=2)
+    assert "batch_size must be at least 1" in run(*base, "--batch-size", 0, expect=2)
+    assert "limit must be at least 1" in run(*base, "--limit", 0, expect=2)
     assert "temperature must be 0" in run(*base, "--temperature", -1, expect=2)
     line = run(*settings(Path("no/such-model"), prompts, out), expect=2)
     assert "no model 'no/such-model': use lab-qwen, lab-oss, lab-next, a checkpoint directory" in line
@@ -200,6 +235,7 @@ def test_a_model_of_the_local_cache_is_found_by_name(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from huggingface_hub import constants
+    from radmoe.engines.models import resolve_model
 
     snapshot = tmp_path / "models--someone--tiny" / "snapshots" / ("0" * 40)
     snapshot.parent.mkdir(parents=True)
@@ -208,7 +244,7 @@ def test_a_model_of_the_local_cache_is_found_by_name(
     refs.mkdir()
     (refs / "main").write_text("0" * 40)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    assert (sources.resolve_model("someone/tiny") / "config.json").is_file()
+    assert (resolve_model("someone/tiny") / "config.json").is_file()
 
 
 def test_importing_the_command_imports_nothing_heavy() -> None:

@@ -22,7 +22,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_another_seed_draws_fresh_problems_which_are_graded(captured: Path) -> None:
     pool, asked = open_pool(captured), problems("math-2", seed=90210, limit=3)
-    assert sorted(pool.problems) == [problem.problem_id for problem in asked]
+    assert pool.problems == [problem.problem_id for problem in asked]
     assert not {problem.prompt for problem in asked} & {problem.prompt for problem in problems("math-2")}
     labels = read_labels(captured)
     truth = {problem.problem_id: problem.answer for problem in asked}
@@ -33,10 +33,14 @@ def test_another_seed_draws_fresh_problems_which_are_graded(captured: Path) -> N
 
 
 def test_a_pool_says_how_it_was_made(captured: Path) -> None:
-    said = open_pool(captured).sampling
-    assert (said["task"], said["kind"], said["seed"], said["n"]) == ("math-2", "math", 90210, 4)
-    assert (said["engine"], said["dtype"]) == ("transformers", "float32")
-    assert 0.9 <= said["temperature"] <= 1.5  # the model's own
+    pool = open_pool(captured)
+    assert (pool.model, pool.task, set(pool.kinds.values())) == ("lab-qwen", "math-2", {"math"})
+    assert (pool.sampling["engine"], pool.sampling["dtype"], pool.sampling["seed"]) == (
+        "transformers",
+        "float32",
+        90210,
+    )
+    assert 0.9 <= pool.sampling["temperature"] <= 1.5  # the model's own
 
 
 def test_select_takes_it_as_it_is(captured: Path) -> None:
@@ -66,7 +70,7 @@ def test_errors_are_one_line_and_leave_nothing_behind(tmp_path: Path) -> None:
         ((), "give the problems: --task math-2"),
         (("--task", "math-9"), "unknown task 'math-9'"),
         (("--task", "math-1", "--style", "high"), "lab-qwen has no style 'high': use one of thinking, instruct"),
-        (("--task", "math-1", "--raw", "--style", "thinking"), "which --raw leaves out"),
+        (("--task", "math-1", "--raw", "--style", "thinking"), "which raw leaves out"),
         (("--task", "math-1", "--rounding", "vllm-cpu"), "--rounding is a replay's: give it with --rollouts"),
         (("--task", "math-1", "--engine", "ollama"), "unknown engine 'ollama'"),
         (("--task", "math-1", "--engine", "vllm-http"), "vllm-http needs --url"),

@@ -45,14 +45,29 @@ def error(done: subprocess.CompletedProcess[str]) -> str:
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
     done = radmoe("--help")
-    for command in ("demo", "capture", "inspect", "verify", "select", "grade", "bench"):
+    for command in (
+        "demo",
+        "capture",
+        "inspect",
+        "verify",
+        "merge",
+        "select",
+        "grade",
+        "evaluate",
+        "audit",
+        "doctor",
+        "bench",
+    ):
         assert command in done.stdout
     code = "import sys, radmoe.cli; print([m for m in ('numpy', 'numba', 'pyarrow', 'blosc2', 'torch') if m in sys.modules])"
     heavy = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert heavy.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", ["demo", "capture", "inspect", "verify", "select", "grade", "bench"])
+@pytest.mark.parametrize(
+    "command",
+    ["demo", "capture", "inspect", "verify", "merge", "select", "grade", "evaluate", "audit", "doctor", "bench"],
+)
 def test_every_command_shows_examples(command: str) -> None:
     assert f"radmoe {command}" in radmoe(command, "--help").stdout.replace("\n", " ")
 
@@ -72,7 +87,7 @@ def test_inspect_tells_what_is_in_a_pool(shared_pool: Path) -> None:
     assert facts["routing_bytes_captured"] == pool.tokens * 12 * 4 * 4
     assert facts["routing_bytes_saved_by_profile"] == 0
     located = sum(int(select(g).located.sum()) for g in pool.groups())
-    coverage = {(row["readout"], row["task"]): row for row in facts["coverage"]}
+    coverage = {(row["readout"], row["kind"]): row for row in facts["coverage"]}
     assert coverage["delimiter@16", "math"]["located"] == located
     assert coverage["delimiter@16", "code"]["located"] == 0
     text = radmoe("inspect", shared_pool).stdout
@@ -123,27 +138,55 @@ def test_select_writes_a_file_whole_or_not_at_all(shared_pool: Path, tmp_path: P
     assert "cannot write /proc/picks.jsonl" in error(done)
 
 
-def test_code_pools_select_at_the_fence(tmp_path: Path) -> None:
-    groups = list(planted.groups(Planted(problems=2, rollouts=8, tokens=60, task="code")))
-    path = write_pool(tmp_path / "code", groups)
-    rows = lines(radmoe("select", path, "--task", "code", "--json"))
-    assert [row["index"] for row in rows] == [select(m.group, task="code").index for m in groups]
+def test_code_pools_select_at_the_fence_whether_the_kind_is_recorded_given_or_told(tmp_path: Path) -> None:
+    groups = list(planted.groups(Planted(problems=2, rollouts=8, tokens=60, kind="code")))
+    recorded = write_pool(tmp_path / "recorded", groups)
+    unsaid = write_pool(tmp_path / "unsaid", groups, record_kind=False)
+    wanted = [select(m.group, kind="code").index for m in groups]
+    for call in ((recorded,), (recorded, "--kind", "code"), (unsaid, "--kind", "code"), (unsaid,)):
+        done = radmoe("select", *call, "--json")
+        assert [(row["index"], row["kind"]) for row in lines(done)] == [(index, "code") for index in wanted]
+        told = "radmoe: kind code: inferred from ``` in" in done.stderr
+        assert told == (call == (unsaid,))
 
 
-def test_the_agent_task_uses_the_papers_setting(shared_pool: Path) -> None:
-    from radmoe import select_agent
+def test_a_kind_that_contradicts_the_pool_is_one_line(
+    shared_pool: Path, made: list[PlantedGroup], tmp_path: Path
+) -> None:
+    """Neither the record nor the markers let a pool be read as what it is not."""
+    line = error(radmoe("select", shared_pool, "--kind", "code", expect=2))
+    assert "records that problem 'planted-0000' is of kind math, --kind code contradicts it" in line
+    unsaid = write_pool(tmp_path / "unsaid", made, record_kind=False)
+    line = error(radmoe("select", unsaid, "--kind", "code", expect=2))
+    assert "```, the marker of kind code, is in 0% of the rollouts, and \\boxed{, that of math, in 9" in line
+    assert line.endswith("give --kind math")
 
-    rows = lines(radmoe("select", shared_pool, "--task", "agent", "--json"))
-    assert [row["index"] for row in rows] == [select_agent(g).index for g in open_pool(shared_pool).groups()]
-    assert {row["k"] for row in rows} == {4}
+
+def test_the_agent_kind_uses_the_papers_setting(made: list[PlantedGroup], tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "unsaid", made, record_kind=False)
+    rows = lines(radmoe("select", path, "--kind", "agent", "--json"))
+    groups = list(open_pool(path).groups())
+    explicit = [select(g, kind="agent", readout="boundary@union", k=4, kernel="binary") for g in groups]
+    assert [row["index"] for row in rows] == [pick.index for pick in explicit]
+    assert {(row["k"], row["readout"]) for row in rows} == {(4, "boundary@union")}
 
 
 def test_nothing_selected_anywhere_is_an_error_after_the_rows(shared_pool: Path) -> None:
-    done = radmoe("select", shared_pool, "--task", "code", "--json", expect=2)
-    assert "no rollout has the anchor of delimiter@16 for task code" in error(done)
+    done = radmoe("select", shared_pool, "--readout", "delimiter:nobody says this@16", "--json", expect=2)
+    assert "no rollout has the anchor of delimiter:nobody says this@16 for kind math" in error(done)
     for row in lines(done):
         assert (row["index"], row["rollout_index"], row["margin"], row["abstained"]) == (None, None, None, True)
         assert row["density"] == [None] * RECIPE.rollouts
+
+
+def test_merge_puts_parts_together(made: list[PlantedGroup], tmp_path: Path) -> None:
+    parts = [write_pool(tmp_path / f"part-{i}", made[2 * i : 2 * i + 2]) for i in range(2)]
+    facts = json.loads(radmoe("merge", *parts, "--out", tmp_path / "all", "--json").stdout)
+    assert (facts["pools"], facts["problems"], facts["rollouts"]) == (2, 4, 48)
+    assert open_pool(tmp_path / "all").problems == [m.group.problem_id for m in made]
+    line = error(radmoe("merge", parts[0], parts[0], "--out", tmp_path / "twice", expect=2))
+    assert "both hold rollout 0 of problem 'planted-0000'" in line
+    assert "grade" in radmoe("merge", *parts, "--out", tmp_path / "again").stdout
 
 
 def single(path: Path, rollouts: int) -> Path:
@@ -167,8 +210,9 @@ def test_pools_of_none_one_and_two_rollouts(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--readout", "delimiter@0"], "readout width 0 in 'delimiter@0' reads nothing"),
-        (["--readout", "foo@16"], "unknown readout kind 'foo'"),
-        (["--task", "poetry"], "unknown task 'poetry'"),
+        (["--readout", "foo@16"], "unknown readout family 'foo'"),
+        (["--kind", "poetry"], "unknown kind 'poetry'"),
+        (["--confidence", "conf50", "--trust", "me"], "unknown trust 'me'"),
         (["--kernel", "cosine"], "unknown kernel 'cosine'"),
         (["--confidence", "dc"], "unknown confidence 'dc'"),
         (["--k", "0"], "k must be a whole number"),

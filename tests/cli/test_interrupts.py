@@ -47,15 +47,14 @@ def test_a_benchmark_leaves_one_line_and_no_scratch(tmp_path: Path) -> None:
 def test_commands_that_read_a_pool_say_that_nothing_is_half_written(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for function in ("open_pool", "verify"):
-        monkeypatch.setattr(f"radmoe.pool.{function}", interrupt)
+    monkeypatch.setattr("radmoe.pool.open_pool", interrupt)
     done = CliRunner().invoke(app, [command, "pool"])
     wanted = f"radmoe: interrupted: {command} has left nothing half written: run the same command again\n"
     assert (done.exit_code, done.stderr) == (130, wanted)
 
 
 def test_the_demo_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radmoe.cli.rollouts.capture_pool", interrupt)
+    monkeypatch.setattr("radmoe.capture.capture_pool", interrupt)
     done = CliRunner().invoke(app, ["demo"])
     kept = "radmoe: interrupted: what is finished is kept: run the same command to go on\n"
     assert (done.exit_code, done.stderr) == (130, kept)

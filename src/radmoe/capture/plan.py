@@ -74,7 +74,9 @@ class Plan:
         if not self.problems:
             raise InputError("a plan needs at least one problem, got none")
         if self.raw and self.style is not None:
-            raise InputError(f"style {self.style!r} is told to the chat template, which raw leaves out: give one of the two")
+            raise InputError(
+                f"style {self.style!r} is told to the chat template, which raw leaves out: give one of the two"
+            )
         twice = [name for name, count in Counter(p.problem_id for p in self.problems).items() if count > 1]
         if twice:
             raise InputError(f"the plan has problem {twice[0]!r} more than once: ids must be distinct")

@@ -138,8 +138,8 @@ def _sample(
     progress: Callable[[Progress], None],
 ) -> None:
     wanted = [(prompt, rollouts) for prompt, rollouts in zip(rendered, missing, strict=True) if rollouts]
-    left = {prompt.question.problem_id: len(rollouts) for prompt, rollouts in wanted}
-    total, finished = sum(left.values()), 0
+    left = [len(rollouts) for _, rollouts in wanted]
+    problems, total = len(rendered) - len(wanted), sum(left)
     if not wanted:
         return
     completions = plan.engine.generate(
@@ -152,7 +152,7 @@ def _sample(
         kinds=[prompt.question.kind for prompt, _ in wanted],
         profile=writer.profile,
     )
-    for done in completions:
+    for finished, done in enumerate(completions, 1):
         prompt, _ = wanted[done.prompt_index]
         writer.add(
             prompt.question.problem_id,
@@ -164,7 +164,6 @@ def _sample(
             prompt=prompt.text,
             finish_reason=done.finish_reason,
         )
-        finished += 1
-        left[prompt.question.problem_id] -= 1
-        problems = len(rendered) - sum(count > 0 for count in left.values())
+        left[done.prompt_index] -= 1
+        problems += left[done.prompt_index] == 0
         progress(Progress(finished, total, problems, len(rendered), plan.engine.tokens_sampled))

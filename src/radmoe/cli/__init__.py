@@ -8,7 +8,7 @@ from functools import wraps
 
 import typer
 
-from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, select, verify
+from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, merge, select, verify
 from radmoe.errors import RadmoeError
 
 _RESUMED = ("capture", "demo")  # the same command goes on where it was; what others write appears whole or not at all
@@ -30,17 +30,17 @@ def _interruptible(name: str, command: Callable[..., None]) -> Callable[..., Non
     def run(*args: object, **kwargs: object) -> None:
         try:
             command(*args, **kwargs)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             left = "what is finished is kept: run the same command to go on"
             if name not in _RESUMED:
                 left = f"{name} has left nothing half written: run the same command again"
-            typer.echo(f"radmoe: interrupted: {left}", err=True)
+            typer.echo(f"radmoe: interrupted: {str(interrupt) or left}", err=True)
             raise typer.Exit(130) from None
 
     return run
 
 
-for module in (demo, capture, inspect, verify, select, grade, evaluate, audit, doctor, bench):
+for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, audit, doctor, bench):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=module.EXAMPLES)(_interruptible(name, module.command))
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from radmoe.cli.capturing import capture_with_bar, graded_average, replay_with_bar, with_kind
 from radmoe.cli.common import Json
-from radmoe.cli.engines import ENGINES
-from radmoe.cli.replaying import replay_pool, said
-from radmoe.cli.rollouts import capture_pool
+from radmoe.engines import ENGINES
+from radmoe.errors import InputError
+
+if TYPE_CHECKING:
+    from radmoe.engines.replay import Replayed
+    from radmoe.types import Kind
 
 EXAMPLES = (
     "Examples: radmoe capture --model lab-qwen --task math-2 -n 32 --limit 12 --out pool/   |   "
     "radmoe capture --model lab-oss --style high --task code --out pool/   |   "
-    "radmoe capture --model ./checkpoint --prompts aime.jsonl -n 64 --max-tokens 8192 --out pool/   |   "
-    "radmoe capture --engine vllm-http --url http://localhost:8000 --model ./checkpoint --prompts p.jsonl --out pool/   |   "
-    "radmoe capture --model ./checkpoint --rollouts texts.jsonl --out pool/   |   "
+    "radmoe capture --model ./checkpoint --task aime_2025 --data aime.jsonl -n 64 --max-tokens 8192 --out pool/   |   "
+    "radmoe capture --engine vllm-http --url http://localhost:8000 --model ./checkpoint --data mine.jsonl --kind code --out pool/   |   "
+    "radmoe capture --model ./checkpoint --rollouts texts.jsonl --kind code --out pool/   |   "
     "the same command again goes on where it was interrupted"
 )
 
@@ -33,7 +38,9 @@ def command(
             help="lab-qwen, lab-oss or lab-next; a checkpoint directory; a model in the Hugging Face cache; a GGUF file.",
         ),
     ] = None,
-    engine: Annotated[str, typer.Option("--engine", help=", ".join(ENGINES))] = "transformers",
+    engine: Annotated[
+        str, typer.Option("--engine", help=f"{', '.join(ENGINES)}, or the dotted path of an engine of your own.")
+    ] = "transformers",
     url: Annotated[
         str | None, typer.Option("--url", help="The server of vllm-http or sglang-http: http://localhost:8000.")
     ] = None,
@@ -44,11 +51,26 @@ def command(
         str | None, typer.Option("--api-key", envvar="RADMOE_API_KEY", help="Sent to the server as a bearer token.")
     ] = None,
     task: Annotated[
-        str | None, typer.Option("--task", help="Problems of the lab: math-1 to math-4, choice or code.")
+        str | None,
+        typer.Option(
+            "--task",
+            help="The data set: math-1 to math-4, choice, code (the lab's); aime_2024, aime_2025, hmmt_feb_2025, "
+            "brumo_2025, gpqa_diamond, livecodebench_v5; or the dotted path of one of your own.",
+        ),
     ] = None,
-    prompts: Annotated[
+    data: Annotated[
         Path | None,
-        typer.Option("--prompts", help="Or a JSONL: prompt or messages, and problem_id or id, on each line."),
+        typer.Option(
+            "--data", help="JSONL of the task's rows; without --task your own: prompt or messages, id, kind, answer."
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            help="What answers look like: math, choice, code, text or agent.",
+            show_default="the data set's, or as each line says",
+        ),
     ] = None,
     rollouts: Annotated[
         Path | None,
@@ -83,6 +105,9 @@ def command(
         int, typer.Option("--seed", help="Another seed: other rollouts, and fresh problems of --task.")
     ] = 0,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems.")] = None,
+    part: Annotated[
+        str | None, typer.Option("--part", help="A worker's share, such as 2/4; radmoe merge puts the pools together.")
+    ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Rollouts sampled together; costs memory.")] = 256,
     raw: Annotated[bool, typer.Option("--raw", help="Prompts as they are, without the chat template.")] = False,
     dtype: Annotated[
@@ -97,80 +122,122 @@ def command(
     readouts: Annotated[
         str | None, typer.Option("--readouts", help="Keep only the rows these need: delimiter@16,boundary@16.")
     ] = None,
-    readout_task: Annotated[
-        str | None,
-        typer.Option(
-            "--readout-task",
-            help="Whose markers --readouts means: math, choice, code or agent.",
-            show_default="the --task's, or math",
-        ),
-    ] = None,
     layers: Annotated[str | None, typer.Option("--layers", help="Keep only these layers: s0, c2 or 0-3,7.")] = None,
     no_logprobs: Annotated[bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC later.")] = False,
-    no_grade: Annotated[bool, typer.Option("--no-grade", help="Do not grade the rollouts of a --task.")] = False,
+    no_grade: Annotated[bool, typer.Option("--no-grade", help="Do not grade what has gold answers.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Sample n rollouts of every prompt and write them, with the routing behind every token, to a pool.
+    """Sample n rollouts of every problem and write them, with the routing behind every token, to a pool.
 
     A rollout is safe on disk once finished, so an interrupted or killed capture goes on when the same
     command is run again: finished rollouts are not repeated, and the rest come out as they would have.
-    Rollouts of the lab's own tasks are graded at the end.
+    -n may be raised later. Where the problems come with gold answers, the pool is graded at the end.
     """
-    from radmoe.errors import InputError
+    from radmoe.capture import Keep
+    from radmoe.types import check_kind
 
+    own_kind = None if kind is None else check_kind(kind)
+    keep = Keep(not ids_only, None if readouts is None else tuple(r.strip() for r in readouts.split(",")), layers)
     if rollouts is not None:
-        if task is not None or prompts is not None or engine != "transformers" or model is None:
-            raise InputError("--rollouts are replayed through --model: leave out --task, --prompts and --engine")
-        done = replay_pool(
-            model,
-            out,
-            rollouts,
-            dtype,
-            device,
-            threads,
-            ids_only,
-            readouts,
-            readout_task or "math",
-            layers,
-            raw,
-            rounding,
+        if task is not None or data is not None or engine != "transformers" or model is None:
+            raise InputError("--rollouts are replayed through --model: leave out --task, --data and --engine")
+        local = {"dtype": dtype, "device": device, "threads": threads}
+        replayed = replay_with_bar(
+            rollouts, model, out, local, {"keep": keep, "kind": own_kind, "raw": raw, "rounding": rounding}
         )
-        typer.echo(json.dumps(asdict(done)) if as_json else said(done))
+        typer.echo(json.dumps(asdict(replayed)) if as_json else _line(replayed))
         return
     if rounding is not None:
         raise InputError("--rounding is a replay's: give it with --rollouts")
-    if raw and style is not None:
-        raise InputError(f"--style {style} is told to the chat template, which --raw leaves out: give one of the two")
-    captured = capture_pool(
-        model,
+    settings = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
+    options = {
+        "url": url,
+        "served": served,
+        "api_key": api_key,
+        "dtype": dtype,
+        "device": device,
+        "threads": threads,
+        "weights": not ids_only,
+        "layers": layers,
+    }
+    _capture(
         out,
-        engine=engine,
-        url=url,
-        served=served,
-        api_key=api_key,
         task=task,
-        prompts=prompts,
-        n=n,
-        style=style,
-        temperature=temperature,
-        top_p=top_p,
-        max_tokens=max_tokens,
-        seed=seed,
+        data=data,
+        kind=own_kind,
+        model=model,
+        engine=engine,
+        options=options,
+        settings=settings | ({"topk_logprobs": 0} if no_logprobs else {}),
+        plan={"keep": keep, "n": n, "style": style, "raw": raw, "batch_size": batch_size},
         limit=limit,
-        batch_size=batch_size,
-        raw=raw,
-        dtype=dtype,
-        device=device,
-        threads=threads,
-        ids_only=ids_only,
-        readouts=readouts,
-        readout_task=readout_task,
-        layers=layers,
-        logprobs=not no_logprobs,
+        part=part,
         grade=not no_grade,
+        as_json=as_json,
     )
+
+
+def _capture(
+    out: Path,
+    *,
+    task: str | None,
+    data: Path | None,
+    kind: Kind | None,
+    model: str | None,
+    engine: str,
+    options: dict[str, Any],
+    settings: dict[str, Any],
+    plan: dict[str, Any],
+    limit: int | None,
+    part: str | None,
+    grade: bool,
+    as_json: bool,
+) -> None:
+    from radmoe.capture import Plan, sampling_for
+    from radmoe.engines import EngineOptions, open_engine
+    from radmoe.lab.models import MODELS
+    from radmoe.problems import load_questions
+
+    share = None if part is None else _share(part)
+    if plan["style"] is not None and model in MODELS:
+        MODELS[model].check_style(plan["style"])
+    seed = settings["seed"]
+    questions, recorded = load_questions(task, data, seed=seed, limit=limit)
+    opened = open_engine(engine, model, EngineOptions(**options))
+    whole = Plan(with_kind(questions, kind), opened, sampling_for(opened, **settings), task=recorded, **plan)
+    captured = capture_with_bar(whole if share is None else whole.part(*share), out)
+    average = _average(out, task, data, seed) if grade else None
     if as_json:
-        typer.echo(json.dumps(asdict(captured)))
+        typer.echo(json.dumps(asdict(captured) | {"average": average}))
         return
-    typer.echo(str(captured))
+    right = "" if average is None else f", {average:.1%} right (Avg@{plan['n']})"
+    typer.echo(f"{captured}{right}")
     typer.echo(f"Now try:  radmoe inspect {out}   |   radmoe select {out}")
+
+
+def _average(out: Path, task: str | None, data: Path | None, seed: int) -> float | None:
+    """Avg@N, where the problems come with gold answers; lines of one's own may have none."""
+    from radmoe.problems.gold import load_problems
+
+    try:
+        problems = load_problems(task, data, seed=seed)
+    except InputError:
+        if task is None:
+            return None
+        raise
+    return graded_average(out, problems)
+
+
+def _share(part: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", part)
+    if match is None:
+        raise InputError(f"--part {part!r} is no share of the problems: write 2/4 for the second of four")
+    return int(match[1]), int(match[2])
+
+
+def _line(done: Replayed) -> str:
+    """What a replay did, in a line."""
+    line = f"{done.pool}: {done.problems:,} problems, {done.rollouts:,} rollouts, {done.replayed:,} replayed now"
+    if done.agreement is None:
+        return line + "; replay is not capture, and there was none to compare with"
+    return line + f"; {done.agreement.share:.1%} of expert sets as captured"

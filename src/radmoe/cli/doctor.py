@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from radmoe.cli.common import Json, console
-from radmoe.cli.engines import ENGINES
-from radmoe.cli.engines import open_engine as load
-from radmoe.errors import InputError
+from radmoe.engines import ENGINES
 
 if TYPE_CHECKING:
     from radmoe.engines.base import Engine
@@ -61,29 +58,27 @@ def command(
 
     Prints what is wrong and the flag to change; the exit code is 1 if something is.
     """
+    from radmoe.engines import EngineOptions, engine_class, open_engine
     from radmoe.engines.doctor import examine
 
-    if engine not in ENGINES:
-        raise InputError(f"unknown engine {engine!r}: use one of {', '.join(ENGINES)}")
-    if engine.endswith("-http") != (url is not None):
-        raise InputError(f"{engine} {'needs --url, the address of a server' if url is None else 'has no --url'}")
-    if not engine.endswith("-http") and model is None:
-        raise InputError(f"{engine} needs --model: a checkpoint directory, a GGUF file for llamacpp, or lab-qwen")
+    options = EngineOptions(url=url, served=served, timeout=timeout, api_key=api_key, probe=False, retries=2)
+    engine_class(engine)  # an unknown one is a wrong call, not a finding
 
-    def open_engine() -> Engine:
-        http: dict[str, Any] = {"probe": False, "retries": 2} if engine.endswith("-http") else {}
-        return load(engine, model, url=url, served=served, timeout=timeout, api_key=api_key, **http)
+    def opened() -> Engine:
+        return open_engine(engine, model, options)
 
-    found = []
-    for finding in examine(open_engine, engine, open_reference=lambda made: _reference(made, reference)):
-        found.append(finding)
+    findings = []
+    for finding in examine(opened, engine, open_reference=lambda made: _reference(made, reference)):
+        findings.append(finding)
         if not as_json:
             _show(finding)
-    wrong = sum(finding.status == "failed" for finding in found)
+    wrong = sum(finding.status == "failed" for finding in findings)
     if as_json:
-        typer.echo(json.dumps({"engine": engine, "ok": not wrong, "findings": [asdict(f) for f in found]}))
+        typer.echo(json.dumps({"engine": engine, "ok": not wrong, "findings": [asdict(f) for f in findings]}))
     else:
-        console().print(f"\n{wrong} of {len(found)} checks failed" if wrong else "\nnothing is wrong with this engine")
+        console().print(
+            f"\n{wrong} of {len(findings)} checks failed" if wrong else "\nnothing is wrong with this engine"
+        )
     if wrong:
         raise typer.Exit(1)
 
@@ -99,14 +94,16 @@ def _show(finding: Finding) -> None:
         out.print(Padding(f"[bold]->[/bold] {escape(finding.todo)}", (0, 0, 0, 26)))
 
 
-def _reference(engine: Engine, named: str | None) -> Any:
+def _reference(engine: Engine, named: str | None) -> Engine | None:
     """What to replay with: the checkpoint that is named, or the engine's own where it is small."""
+    from radmoe.engines import EngineOptions, open_engine
+
     if named == "none":
         return None
     if named is not None:
-        return load("transformers", named)
-    local = getattr(engine, "local", None)
-    path = Path(local.path) if local is not None else None
+        return open_engine("transformers", named)
+    path = engine.checkpoint
     if path is None or not 0 < sum(file.stat().st_size for file in path.glob("*.safetensors")) < _SMALL:
         return None
-    return load("transformers", str(path), dtype="float32")  # no engine's rounding is as far from it as two are apart
+    # in float32, since no engine's rounding is as far from it as the roundings of two engines are apart
+    return open_engine("transformers", str(path), EngineOptions(dtype="float32"))

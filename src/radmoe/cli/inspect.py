@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.common import Json, PoolPath, console, limited, progress, size
-from radmoe.types import Kind
-
 if TYPE_CHECKING:
     from radmoe.pool import Pool
+    from radmoe.types import Kind
 
 EXAMPLES = "Examples: radmoe inspect pool/   |   radmoe inspect pool/ --json   |   radmoe inspect pool/ --limit 20"
 
