@@ -13,7 +13,6 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import blosc2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,6 +41,8 @@ def compression(column: Column, top_k: int, *, sorted_experts: bool) -> dict[str
     are shuffled by slot, which puts like exponents side by side, in twice the block, as each slot becomes a
     stream of its own. Beyond these levels writing slows several times for under 1% (docs/log.md).
     """
+    import blosc2  # half of what importing this room would cost: loaded with the first column
+
     size, block, level = column.dtype.itemsize, BLOCK_BYTES, 3
     if column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS):
         slots = max(n for n in range(1, top_k + 1) if top_k % n == 0 and size * n <= _MAX_STREAMS)
@@ -65,6 +66,8 @@ class ColumnWriter:
     """Appends rows to a new column file; `finish` makes it durable and returns its description."""
 
     def __init__(self, path: Path, column: Column, per_row: int, cparams: dict[str, Any]) -> None:
+        import blosc2
+
         path.unlink(missing_ok=True)
         self._path, self._column, self._per_row = path, column, per_row
         size = cparams["typesize"]
@@ -138,6 +141,8 @@ class ColumnReader:
         return out
 
     def _open(self) -> Any:
+        import blosc2
+
         check_frame(self.path, self.meta)
         try:
             frame = blosc2.open(str(self.path), mode="r", dparams={"nthreads": 1})
