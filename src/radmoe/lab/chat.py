@@ -79,7 +79,7 @@ def prompt_text(prompt: str, family: str, style: str) -> str:
 
 def render(example: Example, family: str) -> tuple[str, str]:
     """Prompt and completion as the model sees them, the completion with its end token."""
-    prompt = prompt_text(example.problem.prompt, family, example.style)
+    prompt = prompt_text(str(example.problem.prompt), family, example.style)
     if family == "harmony":
         thought = f"<|channel|>analysis<|message|>{example.reasoning}<|end|>"
         return prompt, f"{thought}<|start|>assistant<|channel|>final<|message|>{example.final}<|return|>"

@@ -1,19 +1,19 @@
 """Inside the sandbox: a process that runs one untrusted program after another, each in a child of its own.
 
-Run by path with a bare interpreter (`python -I -S -B jail.py`): standard library only. Requests come in on stdin,
-outcomes go out on stdout, both as length-prefixed frames. A request holds a program and the arguments to call its
-function with, or the text to feed it, never what should come back: that is compared in the grader, so a program that
-takes over its process gains nothing but the chance to be wrong in another way.
+It is run by path with a bare interpreter (`python -I -S -B jail.py`), so it uses the standard library only. Requests
+come in on stdin and outcomes go out on stdout, both as length-prefixed frames. A request holds a program and the
+arguments to call its function with, or the text to feed it, but never what should come back. That is compared by
+whoever asked, so a program that takes over its process gains nothing but the chance to be wrong in another way.
 
 What holds a program back:
 
-- a seccomp filter that lets a program compute, import and read files, and nothing else: no processes, threads,
-  signals, sockets, writes to files, renames, deletions. Each child proves that it is in force before it looks at
-  the program; where the system has no such filter, no program is run at all;
-- namespaces where permitted: no network, and a process tree of its own in which nothing outside can be signalled;
-- a user id that owns nothing when the grader is root, and no privileges to gain;
-- limits on CPU time, memory, file size, open files and processes; a wall clock kept by the parent;
-- no descriptors but /dev/null, its input and the pipe that takes its results; an empty directory to stand in.
+- A seccomp filter lets it compute, import and read files, and nothing else: no processes, threads, signals, sockets,
+  writes to files, renames or deletions. Each child proves that the filter is in force before it looks at the program.
+  Where the system has no such filter, no program is run at all.
+- Where namespaces are permitted, it has no network, and a process tree of its own outside of which it can signal nobody.
+- If the caller is root, it gets a user id that owns nothing; in any case it can gain no privileges.
+- CPU time, memory, file size, open files and processes are limited, and its parent keeps a wall clock.
+- It has no descriptors but /dev/null, its input and the pipe that takes its results, and it stands in an empty directory.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from pathlib import Path
 from typing import Any
 
 MAX_RESULT = 1 << 20
-STDIN = "<stdin>"  # as an entry: the program itself is run, on a text
 HEADER = struct.Struct("<I")
-# What programs like to import. Loaded once, and there even where the child's user may not read the library's files.
+# Modules that programs like to import. They are loaded once, and so are there even where the child's user may not
+# read the library's files.
 _LIKED = (
     "array bisect cmath collections copy dataclasses datetime decimal enum fractions functools heapq itertools json "
     "operator queue random re statistics string typing"
 )
-# What a contest's programs find imported, names and modules, in this order (as LiveCodeBench's own runner has it).
+# Modules that a contest's programs find imported, with all their names, in the order of LiveCodeBench's own runner.
 _STARRED = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json "
     "builtins typing"
@@ -75,9 +75,9 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def spell(value: Any, depth: int = 0) -> str:
-    """One spelling per value, in ASCII on one line: plain values that are equal spell alike, and nothing else does.
+    """A value in ASCII on one line. Plain values that are equal are spelled alike, and nothing else is.
 
-    A subclass, or anything that is not plain data, has no spelling: it could claim to equal whatever it likes.
+    A subclass, or anything that is not plain data, is a TypeError, because it could claim to equal whatever it likes.
     """
     kind = type(value)
     if depth > 20:
@@ -103,9 +103,9 @@ def spell(value: Any, depth: int = 0) -> str:
 
 
 def _confine(result: int, text: bytes | None, seconds: int, memory: int, uid: int) -> bool:
-    """Give up everything that is not needed to compute; whether that worked.
+    """Give up everything that is not needed to compute, and return whether that worked.
 
-    Results go to descriptor 3; with a text to read, that is standard input, and standard output is the result too.
+    Results go to descriptor 3. A text to read becomes standard input, and standard output then goes to the results too.
     """
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
@@ -144,7 +144,7 @@ def _feed(text: bytes) -> None:
 
 
 def _cannot_signal() -> bool:
-    """Proof rather than trust: signal 0 does no harm, and only the filter would forbid sending it to ourselves."""
+    """Whether the filter is in force. Signal 0 does no harm, and only the filter would forbid sending it to ourselves."""
     try:
         os.kill(os.getpid(), 0)
     except PermissionError:
@@ -153,7 +153,7 @@ def _cannot_signal() -> bool:
 
 
 def _seccomp() -> bool:
-    """Allow the calls above; every other fails with "not permitted". False where the system has no such filter."""
+    """Allow the calls above, so that every other fails with "not permitted". False if the system has no such filter."""
     return _FILTER is not None and _prctl(_NO_NEW_PRIVS, 1) and _prctl(_SECCOMP, 2, ctypes.addressof(_FILTER[0]))
 
 
@@ -186,7 +186,7 @@ _LIBC, _FILTER = ctypes.CDLL(None), _filter()  # made once: a child is forked wi
 
 
 def _answer(program: str, entry: str, calls: list[bytes]) -> list[str]:
-    """What each call returns, spelled; a line that begins with "!" says why there is nothing."""
+    """What each call returns, spelled. A line that begins with "!" says why there is nothing more."""
     names: dict[str, Any] = {"__name__": "program"}
     try:
         exec(compile(program, "<program>", "exec", dont_inherit=True), names)
@@ -210,12 +210,12 @@ def _module(name: str) -> dict[str, Any]:
     module = types.ModuleType(name)
     sys.modules[name] = module
     for source in _STARRED.split():
-        found = vars(sys.modules[source])
-        public = found.get("__all__") or [key for key in found if key[0] != "_"]
-        module.__dict__.update({key: found[key] for key in public})
+        names = vars(sys.modules[source])
+        public = names.get("__all__") or [key for key in names if key[0] != "_"]
+        module.__dict__.update({key: names[key] for key in public})
     module.__dict__.update({source: sys.modules[source] for source in _STARRED.split()})
     sys.setrecursionlimit(_RECURSION)
-    # No thread can start here. The usual one, for a deeper stack, may as well run at once.
+    # No thread can start here. The one that many programs start, for a deeper stack, may as well run at once.
     threading.Thread.start = threading.Thread.run  # type: ignore[method-assign]
     threading.Thread.join = lambda self, timeout=None: None  # type: ignore[method-assign]
     threading.stack_size = lambda size=0: 0
@@ -223,7 +223,7 @@ def _module(name: str) -> dict[str, Any]:
 
 
 def _play(program: str) -> str:
-    """Run a program that reads and prints; a complaint, set off from what it printed, or nothing."""
+    """Run a program that reads and prints. Returns a complaint, set off from what it printed, or nothing."""
     complaint = ""
     try:
         exec(compile(program, "<program>", "exec", dont_inherit=True), _module("__main__"))
@@ -237,7 +237,7 @@ def _play(program: str) -> str:
 
 
 def _call(program: str, entry: str, call: bytes) -> str:
-    """What one call of a function, or of a method of the class Solution, returns, spelled; or a complaint."""
+    """What one call of a function, or of a method of the class Solution, returns: the value spelled, or a complaint."""
     names = _module("program")
     try:
         exec(compile(program, "<program>", "exec", dont_inherit=True), names)
@@ -261,7 +261,7 @@ def _complaint(error: BaseException) -> str:
 
 
 def _run(request: dict[str, Any], alone: bool) -> tuple[int, bytes]:
-    """Run one program in a child; what it wrote, and how it ended."""
+    """Run one program in a child. Returns how it ended and what it wrote."""
     read, write = os.pipe()
     home, entry, text = request["home"], request["entry"], request["text"]
     Path(home).mkdir()
@@ -272,7 +272,7 @@ def _run(request: dict[str, Any], alone: bool) -> tuple[int, bytes]:
         try:
             os.chdir(home)
             if _confine(write, text, seconds, request["memory"], request["uid"]):
-                os.write(3, b"+")  # said before the program is looked at, so that none can deny it
+                os.write(3, b"+")  # sent before the program is looked at, so that none can deny it
             else:
                 os._exit(0)
             if text is not None:
@@ -293,7 +293,7 @@ def _run(request: dict[str, Any], alone: bool) -> tuple[int, bytes]:
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
             kill(child, signal.SIGKILL)
-    if alone and os.getpid() == 1:  # of its own tree: whatever else runs there was left behind by the program
+    if alone and os.getpid() == 1:  # the first of its own tree: whatever else runs there was left behind by the program
         with contextlib.suppress(OSError):
             os.kill(-1, signal.SIGKILL)
     _, code = os.waitpid(child, 0)
@@ -311,7 +311,7 @@ def _run(request: dict[str, Any], alone: bool) -> tuple[int, bytes]:
 
 
 def _collect(read: int, deadline: float, most: int) -> tuple[int, bytes]:
-    """What comes through the pipe until it closes, grows too large, or time is up."""
+    """Read the pipe until it closes, holds too much, or time is up."""
     data = bytearray()
     while True:
         left = deadline - time.monotonic()
@@ -326,7 +326,7 @@ def _collect(read: int, deadline: float, most: int) -> tuple[int, bytes]:
 
 
 def _enter_namespaces() -> bool:
-    """A network with nothing in it and a process tree of our own; True in the first process of that tree."""
+    """Enter a network with nothing in it and a process tree of our own. True in the first process of that tree."""
     if sys.platform != "linux":
         return False
     uid, gid = os.getuid(), os.getgid()
@@ -354,13 +354,13 @@ def _read(count: int) -> bytes:
     while len(data) < count:
         piece = os.read(0, count - len(data))
         if not piece:
-            os._exit(0)  # the grader is gone
+            os._exit(0)  # the caller is gone
         data += piece
     return bytes(data)
 
 
 def serve(namespaces: bool) -> None:
-    """Answer requests until the grader closes its end."""
+    """Answer requests until the caller closes its end."""
     alone = namespaces and _enter_namespaces()
     for name in (_LIKED + " " + _STARRED).split():
         importlib.import_module(name)

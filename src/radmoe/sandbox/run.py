@@ -1,9 +1,7 @@
-"""Running untrusted Python against hidden tests, at no cost to the grader whatever the program does.
+"""Running untrusted Python, at no cost to the caller whatever the program does.
 
-A `Sandbox` is a helper process (see `jail.py`) that forks a confined child per program, a millisecond or two each.
-The child is told the arguments or its input, never the expected values: those are compared here, byte for byte in a
-spelling in which nothing can pretend to be equal to something else; what was printed, as LiveCodeBench does it. If a
-program takes its helper down, that is its verdict.
+A `Sandbox` is a helper process (see `jail.py`) that forks a confined child per program, which takes a millisecond or
+two. The child is told the arguments or the input, and never what should come back.
 """
 
 from __future__ import annotations
@@ -18,27 +16,65 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
 
 from radmoe.errors import InputError
-from radmoe.sandbox.jail import HEADER, MAX_RESULT, STDIN, spell
-from radmoe.sandbox.verdicts import TOOK_DOWN, Outcome, Test, Verdict, judge_calls, wrong_output, wrong_return
+from radmoe.sandbox.jail import DIED, HEADER, MAX_RESULT, RAISED, TIMEOUT, TOO_MUCH, UNCONFINED
 
 TIMEOUT_S = 1.0
 MEMORY = 256 << 20
+TOOK_DOWN = -1  # a status beside those of the jail: the helper did not survive the program
+
 _JAIL = Path(__file__).with_name("jail.py")
 _GRACE_S = 5.0  # beyond the wall clock, before the helper itself is given up
-_FIRST_UID = 2_000_000_000  # user ids nobody has
+_FIRST_UID = 2_000_000_000  # user ids that nobody has
+
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple):
+    """How a program ended and what it wrote, under the limits it had.
+
+    `status` is one of the jail's, or TOOK_DOWN. After calls, `data` is one line per call that was answered: the value
+    as `spell` writes it, or "!" and what was raised. After a text, it is what the program printed, and, if the program
+    raised something, "\\0!" and what that was.
+    """
+
+    status: int
+    data: bytes
+    timeout: float
+    most: int
+
+    @property
+    def raised(self) -> bool:
+        """Whether a program that was fed a text ended with an exception or an error code."""
+        return self.status == RAISED
+
+    def failure(self, *, partial: bool) -> str:
+        """The reason that there is nothing to look at; empty where there is something.
+
+        A program that was killed fails here; with `partial`, only if it wrote nothing before.
+        """
+        if self.status == TIMEOUT:
+            return f"it ran out of time ({self.timeout:g} s of CPU)"
+        if self.status == TOO_MUCH:
+            return f"its results exceed {self.most} bytes"
+        if self.status == TOOK_DOWN:
+            return "it took the sandbox down"
+        if self.status == DIED and not (partial and self.data):
+            return "it was killed: out of CPU time or memory, or a crash"
+        return ""
 
 
 class Sandbox:
     """One helper process, started when first needed and again whenever a program took it down.
 
-    `timeout` is CPU seconds per program (of a contest: per test), rounded up; the wall clock allows five times as much,
-    or ten seconds more. Not for use by two threads at once: open one each.
+    `timeout` is CPU seconds per run, rounded up; the wall clock allows five times as much, or ten seconds more,
+    whichever is less. A sandbox serves one thread at a time: open one for each.
     """
 
     def __init__(self, *, timeout: float = TIMEOUT_S, memory: int = MEMORY, namespaces: bool = True) -> None:
@@ -59,44 +95,34 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, program: str, tests: Sequence[Test], entry: str = "f") -> Verdict:
-        """Call the program's function with each test's arguments and compare what it returns.
+    def call(self, program: str, entry: str, calls: Sequence[tuple[Any, ...]], *, most: int = 0) -> Outcome:
+        """Run a program and call one of its functions with each tuple of arguments, all in one process.
 
-        A contest's program is run afresh for every test: `entry` is then "Solution.name", or "<stdin>" for a program
-        that reads the test's one argument and must print what is expected.
+        An `entry` of the form "Solution.name" is a method, as in a programming contest: the names that contests
+        import beforehand are there, and only the first call is made. `most` is how many bytes the results may
+        have, beyond a mebibyte.
         """
-        if not tests:
-            raise InputError("a program without tests cannot be judged: give at least one (arguments, expected) pair")
-        if not program.strip():
-            return Verdict(False, "there is no program")
-        if entry != STDIN and "." not in entry:
-            calls = [marshal.dumps(tuple(args)) for args, _ in tests]
-            return judge_calls(self._outcome(program, entry, calls), tests, entry)
-        for number, test in enumerate(tests, 1):
-            if wrong := self._contest(program, test, entry):
-                return Verdict(False, f"test {number} of {len(tests)}: {wrong}")
-        return Verdict(True, f"passed {len(tests)} of {len(tests)}")
+        return self._outcome(program, entry, [marshal.dumps(tuple(arguments)) for arguments in calls], None, most)
 
-    def _contest(self, program: str, test: Test, entry: str) -> str:
-        args, expected = test
-        if entry == STDIN:
-            text = str(args[0]).encode("utf-8", "replace")
-            return wrong_output(self._outcome(program, entry, [], text, 4 * len(expected)), expected)
-        most = 4 * len(spell(expected))
-        return wrong_return(self._outcome(program, entry, [marshal.dumps(tuple(args))], None, most), test, entry)
+    def feed(self, program: str, text: str, *, most: int = 0) -> Outcome:
+        """Run a program with a text as its standard input. What it prints may have `most` bytes beyond a mebibyte."""
+        return self._outcome(program, "", [], text.encode("utf-8", "replace"), most)
 
-    def _outcome(
-        self, program: str, entry: str, calls: list[bytes], text: bytes | None = None, most: int = 0
-    ) -> Outcome:
-        """How a program ends. One that takes the helper down is given a second chance: it may have been another's fault."""
+    def _outcome(self, program: str, entry: str, calls: list[bytes], text: bytes | None, most: int) -> Outcome:
+        """How a program ends. One that takes the helper down has a second try, as another may have been at fault."""
         most += MAX_RESULT
-        asked = self._ask(program, entry, calls, text, most) or self._ask(program, entry, calls, text, most)
-        return Outcome(*(asked or (TOOK_DOWN, b"")), self.timeout, most)
+        answer = self._ask(program, entry, calls, text, most) or self._ask(program, entry, calls, text, most)
+        status, data = answer or (TOOK_DOWN, b"")
+        if status == UNCONFINED:
+            raise InputError(
+                "this system cannot confine programs (no seccomp filter on it): grade code on Linux, x86_64 or aarch64"
+            )
+        return Outcome(status, data, self.timeout, most)
 
     def _ask(
         self, program: str, entry: str, calls: list[bytes], text: bytes | None, most: int
     ) -> tuple[int, bytes] | None:
-        """How the program ended and what it wrote; None when the helper did not survive it."""
+        """How the program ended and what it wrote; None if the helper did not survive it."""
         helper, home = self._start()
         self._count += 1
         wall = min(5 * max(1.0, self.timeout), self.timeout + 10)
@@ -126,7 +152,7 @@ class Sandbox:
         except (OSError, EOFError):
             self.close()
             return None
-        except BaseException:  # interrupted half-way: what comes next would be read as another program's answer
+        except BaseException:  # interrupted: what comes next would be read as another program's answer
             self.close()
             raise
         return answer[0], answer[1:]
@@ -177,46 +203,28 @@ class Sandbox:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def run_tests(
-    program: str, tests: Sequence[Test], *, timeout: float = TIMEOUT_S, memory: int = MEMORY, entry: str = "f"
-) -> Verdict:
-    """Run one program against its tests in a sandbox of its own; about 40 ms, most of it starting."""
-    with Sandbox(timeout=timeout, memory=memory) as sandbox:
-        return sandbox.run(program, tests, entry)
-
-
 def run_many(
-    items: Iterable[tuple[str, Sequence[Test], str]],
-    *,
-    jobs: int = 1,
-    timeout: float = TIMEOUT_S,
-    memory: int = MEMORY,
-) -> Iterator[Verdict]:
-    """Verdicts of many programs, each with its tests and entry, in order.
-
-    The same program with the same tests (the same object) runs once.
-    """
+    work: Sequence[Callable[[Sandbox], T]], *, jobs: int = 1, timeout: float = TIMEOUT_S, memory: int = MEMORY
+) -> Generator[T, None, None]:
+    """What each piece of work returns when it is given a sandbox, in order. `jobs` sandboxes work side by side."""
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
-    work = list(items)
     free: SimpleQueue[Sandbox] = SimpleQueue()
-    boxes = [Sandbox(timeout=timeout, memory=memory) for _ in range(jobs)]
-    for box in boxes:
-        free.put(box)
+    sandboxes = [Sandbox(timeout=timeout, memory=memory) for _ in range(jobs)]
+    for sandbox in sandboxes:
+        free.put(sandbox)
 
-    def judge(program: str, tests: Sequence[Test], entry: str) -> Verdict:
-        box = free.get()
+    def run(piece: Callable[[Sandbox], T]) -> T:
+        sandbox = free.get()
         try:
-            return box.run(program, tests, entry)
+            return piece(sandbox)
         finally:
-            free.put(box)
+            free.put(sandbox)
 
     with contextlib.ExitStack() as stack:
-        for box in boxes:
-            stack.enter_context(box)
+        for sandbox in sandboxes:
+            stack.enter_context(sandbox)
         threads = stack.enter_context(ThreadPoolExecutor(jobs))
         stack.callback(threads.shutdown, cancel_futures=True)
-        first = {(program, id(tests)): (program, tests, entry) for program, tests, entry in work}
-        found = {key: threads.submit(judge, *item) for key, item in first.items()}
-        for program, tests, _ in work:
-            yield found[program, id(tests)].result()
+        for future in [threads.submit(run, piece) for piece in work]:
+            yield future.result()

@@ -13,17 +13,18 @@ from itertools import islice
 from random import Random
 
 from radmoe.errors import InputError
-from radmoe.lab.tasks.base import STYLES, Example, Problem, check_style
+from radmoe.lab.tasks.base import STYLES, Example, check_style
 from radmoe.lab.tasks.code import code_example, code_problem
 from radmoe.lab.tasks.draw import seeded
 from radmoe.lab.tasks.maths import choice_example, choice_problem, math_example, math_problem
+from radmoe.problems import DEFAULT_SEED, Content, Problem
+from radmoe.types import Kind
 
 __all__ = [
     "DEFAULT_SEED",
     "STYLES",
     "TASKS",
     "Example",
-    "Problem",
     "Task",
     "named",
     "problems",
@@ -32,17 +33,16 @@ __all__ = [
     "training_example",
 ]
 
-DEFAULT_SEED = 0
 _ID = re.compile(r"(?P<task>[a-z]+(-\d)?)(-s(?P<seed>-?\d+))?-(?P<number>\d{3,})")
 _MOST = 10_000  # problems drawn to find one by its id
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task: how many test problems it has, which marker opens its answer, its share of the training text."""
+    """A task: the kind of its answers, how many test problems it has, and its share of the training text."""
 
     name: str
-    kind: str  # math, choice or code: as the readouts name it
+    kind: Kind
     size: int
     share: float
     draw: Callable[[Random, str], Problem]
@@ -81,7 +81,7 @@ def stream(task: str, *, seed: int = DEFAULT_SEED) -> Iterator[Problem]:
     drawn = task_named(task)
     rng = seeded("problems", task, seed)
     prefix = task if seed == DEFAULT_SEED else f"{task}-s{seed}"
-    seen: set[str] = set()
+    seen: set[Content] = set()
     while True:
         problem = drawn.draw(rng, f"{prefix}-{len(seen):03d}")
         if problem.prompt not in seen:
@@ -101,14 +101,14 @@ def named(problem_ids: Iterable[str]) -> dict[str, Problem]:
     """Problems by their ids, which say task and seed; ids that no task gives out are left out."""
     wanted: dict[tuple[str, int], set[str]] = {}
     for problem_id in problem_ids:
-        made = _ID.fullmatch(problem_id)
-        if made and made["task"] in TASKS and int(made["number"]) < _MOST:
-            wanted.setdefault((made["task"], int(made["seed"] or DEFAULT_SEED)), set()).add(problem_id)
-    found: dict[str, Problem] = {}
+        match = _ID.fullmatch(problem_id)
+        if match and match["task"] in TASKS and int(match["number"]) < _MOST:
+            wanted.setdefault((match["task"], int(match["seed"] or DEFAULT_SEED)), set()).add(problem_id)
+    problems_by_id: dict[str, Problem] = {}
     for (task, seed), ids in wanted.items():
         last = max(int(problem_id.rpartition("-")[2]) for problem_id in ids)
-        found |= {p.problem_id: p for p in islice(stream(task, seed=seed), last + 1) if p.problem_id in ids}
-    return found
+        problems_by_id |= {p.problem_id: p for p in islice(stream(task, seed=seed), last + 1) if p.problem_id in ids}
+    return problems_by_id
 
 
 def training_example(rng: Random, *, style: str, task: str | None = None) -> Example:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
-from radmoe.lab.tasks.base import Example, Problem
+from radmoe.lab.tasks.base import Example
 from radmoe.lab.tasks.draw import chance, favour, pick
 from radmoe.lab.tasks.pipelines import FAMILY, KEEP, Op, Pipeline, draw_pipeline, draw_tests, examples, rivals
 from radmoe.lab.tasks.programs import write
+from radmoe.problems import Problem
 
 HIDDEN = 0.6  # of the problems leave one operation to the examples
 Spec = tuple[Pipeline, list[list[int]]]
@@ -69,7 +70,7 @@ def code_problem(rng: Random, problem_id: str, *, test: bool) -> tuple[Problem, 
     lines = [f"f({xs}) == {pipeline(xs)}" for xs in shown]
     text = "\n".join([favour(rng, _OPENERS).format(joined), favour(rng, _SHOWN), *lines, favour(rng, _ASKS)])
     tests = draw_tests(rng, pipeline, thorough=test)
-    return Problem(problem_id, "code", text, write(rng, pipeline), tests), (pipeline, shown)
+    return Problem(problem_id, "code", text, write(rng, pipeline), tests, kind="code"), (pipeline, shown)
 
 
 def code_example(rng: Random, style: str) -> Example:

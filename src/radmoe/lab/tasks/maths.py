@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from radmoe.lab.tasks.base import Example, Problem
+from radmoe.lab.tasks.base import Example
 from radmoe.lab.tasks.chains import ASKS, Chain, describe, draw_chain
 from radmoe.lab.tasks.draw import favour
 from radmoe.lab.tasks.steps import reason
+from radmoe.problems import Problem
 
 STEPS = {"math-1": (2, 3), "math-2": (4, 5), "math-3": (6, 7), "math-4": (8, 9), "choice": (4, 6)}
 HARD = {"math-1": 0.05, "math-2": 0.12, "math-3": 0.16, "math-4": 0.2, "choice": 0.22}  # share of long products
@@ -44,7 +45,7 @@ _FOUND = ("So {value} is in {letter}.", "That puts {value} in {letter}.", "The n
 def math_problem(rng: Random, task: str, problem_id: str, *, test: bool) -> tuple[Problem, Chain]:
     chain = draw_chain(rng, STEPS[task], HARD[task], test=test)
     prompt = f"{describe(rng, chain)} {favour(rng, ASKS)}"
-    return Problem(problem_id, task, prompt, str(chain.result)), chain
+    return Problem(problem_id, task, prompt, str(chain.result), kind="math", integer=True), chain
 
 
 def math_example(rng: Random, task: str, style: str) -> Example:
@@ -57,7 +58,7 @@ def choice_problem(rng: Random, problem_id: str, *, test: bool) -> tuple[Problem
     """Which quarter of 0 to 999 the result is in. The options never move: models this small do not learn to look one up."""
     chain = draw_chain(rng, STEPS["choice"], HARD["choice"], test=test)
     prompt = f"{describe(rng, chain)}\n{_RANGES}\n{favour(rng, _OPTION_ASKS)}"
-    return Problem(problem_id, "choice", prompt, LETTERS[chain.result // 250]), chain
+    return Problem(problem_id, "choice", prompt, LETTERS[chain.result // 250], kind="choice"), chain
 
 
 def choice_example(rng: Random, style: str) -> Example:

@@ -1,7 +1,7 @@
-"""LiveCodeBench's tests, public and private, as the sandbox takes them.
+"""LiveCodeBench's tests, public and private, as pairs of arguments and the value that must come back.
 
-Private tests come as JSON or as base64 of zlib of a pickle of that JSON. A pickle is a program: this one is read by an
-unpickler that builds nothing but a string, and unpacked only up to a limit.
+Private tests come as JSON, or as base64 of zlib of a pickle of that JSON. A pickle can run any code when it is loaded.
+So this one is read by an unpickler that builds nothing but a string, and it is unpacked only up to a limit.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from radmoe.errors import InputError
-from radmoe.sandbox.jail import STDIN
-from radmoe.sandbox.verdicts import Test
+from radmoe.problems.base import STDIN, Test
+from radmoe.problems.dataset import TEST_COLUMNS
 
 _MOST = 1 << 30  # bytes of one problem's tests, unpacked
 
 
 class _Strings(pickle.Unpickler):
-    """Of all that a pickle may ask for, plain data only: no class, no function, no object from elsewhere."""
+    """An unpickler that builds plain data only. A class, a function or an object from elsewhere is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it asks for {module}.{name}")
@@ -33,9 +33,9 @@ class _Strings(pickle.Unpickler):
 
 
 def decode_tests(packed: str) -> list[Any]:
-    """A list of tests from JSON, or from the packed form of it; ValueError, in one line, for anything else."""
+    """A list of tests from JSON, or from the packed form of it. Anything else is a ValueError of one line."""
     if packed.lstrip()[:1] == "[":
-        found = json.loads(packed)
+        tests = json.loads(packed)
     else:
         try:
             unpacker = zlib.decompressobj()
@@ -45,21 +45,21 @@ def decode_tests(packed: str) -> list[Any]:
             text = _Strings(io.BytesIO(raw)).load()
         except (binascii.Error, zlib.error) as error:
             raise ValueError(f"they are neither JSON nor packed JSON ({error})") from None
-        except Exception as error:  # a pickle that is broken, or more than a string, fails in any way it likes
+        except Exception as error:  # a pickle that is broken, or holds more than a string, may raise anything
             raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
         if not isinstance(text, str | bytes):
             raise ValueError(f"they hold a {type(text).__name__}, not a text")
-        found = json.loads(text)
-    if not isinstance(found, list):
+        tests = json.loads(text)
+    if not isinstance(tests, list):
         raise ValueError("they are not a list")
-    return found
+    return tests
 
 
 def hidden_tests(row: Mapping[str, Any], where: str) -> tuple[tuple[Test, ...], str]:
-    """A problem's tests, public ones first, and what they call."""
+    """A problem's tests, the public ones first, and the entry that they call."""
     name = _metadata(row.get("metadata")).get("func_name")
     tests: list[Test] = []
-    for column in ("public_test_cases", "private_test_cases"):
+    for column in TEST_COLUMNS:
         given = row.get(column) or "[]"
         try:
             cases = decode_tests(given) if isinstance(given, str) else given
@@ -73,17 +73,17 @@ def hidden_tests(row: Mapping[str, Any], where: str) -> tuple[tuple[Test, ...], 
 
 def _metadata(given: Any) -> dict[str, Any]:
     try:
-        found = json.loads(given) if isinstance(given, str) else given
+        metadata = json.loads(given) if isinstance(given, str) else given
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {}
+        metadata = None
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _test(case: Mapping[str, Any], *, functional: bool) -> Test:
-    """Of a functional test every line of the input is an argument in JSON, and the output is JSON too."""
-    text, wanted = case["input"], case["output"]
-    if not isinstance(text, str) or not isinstance(wanted, str):
+    """One test. In a functional one, every line of the input is an argument in JSON, and the output is JSON too."""
+    text, expected = case["input"], case["output"]
+    if not isinstance(text, str) or not isinstance(expected, str):
         raise TypeError("input and output must be texts")
     if not functional:
-        return (text,), wanted
-    return tuple(json.loads(line) for line in text.split("\n")), json.loads(wanted)
+        return (text,), expected
+    return tuple(json.loads(line) for line in text.split("\n")), json.loads(expected)

@@ -1,0 +1,38 @@
+"""Gold answers and tests. Grading loads them from here; an import contract keeps capture and selection away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from radmoe.errors import InputError
+from radmoe.problems.base import Problem
+from radmoe.problems.questions import question_of
+from radmoe.problems.records import open_source
+
+
+def load_problems(
+    task: str | None = None, data: str | Path | None = None, *, seed: int | None = None
+) -> dict[str, Problem]:
+    """The problems of a data set or of a JSONL file by id; the arguments are those of `load_questions`.
+
+    Lines of one's own file that have neither an answer nor tests are left out. Raises InputError if none has.
+    """
+    source = open_source(task, data, seed)
+    problems: dict[str, Problem] = {}
+    for record in source.records:
+        question, gold = question_of(source, record), source.dataset.gold(record)
+        if gold is not None:
+            problems[question.problem_id] = Problem(
+                question.problem_id,
+                source.task,
+                question.content,
+                gold.answer,
+                gold.tests,
+                gold.entry,
+                gold.options,
+                question.kind,
+                source.dataset.integer,
+            )
+    if not problems:
+        raise InputError(f"{data or task} has no answers: add answer, or public_test_cases, to its lines")
+    return problems
