@@ -11,11 +11,14 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from grading.text_pools import write_texts
 from planted_pools import write_pool
 from radmoe.cli import grade
 from radmoe.errors import InputError
 from radmoe.grading.labels import read_labels
 from radmoe.lab.planted import PlantedGroup
+from radmoe.lab.tasks import problems
+from radmoe.problems import load_questions
 
 Run = Callable[..., Result]
 
@@ -57,15 +60,17 @@ def test_a_table_shows_avg_at_n(run: Run, pool_path: Path, answers: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--answers", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
-        (["--answers", "x", "--task", "code"], "--answers replaces --task"),
-        (["--answers", "x", "--dataset", "aime_2024"], "--answers replaces --task, --dataset"),
-        (["--task", "code", "--data", "x"], "--dataset and --data replace --task"),
-        (["--dataset", "aime"], "unknown dataset 'aime': use one of aime_2024"),
-        (["--dataset", "aime_2024", "--data", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
+        (["--answers", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
+        (["--answers", "x", "--task", "code"], "--answers replaces --task, --data and --seed"),
+        (["--answers", "x", "--data", "y"], "--answers replaces --task, --data and --seed"),
+        (["--answers", "x", "--seed", "1"], "--answers replaces --task, --data and --seed"),
+        (["--task", "code", "--data", "x"], "task 'code' draws its own problems and reads no file"),
+        (["--task", "aime_2024", "--data", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
         (["--timeout", "0"], "--timeout must be positive, got 0"),
         (["--task", "poetry"], "unknown task 'poetry': use one of math-1"),
-        ([], "not among the 0 known (none): give the --dataset, --task or --answers"),
+        (["--task", "my.poetry"], "task 'my.poetry' cannot be imported (No module named 'my')"),
+        (["--seed", "3"], "not among the 0 known (none): give the --task, --data or --answers"),
+        ([], "not among the 0 known (none): give the --task, --data or --answers"),
     ],
 )
 def test_what_cannot_be_graded_is_one_clear_line(run: Run, pool_path: Path, words: list[str], message: str) -> None:
@@ -86,21 +91,21 @@ def test_grading_does_not_change_the_pool_otherwise(
     assert all(after[p] == data for p, data in before.items())
 
 
-def test_a_dataset_is_graded_from_a_file(run: Run, pool_path: Path, made: list[PlantedGroup], tmp_path: Path) -> None:
+def test_a_data_set_is_graded_from_a_file(run: Run, pool_path: Path, made: list[PlantedGroup], tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     rows = [{"problem_id": m.group.problem_id, "question": "?", "answer": f"{m.truth}.0"} for m in made]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = run(pool_path, "--dataset", "aime_2025", "--data", file, "--json")
+    result = run(pool_path, "--task", "aime_2025", "--data", file, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["right"] == sum(answer == m.truth for m in made for answer in m.answers)
 
 
-def test_a_dataset_of_other_problems_is_one_clear_line(run: Run, pool_path: Path, tmp_path: Path) -> None:
+def test_a_data_set_of_other_problems_is_one_clear_line(run: Run, pool_path: Path, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"id": 60, "question": "?", "answer": "1"}')
-    result = run(pool_path, "--dataset", "aime_2024", "--data", file)
+    result = run(pool_path, "--task", "aime_2024", "--data", file)
     assert isinstance(result.exception, InputError)
-    assert "not among the 1 known ('aime_2024-60'): give the --dataset" in str(result.exception)
+    assert "not among the 1 known ('aime_2024-60'): give the --task" in str(result.exception)
 
 
 def test_a_pool_without_any_answer_is_told(run: Run, tmp_path: Path, made: list[PlantedGroup]) -> None:
@@ -110,5 +115,37 @@ def test_a_pool_without_any_answer_is_told(run: Run, tmp_path: Path, made: list[
     file.write_text("".join(json.dumps({"problem_id": m.group.problem_id, "answer": m.truth}) + "\n" for m in made))
     result = run(path, "--answers", file, "--json")
     assert result.exit_code == 0
-    assert "has an answer (no \\boxed{...} or fenced block): all 48 count as wrong" in result.stderr
+    assert "has an answer (no \\boxed{...}, fenced block or final response): all 48 count as wrong" in result.stderr
     assert json.loads(result.stdout)["parseable"] == 0
+
+
+def test_the_pool_s_own_task_is_graded_without_an_option(run: Run, tmp_path: Path) -> None:
+    problem = problems("math-2", limit=1)[0]
+    texts = [(problem.problem_id, f"\\boxed{{{answer}}}") for answer in (problem.answer, "1000")]
+    path = write_texts(tmp_path / "pool", texts, task="math-2", kind="math")
+    result = run(path, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["right"] == 1
+
+
+def test_a_file_of_one_s_own_is_graded_as_it_was_captured(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "capitals.jsonl"
+    file.write_text('{"id": "fr", "prompt": "The capital of France?", "answer": "Paris", "kind": "text"}\n')
+    questions, task = load_questions(data=file)
+    texts = [(question.problem_id, text) for question in questions for text in ("Paris", "Lyon")]
+    path = write_texts(tmp_path / "pool", texts, task=task, kind=questions[0].kind)
+    result = run(path, "--data", file, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["right"] == 1
+    result = run(path)
+    assert "was captured from 'capitals': unknown task 'capitals'" in str(result.exception)
+
+
+def test_a_kind_that_contradicts_the_pool_is_one_clear_line(run: Run, pool_path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"id": "planted-0000", "prompt": "?", "answer": "7", "kind": "text"}\n')
+    result = run(pool_path, "--data", file)
+    assert isinstance(result.exception, InputError)
+    message = str(result.exception)
+    assert "problem 'planted-0000' is of kind math, but in rows it is of kind text" in message
+    assert "\n" not in message

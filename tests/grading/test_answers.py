@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from radmoe.grading.answers import boxed, extract, fenced, normalise
 from radmoe.lab.chat import STYLES, render
 from radmoe.lab.tasks import TASKS, training_example
+from radmoe.types import KINDS, Kind
 
 PAIRS = [(family, style) for family, styles in STYLES.items() for style in styles]
 
@@ -87,8 +88,6 @@ def test_the_last_fenced_block_behind_the_thinking_counts(text: str, found: str 
         ("math", r"100 + 104 = 204\text{ minutes}", "204"),
         ("math", "{{8}}$", "8"),
         ("math", "025", "25"),
-        ("latex", r"\dfrac{2}{4}", r"\frac{1}{2}"),
-        ("latex", "m + n = 25", "25 = m+n"),
         ("math", "  ", None),
         ("choice", "b", "B"),
         ("choice", r"\text{(C)}", "C"),
@@ -104,10 +103,36 @@ def test_the_last_fenced_block_behind_the_thinking_counts(text: str, found: str 
         ("choice", "Because", "Because"),
         ("code", "\n\ndef f(x):\n    return x  \n\n", "def f(x):\n    return x"),
         ("code", "\n \n", None),
+        ("text", "  The  cat\nsat. ", "The cat sat."),
+        ("text", "the cat", "the cat"),
+        ("text", " \n ", None),
     ],
 )
-def test_answers_are_normalised(kind: str, answer: str, normal: str | None) -> None:
+def test_answers_are_normalised(kind: Kind, answer: str, normal: str | None) -> None:
     assert normalise(kind, answer) == normal
+
+
+@pytest.mark.parametrize(("answer", "normal"), [(r"\dfrac{2}{4}", r"\frac{1}{2}"), ("m + n = 25", "25 = m+n")])
+def test_latex_answers_keep_their_equations(answer: str, normal: str) -> None:
+    assert normalise("math", answer, integer=False) == normal
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>Perhaps Oslo.</think>\n\nIt is  Paris.\n<|im_end|>", "It is Paris."),
+        (
+            "<|channel|>analysis<|message|>Oslo?<|end|><|start|>assistant<|channel|>final<|message|>Paris<|return|>",
+            "Paris",
+        ),
+        ("Paris", "Paris"),
+        ("<think>Perhaps Oslo", None),
+        ("<|channel|>analysis<|message|>Oslo?", None),
+        ("<think>Paris</think>\n<|im_end|>", None),
+    ],
+)
+def test_the_text_of_a_response_is_what_follows_the_thinking(text: str, answer: str | None) -> None:
+    assert extract("text", text) == answer
 
 
 @given(st.integers(-(10**9), 10**9))
@@ -127,9 +152,7 @@ def test_what_was_rendered_is_extracted(seed: int, pair: tuple[str, str], task: 
     assert extract(kind, example.final) == normalise(kind, example.problem.answer)
 
 
-@given(
-    st.text(alphabet="\\boxed{}`\n 1aA$<|/think>", max_size=80), st.sampled_from(["math", "latex", "choice", "code"])
-)
+@given(st.text(alphabet="\\boxed{}`\n 1aA$<|/think>", max_size=80), st.sampled_from(KINDS), st.booleans())
 @settings(max_examples=300)
-def test_any_text_can_be_graded(text: str, kind: str) -> None:
-    assert extract(kind, text) != ""
+def test_any_text_can_be_graded(text: str, kind: Kind, integer: bool) -> None:
+    assert extract(kind, text, integer=integer) != ""

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox.hostile import HOSTILE
 
 from radmoe.errors import InputError
-from radmoe.sandbox import jail
-from radmoe.sandbox.jail import STDIN
-from radmoe.sandbox.run import Sandbox, run_many
+from radmoe.grading.programs import judge, judge_many
+from radmoe.problems.base import STDIN
+from radmoe.sandbox import Sandbox, jail
+from sandbox.hostile import HOSTILE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
@@ -55,7 +55,7 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     ],
 )
 def test_a_program_that_reads_and_prints_passes(sandbox: Sandbox, program: str) -> None:
-    verdict = sandbox.run(program, READ, STDIN)
+    verdict = judge(sandbox, program, READ, STDIN)
     assert verdict.passed, verdict
     assert verdict.reason == "passed 3 of 3"
 
@@ -71,7 +71,7 @@ def test_a_program_that_reads_and_prints_passes(sandbox: Sandbox, program: str) 
     ],
 )
 def test_a_method_of_solution_passes(sandbox: Sandbox, program: str) -> None:
-    verdict = sandbox.run(program, CALL, "Solution.add")
+    verdict = judge(sandbox, program, CALL, "Solution.add")
     assert verdict.passed, verdict
 
 
@@ -97,7 +97,7 @@ def test_a_method_of_solution_passes(sandbox: Sandbox, program: str) -> None:
     ],
 )
 def test_wrong_output_fails_and_the_reason_says_where(sandbox: Sandbox, program: str, reason: str) -> None:
-    verdict = sandbox.run(program, READ, STDIN)
+    verdict = judge(sandbox, program, READ, STDIN)
     assert not verdict.passed
     assert reason in verdict.reason
     assert "\n" not in verdict.reason
@@ -120,7 +120,7 @@ def test_wrong_output_fails_and_the_reason_says_where(sandbox: Sandbox, program:
     ],
 )
 def test_a_wrong_method_fails_and_the_reason_says_where(sandbox: Sandbox, program: str, reason: str) -> None:
-    verdict = sandbox.run(program, CALL, "Solution.add")
+    verdict = judge(sandbox, program, CALL, "Solution.add")
     assert not verdict.passed
     assert reason in verdict.reason
 
@@ -141,26 +141,26 @@ def test_a_wrong_method_fails_and_the_reason_says_where(sandbox: Sandbox, progra
     ],
 )
 def test_output_is_compared_as_livecodebench_does(sandbox: Sandbox, printed: str, expected: str, right: bool) -> None:
-    assert sandbox.run(f"print({printed!r})", [(("",), expected)], STDIN).passed == right
+    assert judge(sandbox, f"print({printed!r})", [(("",), expected)], STDIN).passed == right
 
 
 def test_much_to_read_and_much_to_print(sandbox: Sandbox) -> None:
     numbers = "\n".join(map(str, range(300_000)))
-    assert sandbox.run("import sys\nprint(sys.stdin.read())", [((numbers,), numbers)], STDIN).passed
+    assert judge(sandbox, "import sys\nprint(sys.stdin.read())", [((numbers,), numbers)], STDIN).passed
     xs = list(range(200_000))
-    assert sandbox.run("class Solution:\n    def same(self, xs): return xs", [((xs,), xs)], "Solution.same").passed
+    assert judge(sandbox, "class Solution:\n    def same(self, xs): return xs", [((xs,), xs)], "Solution.same").passed
 
 
 def test_every_test_has_time_of_its_own() -> None:
     """A second of CPU each: together they take more."""
     program = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.6: pass\nprint(6)"
     with Sandbox(timeout=1) as sandbox:
-        assert sandbox.run(program, [(("",), "6")] * 3, STDIN).passed
+        assert judge(sandbox, program, [(("",), "6")] * 3, STDIN).passed
 
 
 def test_deep_recursion_is_allowed(sandbox: Sandbox) -> None:
     program = "def down(n): return n and 1 + down(n - 1)\nprint(down(20_000))"
-    assert sandbox.run(program, [(("",), "20000")], STDIN).passed
+    assert judge(sandbox, program, [(("",), "20000")], STDIN).passed
 
 
 # -- what can be seen from inside: harmless probes --------------------------------------------------
@@ -172,14 +172,14 @@ def test_neither_form_can_signal_fork_or_write(sandbox: Sandbox, attempt: str) -
         (f"import os\n{attempt}\n{READS}", READ, STDIN),
         (f"import os\n{attempt}\n{CALLED}", CALL, "Solution.add"),
     ):
-        assert "PermissionError" in sandbox.run(program, tests, entry).reason
+        assert "PermissionError" in judge(sandbox, program, tests, entry).reason
 
 
 def test_a_reader_has_its_input_its_output_and_nothing_else_open(sandbox: Sandbox) -> None:
     program = (
         "import os\nprint(*sorted(os.listdir('/proc/self/fd'))[:4], os.listdir('.'), *os.environ.keys() - {'LC_CTYPE'})"
     )
-    assert sandbox.run(program, [(("",), "0 1 2 3 []")], STDIN).passed
+    assert judge(sandbox, program, [(("",), "0 1 2 3 []")], STDIN).passed
 
 
 # -- programs that do not behave --------------------------------------------------------------------
@@ -188,10 +188,10 @@ def test_a_reader_has_its_input_its_output_and_nothing_else_open(sandbox: Sandbo
 @pytest.mark.parametrize("name", [name for name in HOSTILE if name not in NOT_FOR_READERS])
 def test_a_hostile_reader_fails_at_no_cost(sandbox: Sandbox, name: str) -> None:
     started = time.monotonic()
-    verdict = sandbox.run(f"{HOSTILE[name]}\n{READS}", READ, STDIN)
+    verdict = judge(sandbox, f"{HOSTILE[name]}\n{READS}", READ, STDIN)
     assert not verdict.passed, verdict
     assert time.monotonic() - started < 6
-    assert sandbox.run(READS, READ, STDIN).passed
+    assert judge(sandbox, READS, READ, STDIN).passed
 
 
 @pytest.mark.parametrize(
@@ -199,10 +199,10 @@ def test_a_hostile_reader_fails_at_no_cost(sandbox: Sandbox, name: str) -> None:
 )
 def test_a_hostile_solution_fails_at_no_cost(sandbox: Sandbox, name: str) -> None:
     started = time.monotonic()
-    verdict = sandbox.run(f"{HOSTILE[name]}\n{CALLED}", CALL, "Solution.add")
+    verdict = judge(sandbox, f"{HOSTILE[name]}\n{CALLED}", CALL, "Solution.add")
     assert not verdict.passed, verdict
     assert time.monotonic() - started < 6
-    assert sandbox.run(CALLED, CALL, "Solution.add").passed
+    assert judge(sandbox, CALLED, CALL, "Solution.add").passed
 
 
 LOOPS = ["while True: pass", "while True: print('a' * 10**6)", "import os\nwhile True: os.write(1, b'x' * 2**20)"]
@@ -216,11 +216,11 @@ def test_neither_endless_work_nor_ten_gigabytes_hold_it_up(loop: str, form: str)
     )
     with Sandbox() as sandbox:
         started = time.monotonic()
-        verdict = sandbox.run(program, tests, entry)
+        verdict = judge(sandbox, program, tests, entry)
         assert not verdict.passed
         assert time.monotonic() - started < 6
         assert verdict.reason.startswith("test 1 of")
-        assert sandbox.run(READS, READ, STDIN).passed
+        assert judge(sandbox, READS, READ, STDIN).passed
 
 
 def test_a_system_that_cannot_confine_runs_neither_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_a_system_that_cannot_confine_runs_neither_form(tmp_path: Path, monkeypa
     monkeypatch.setattr("radmoe.sandbox.run._JAIL", crippled)
     for entry in (STDIN, "Solution.add"):
         with Sandbox() as sandbox, pytest.raises(InputError, match="cannot confine programs"):
-            sandbox.run("print(6)", READ, entry)
+            judge(sandbox, "print(6)", READ, entry)
 
 
 def test_many_programs_of_different_forms_come_back_in_order() -> None:
@@ -241,4 +241,4 @@ def test_many_programs_of_different_forms_come_back_in_order() -> None:
         ("print(6)", READ, STDIN),
         ("f = sum", [(([1],), 1)], "f"),
     ]
-    assert [verdict.passed for verdict in run_many(work * 3, jobs=2)] == [True, True, False, True] * 3
+    assert [verdict.passed for verdict in judge_many(work * 3, jobs=2)] == [True, True, False, True] * 3

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from grading import samples
+from grading.text_pools import write_texts
+from problems import samples
 from radmoe.errors import InputError, PoolNotFound
-from radmoe.grading.benchmarks import load_problems
-from radmoe.grading.grade import grade_pool, kind_of, problems_of, read_answers
+from radmoe.grading import grade_pool
+from radmoe.grading.grade import answer_key
 from radmoe.grading.labels import read_labels
 from radmoe.lab.chat import render
-from radmoe.lab.tasks import TASKS, Example, Problem, named, problems
-from radmoe.lab.tokenizer import build
-from radmoe.pool import PoolWriter, open_pool
-from radmoe.types import Rollout, RouterShape
-from radmoe.vocab import Vocab
-
-SHAPE = RouterShape(2, 8, 2)
-
-
-def write(path: Path, answers: list[tuple[str, str | None]], *, keep_text: bool = True, **sampling: object) -> Path:
-    """A pool of the given texts with routing of no meaning."""
-    rng, prompt = np.random.default_rng(0), sampling.pop("prompt", None)
-    tokenizer = build("chatml")
-    with PoolWriter(
-        path, shape=SHAPE, vocab=Vocab.from_tokenizer(tokenizer), model="none", sampling=sampling or None
-    ) as pool:
-        for problem_id, text in answers:
-            ids = np.array(tokenizer.encode(text or "").ids or [0], np.int32)
-            experts = np.argsort(rng.random((len(ids), 2, 8)), axis=2)[:, :, :2].astype(np.int16)
-            pool.add(problem_id, Rollout(ids, experts), text=text if keep_text else None, prompt=prompt)
-    return path
-
+from radmoe.lab.tasks import Example, problems
+from radmoe.pool import open_pool
+from radmoe.problems import Problem
+from radmoe.problems.gold import load_problems
+from radmoe.types import Kind
 
 # -- a pool -----------------------------------------------------------------------------------------
 
@@ -62,7 +44,7 @@ def test_a_pool_of_every_kind_is_graded_by_the_ids_of_its_problems(tmp_path: Pat
         (code.problem_id, "no code"),
         (other.problem_id, answered(other, other.answer)),
     ]
-    path = write(tmp_path / "pool", texts)
+    path = write_texts(tmp_path / "pool", texts)
     summary = grade_pool(path, jobs=2)
     assert (summary.problems, summary.rollouts, summary.graded, summary.parseable, summary.right) == (4, 8, 8, 6, 4)
     assert summary.average == pytest.approx((1 / 3 + 1 + 1 / 3 + 1) / 4)
@@ -77,24 +59,24 @@ def test_a_pool_of_every_kind_is_graded_by_the_ids_of_its_problems(tmp_path: Pat
 
 def test_text_that_was_not_kept_is_read_from_the_tokens(tmp_path: Path) -> None:
     problem = problems("math-1", limit=1)[0]
-    path = write(tmp_path / "pool", [(problem.problem_id, answered(problem, problem.answer))], keep_text=False)
+    path = write_texts(tmp_path / "pool", [(problem.problem_id, answered(problem, problem.answer))], keep_text=False)
     assert open_pool(path).texts(problem.problem_id) == [None]
     assert grade_pool(path).right == 1
 
 
 def test_progress_is_told_of_every_rollout(tmp_path: Path) -> None:
     problem = problems("choice", limit=1)[0]
-    path = write(tmp_path / "pool", [(problem.problem_id, answered(problem, letter)) for letter in "ABCD"])
+    path = write_texts(tmp_path / "pool", [(problem.problem_id, answered(problem, letter)) for letter in "ABCD"])
     done: list[int] = []
     assert grade_pool(path, [problem], progress=done.append).right == 1
     assert sum(done) == 4
 
 
 def test_a_pool_of_unknown_problems_says_what_to_give(tmp_path: Path) -> None:
-    path = write(tmp_path / "pool", [("aime-1", "\\boxed{3}")])
+    path = write_texts(tmp_path / "pool", [("aime-1", "\\boxed{3}")])
     with pytest.raises(
         InputError,
-        match=r"problems \('aime-1'\) that are not among the 0 known \(none\): give the --dataset, --task or --answers",
+        match=r"problems \('aime-1'\) that are not among the 0 known \(none\): give the --task, --data or --answers",
     ):
         grade_pool(path)
     assert not (path / "labels.parquet").exists()
@@ -102,24 +84,7 @@ def test_a_pool_of_unknown_problems_says_what_to_give(tmp_path: Path) -> None:
         grade_pool(tmp_path / "nowhere")
 
 
-def test_problems_of_a_pool_come_from_its_ids_its_sampling_or_the_caller(tmp_path: Path) -> None:
-    by_ids = open_pool(
-        write(tmp_path / "a", [("math-2-s7-004", "x"), ("choice-000", "x"), ("code", "x"), ("math-9-000", "x")])
-    )
-    assert problems_of(by_ids) == {p.problem_id: p for p in (problems("math-2", seed=7)[4], problems("choice")[0])}
-    said = open_pool(write(tmp_path / "b", [("own", "x")], task="math-4", seed=7))
-    assert problems_of(said) == {p.problem_id: p for p in problems("math-4", seed=7)}
-    assert problems_of(said, task="math-1") == {p.problem_id: p for p in problems("math-1", seed=7)}
-    assert problems_of(said, task="math-1", seed=0) == {p.problem_id: p for p in problems("math-1")}
-
-
-def test_ids_name_their_problems() -> None:
-    made = [p for task in TASKS for seed in (0, -3) for p in problems(task, seed=seed, limit=3)]
-    assert named(p.problem_id for p in made) == {p.problem_id: p for p in made}
-    assert named(["math-1", "math-1-0001x", "nothing-000", "code-99999999"]) == {}
-
-
-# -- benchmarks -------------------------------------------------------------------------------------
+# -- data sets -------------------------------------------------------------------------------------
 
 
 def load(name: str, tmp_path: Path, rows: list[dict[str, Any]], **options: Any) -> dict[str, Problem]:
@@ -137,7 +102,7 @@ def test_integers_are_right_whatever_their_ornament(tmp_path: Path) -> None:
         (first, rf"so $\boxed{{{answer}}}$.") for answer in ("204", r"\text{204}", "{204}", "m+n = 204", "0204", "402")
     ]
     texts += [(first, "204"), (second, r"\boxed{25^\circ}")]
-    path = write(tmp_path / "pool", texts)
+    path = write_texts(tmp_path / "pool", texts)
     assert grade_pool(path, known).right == 6
     assert marks(path)[first] == [("204", True)] * 5 + [("402", False), (None, False)]
 
@@ -151,7 +116,7 @@ def test_latex_answers_are_sorted_into_classes(tmp_path: Path) -> None:
     right = [r"\sqrt{12}", r"2\sqrt3\text{ cm}", r"x = \sqrt{12}"]
     texts = [(first, rf"\boxed{{{answer}}}") for answer in (*wrong, *right, "9^{9^{9^{9}}}")]
     texts += [(second, r"\boxed{x=\dfrac{1\pm\sqrt5}{2}}"), (second, r"\boxed{\frac{1+\sqrt{5}}{2}}")]
-    path = write(tmp_path / "pool", texts)
+    path = write_texts(tmp_path / "pool", texts)
     started = time.monotonic()
     summary = grade_pool(path, known, timeout=1)
     assert time.monotonic() - started < 30
@@ -167,14 +132,14 @@ def test_letters_mean_what_the_prompt_showed(tmp_path: Path) -> None:
     known = load("gpqa_diamond", tmp_path, samples.CHOICES, seed=7)
     problem = next(iter(known.values()))
     texts = [(problem.problem_id, rf"\boxed{{\text{{({letter})}}}}") for letter in "ABCD"]
-    path = write(tmp_path / "pool", texts, prompt=f"<|user|>{problem.prompt}<|end|>")
+    path = write_texts(tmp_path / "pool", texts, prompt=f"<|user|>{problem.prompt}<|end|>")
     assert grade_pool(path, known).right == 1
     assert [letter for letter, correct in marks(path)[problem.problem_id] if correct] == [problem.answer]
     with pytest.raises(
         InputError, match=r"problems \('gpqa_diamond-rec3-s7'\) that are not among the 6 known \('gpqa_"
     ):
         grade_pool(path, load("gpqa_diamond", tmp_path, samples.CHOICES))
-    other = write(tmp_path / "other", texts, prompt=f"{problem.prompt}".replace("A) ", "B) "))
+    other = write_texts(tmp_path / "other", texts, prompt=f"{problem.prompt}".replace("A) ", "B) "))
     with pytest.raises(InputError, match="does not show its options as they are now shuffled: give the --seed"):
         grade_pool(other, known)
 
@@ -190,7 +155,7 @@ def test_contests_are_run_against_their_tests(tmp_path: Path) -> None:
         (reads, "import os\nos.fork()"),
     ]
     programs += [(calls, right), (calls, right.replace("[::-1]", "")), (calls, "while True: pass")]
-    path = write(tmp_path / "pool", [(i, f"Here:\n```python\n{program}\n```") for i, program in programs])
+    path = write_texts(tmp_path / "pool", [(i, f"Here:\n```python\n{program}\n```") for i, program in programs])
     grade_pool(path, known, jobs=2, timeout=1)
     assert {i: [correct for _, correct in rows] for i, rows in marks(path).items()} == {
         reads: [True, False, False],
@@ -198,41 +163,70 @@ def test_contests_are_run_against_their_tests(tmp_path: Path) -> None:
     }
 
 
-# -- answers of one's own ---------------------------------------------------------------------------
+# -- kinds -------------------------------------------------------------------------------------------
 
 
-def test_any_pool_is_graded_against_a_file_of_answers(tmp_path: Path) -> None:
-    rows = [("a", 1204), ("b", "c"), ("c", r"\frac{1}{2}"), ("unused", "x")]
-    file = tmp_path / "answers.jsonl"
-    file.write_text("\n".join(json.dumps({"problem_id": i, "answer": a}) for i, a in rows) + "\n\n")
-    texts = [("a", "\\boxed{1,204}"), ("b", "\\boxed{C}"), ("c", "$\\boxed{ \\frac{1}{2} }$"), ("d", "\\boxed{1}")]
-    summary = grade_pool(write(tmp_path / "pool", texts), read_answers(file))
-    assert (summary.problems, summary.rollouts, summary.graded, summary.right) == (3, 4, 3, 3)
+def test_a_text_is_compared_with_the_response_behind_the_thinking(tmp_path: Path) -> None:
+    problem = Problem("capital", "own", "The capital of France?", "Paris", kind="text")
+    texts = ["<think>Oslo?</think>\n\n Paris\n<|im_end|>", "Paris", "paris", "It is Paris.", "<think>Paris"]
+    path = write_texts(tmp_path / "pool", [("capital", text) for text in texts], kind="text")
+    assert grade_pool(path, [problem]).right == 2
+    assert marks(path)["capital"] == [
+        ("Paris", True),
+        ("Paris", True),
+        ("paris", False),
+        ("It is Paris.", False),
+        (None, False),
+    ]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"problem_id": 3, "answer": "x"}', '{"problem_id": "a"}', '{"problem_id": "a", "answer": true}'])  # fmt: skip
-def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str) -> None:
-    file = tmp_path / "answers.jsonl"
-    file.write_text('{"problem_id": "a", "answer": 1}\n' + line)
-    with pytest.raises(InputError, match=r"answers.jsonl, line 2: give \{"):
-        read_answers(file)
+@pytest.mark.parametrize(("kind", "right"), [("math", 0), ("text", 1), ("choice", 1), (None, 1)])
+def test_the_recorded_kind_decides_where_the_problem_does_not_say(
+    tmp_path: Path, kind: Kind | None, right: int
+) -> None:
+    """A letter is a choice where nobody says otherwise; as math it is a variable, and `B` is another one than `b`."""
+    text = "B" if kind == "text" else "\\boxed{B}"
+    path = write_texts(tmp_path / "pool", [("p", text)], kind=kind)
+    assert grade_pool(path, [Problem("p", "own", "", "B" if kind == "text" else "b")]).right == right
 
 
-def test_a_file_without_answers_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "answers.jsonl"
-    with pytest.raises(InputError, match="cannot be read"):
-        read_answers(file)
-    file.write_text("\n")
-    with pytest.raises(InputError, match="holds no answers"):
-        read_answers(file)
-    file.write_text('{"problem_id": "a", "answer": " "}')
-    with pytest.raises(InputError, match="the answer to 'a' is empty"):
-        read_answers(file)
+def test_a_kind_that_the_pool_records_otherwise_is_one_clear_line(tmp_path: Path) -> None:
+    path = write_texts(tmp_path / "pool", [("p", "\\boxed{1}")], kind="code")
+    with pytest.raises(InputError) as caught:
+        grade_pool(path, [Problem("p", "aime_2025", "", "1", kind="math")])
+    assert "records that problem 'p' is of kind code, but in aime_2025 it is of kind math" in str(caught.value)
+    assert "--kind math" in str(caught.value)
+    assert not (path / "labels.parquet").exists()
 
 
-def test_a_problem_of_one_s_own_is_known_by_its_tests_or_answer() -> None:
-    assert kind_of(Problem("p", "own", "", "x", ((([],), 0),))) == "code"
-    assert kind_of(Problem("p", "own", "", "b")) == "choice"
-    assert kind_of(Problem("p", "own", "", "12")) == "math"
-    assert kind_of(Problem("p", "own", "", r"\frac{1}{2}")) == "latex"
-    assert kind_of(Problem("p", "hmmt_feb_2025", "", "12")) == "latex"
+def test_patches_cannot_be_graded_yet(tmp_path: Path) -> None:
+    path = write_texts(tmp_path / "pool", [("p", "done")], kind="agent")
+    with pytest.raises(InputError, match="of kind agent: patches cannot be graded yet"):
+        grade_pool(path)
+    path = write_texts(tmp_path / "unsaid", [("p", "done")])
+    with pytest.raises(InputError, match="problem 'p' is of kind agent: patches cannot be graded yet"):
+        grade_pool(path, [Problem("p", "own", "", "diff", kind="agent")])
+
+
+def test_what_a_kind_needs_must_be_there(tmp_path: Path) -> None:
+    path = write_texts(tmp_path / "pool", [("p", "```\nx\n```")], kind="code")
+    with pytest.raises(InputError, match="only tests can tell whether a program is right: give --task or --data"):
+        grade_pool(path, [Problem("p", "answers", "", "x")])
+    path = write_texts(tmp_path / "other", [("p", "x")], kind="text")
+    with pytest.raises(InputError, match="'p' is of kind text and has no answer"):
+        grade_pool(path, [Problem("p", "own", "", "", ((("",), ""),))])
+
+
+def test_how_answers_are_compared_follows_from_kind_data_set_and_answer() -> None:
+    def compared(answer: str, *tests: Any, recorded: Kind | None = None, **said: Any) -> tuple[Kind, bool]:
+        key = answer_key(Problem("p", "own", "", answer, tests, **said), recorded)
+        return key.kind, key.latex
+
+    assert compared("x", (([],), 0)) == ("code", False)
+    assert compared("b") == ("choice", False)
+    assert compared("12") == ("math", False)
+    assert compared(r"\frac{1}{2}") == ("math", True)
+    assert compared("12", kind="math", integer=False) == ("math", True)
+    assert compared(r"\frac{1}{2}", kind="math", integer=True) == ("math", False)
+    assert compared("b", recorded="math") == ("math", True)
+    assert compared("b", recorded="math", kind="text") == ("text", False)

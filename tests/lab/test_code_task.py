@@ -12,11 +12,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radmoe.lab.tasks import STYLES, Problem, problems, stream, training_example
+from radmoe.lab.tasks import STYLES, problems, stream, training_example
 from radmoe.lab.tasks.code import code_problem
 from radmoe.lab.tasks.draw import is_test
 from radmoe.lab.tasks.pipelines import FAMILIES, KEEP, Pipeline, draw_list, draw_pipeline, draw_tests, signature
 from radmoe.lab.tasks.programs import write
+from radmoe.problems import Problem
 
 seeds = st.integers(0, 2**32)
 

@@ -1,8 +1,7 @@
-"""Benchmarks: rows become problems, files are recognised, prompts are written as capture reads them."""
+"""Data sets: rows become questions and problems, names and paths are looked up, files are recognised."""
 
 from __future__ import annotations
 
-import json
 import sys
 import types
 from collections import Counter
@@ -11,25 +10,54 @@ from typing import Any
 
 import pytest
 
-from grading import samples
-from grading.samples import CHOICES, CONTESTS, INTEGERS, LATEX
-from radmoe.engines.prompts import read_prompts
+from problems import samples
+from problems.samples import CHOICES, CONTESTS, INTEGERS, LATEX
 from radmoe.errors import InputError
-from radmoe.grading.benchmarks import BENCHMARKS, benchmark_named, load_problems, main, seed_in, write_prompts
-from radmoe.grading.grade import kind_of
+from radmoe.lab.tasks import TASKS, problems
+from radmoe.problems import DATASETS, Question, dataset_named, load_questions
+from radmoe.problems.gold import load_problems
+from radmoe.problems.records import seed_in
 
 
-def test_the_six_of_the_paper_are_there() -> None:
-    assert {name: made.kind for name, made in BENCHMARKS.items()} == {
+def test_the_lab_s_tasks_and_the_six_of_the_paper_are_there() -> None:
+    kinds = {name: dataset_named(name).kind for name in DATASETS}
+    assert kinds == {task.name: task.kind for task in TASKS.values()} | {
         "aime_2024": "math",
         "aime_2025": "math",
-        "hmmt_feb_2025": "latex",
-        "brumo_2025": "latex",
+        "hmmt_feb_2025": "math",
+        "brumo_2025": "math",
         "gpqa_diamond": "choice",
         "livecodebench_v5": "code",
     }
-    with pytest.raises(InputError, match="unknown dataset 'aime': use one of aime_2024, aime_2025, hmmt"):
-        benchmark_named("aime")
+    assert [dataset_named(name).name for name in DATASETS] == list(DATASETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("aime", "unknown task 'aime': use one of math-1, .*, aime_2024, .*; or leave --task out and give --data FILE"),
+        ("no_such_package.data.SET", r"task 'no_such_package.data.SET' cannot be imported \(No module named"),
+        ("radmoe.problems.NOTHING", r"cannot be imported \(module 'radmoe.problems' has no attribute 'NOTHING'\)"),
+        ("radmoe.problems.DATASETS", "task 'radmoe.problems.DATASETS' is a dict, not a radmoe.problems.Dataset"),
+        (".", "task '.' cannot be imported|unknown task '.'"),
+        ("", "unknown task ''"),
+    ],
+)
+def test_a_name_that_is_no_data_set_says_what_is(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        dataset_named(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_lab_s_problems_are_drawn_as_before(task: str) -> None:
+    drawn = problems(task, seed=7)
+    assert list(load_problems(task, seed=7).values()) == drawn
+    asked, name = load_questions(task, seed=7, limit=3)
+    assert name == task
+    assert asked == [Question(p.problem_id, p.prompt, TASKS[task].kind) for p in drawn[:3]]
+    with pytest.raises(InputError, match=f"task '{task}' draws its own problems and reads no file"):
+        load_questions(task, "rows.jsonl")
 
 
 # -- problems ---------------------------------------------------------------------------------------
@@ -39,9 +67,9 @@ def test_a_question_with_an_answer(tmp_path: Path) -> None:
     file = samples.write(tmp_path / "any.jsonl", INTEGERS)
     found = list(load_problems("aime_2024", file).values())
     assert [problem.answer for problem in found] == ["204", "25"]
-    assert found[1].prompt.startswith("How many divisors has $2^{24}$?\n\n")
-    assert "\\boxed{}" in found[1].prompt
-    assert [kind_of(problem) for problem in found] == ["math", "math"]
+    assert str(found[1].prompt).startswith("How many divisors has $2^{24}$?\n\n")
+    assert "\\boxed{}" in str(found[1].prompt)
+    assert {(problem.task, problem.kind, problem.integer) for problem in found} == {("aime_2024", "math", True)}
 
 
 def test_an_id_is_the_dataset_s_own_or_told_by_the_question(tmp_path: Path) -> None:
@@ -63,7 +91,7 @@ def test_a_choice_is_shuffled_by_the_seed_and_keeps_its_right_letter(tmp_path: P
         for row, problem in zip(CHOICES, found.values(), strict=True):
             right = problem.options["ABCD".index(problem.answer)]
             assert right == row["Correct Answer"]
-            assert f"\n{problem.answer}) {right}\n" in problem.prompt
+            assert f"\n{problem.answer}) {right}\n" in str(problem.prompt)
             assert sorted(problem.options) == sorted(str(row[k]).strip() for k in row if "Answer" in k)
         orders.update("".join(problem.answer for problem in found.values()))
     assert set(orders) == set("ABCD")
@@ -83,29 +111,62 @@ def test_another_seed_is_named_in_the_ids(tmp_path: Path) -> None:
     assert next(iter(seven)) == "gpqa_diamond-rec3-s7"
     assert seed_in(seven) == 7
     assert seed_in(["gpqa_diamond-rec3", "x"]) == 0
+    assert seed_in(["math-2-s-3-004", "math-2-s-3-005"]) == -3
+    assert seed_in(["a-s1", "a-s2"]) == 0
 
 
 def test_contests_have_their_tests_and_their_starter_code(tmp_path: Path) -> None:
     reads, calls = load_problems("livecodebench_v5", samples.write(tmp_path / "lcb.jsonl", CONTESTS)).values()
     assert (reads.problem_id, reads.entry, len(reads.tests)) == ("livecodebench_v5-sum_a", "<stdin>", 2)
-    assert "standard input" in reads.prompt
+    assert "standard input" in str(reads.prompt)
     assert (calls.entry, calls.tests) == ("Solution.back", ((([1, 2],), [2, 1]), (([],), [])))
-    assert "```python\nclass Solution:\n    def back" in calls.prompt
+    assert "```python\nclass Solution:\n    def back" in str(calls.prompt)
 
 
 @pytest.mark.parametrize(
     ("name", "rows", "kinds"),
     [
-        ("aime_2025.jsonl", INTEGERS, ["math", "math"]),
-        ("hmmt_feb_2025.jsonl", INTEGERS, ["latex", "latex"]),
-        ("some.jsonl", CHOICES[:1], ["choice"]),
-        ("some.jsonl", CONTESTS, ["code", "code"]),
-        ("own.jsonl", [INTEGERS[0], LATEX[0], {"question": "Which?", "answer": "B"}], ["math", "latex", "choice"]),
+        ("aime_2025.jsonl", INTEGERS, [("math", True), ("math", True)]),
+        ("hmmt_feb_2025.jsonl", INTEGERS, [("math", False), ("math", False)]),
+        ("some.jsonl", CHOICES[:1], [("choice", None)]),
+        ("some.jsonl", CONTESTS, [("code", None), ("code", None)]),
+        ("own.jsonl", [INTEGERS[0], LATEX[0]], [(None, None), (None, None)]),
     ],
 )
-def test_a_file_alone_tells_what_it_is(tmp_path: Path, name: str, rows: list[dict[str, Any]], kinds: list[str]) -> None:
-    found = load_problems(data=samples.write(tmp_path / name, rows))
-    assert [kind_of(problem) for problem in found.values()] == kinds
+def test_a_file_alone_tells_what_it_is(
+    tmp_path: Path, name: str, rows: list[dict[str, Any]], kinds: list[tuple[str | None, bool | None]]
+) -> None:
+    file = samples.write(tmp_path / name, rows)
+    known = load_problems(data=file)
+    assert [(problem.kind, problem.integer) for problem in known.values()] == kinds
+    asked, task = load_questions(data=file)
+    assert task == file.stem
+    assert [(q.problem_id, q.content, q.kind) for q in asked] == [
+        (p.problem_id, p.prompt, p.kind) for p in known.values()
+    ]
+    assert all(problem_id.startswith(f"{file.stem}-") for problem_id in known)
+
+
+# -- questions without answers ----------------------------------------------------------------------
+
+
+def test_questions_are_asked_without_looking_at_what_is_right(tmp_path: Path) -> None:
+    """Rows may come without answers and tests, or with ones that cannot be read: capture never looks."""
+    contests = [row | {"private_test_cases": "garbage"} for row in CONTESTS]
+    with pytest.raises(InputError, match="private_test_cases cannot be read"):
+        load_problems("livecodebench_v5", samples.write(tmp_path / "lcb.jsonl", contests))
+    asked, task = load_questions("livecodebench_v5", tmp_path / "lcb.jsonl", limit=1)
+    assert (task, [question.problem_id for question in asked]) == ("livecodebench_v5", ["livecodebench_v5-sum_a"])
+    rows = [{"id": 1, "problem": "1 + 1?"}]
+    asked, _ = load_questions("aime_2025", samples.write(tmp_path / "aime.jsonl", rows))
+    assert asked[0].kind == "math"
+    with pytest.raises(InputError, match="line 1: answer must be a text or a number, got None"):
+        load_problems("aime_2025", tmp_path / "aime.jsonl")
+
+
+def test_a_limit_below_one_is_refused() -> None:
+    with pytest.raises(InputError, match="limit must be at least 1, got 0"):
+        load_questions("math-1", limit=0)
 
 
 # -- bad input --------------------------------------------------------------------------------------
@@ -120,10 +181,10 @@ def test_a_file_alone_tells_what_it_is(tmp_path: Path, name: str, rows: list[dic
         (
             "aime_2024",
             '{"answer": 1}',
-            "line 1 has no question or problem or Question or question_content: it has answer",
+            "line 1 has no question or problem or Question: it has answer",
         ),
         ("aime_2024", '{"question": "x"}', "line 1: answer must be a text or a number, got None"),
-        ("aime_2024", '{"question": "x", "answer": 1}\n' * 2, "line 2: problem 'aime_2024-.*' is there twice"),
+        ("aime_2024", '{"question": "x", "answer": 1}\n' * 2, "line 2: problem 'aime_2024-.*' is already on line 1"),
         ("gpqa_diamond", '{"question": "x", "answer": "A"}', "line 1 has no Correct Answer: it has question, answer"),
         ("livecodebench_v5", '{"question": "x"}', "line 1 has no tests"),
     ],
@@ -139,7 +200,7 @@ def test_a_row_that_does_not_fit_is_named(tmp_path: Path, name: str, text: str, 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read .*nowhere.jsonl"):
         load_problems("aime_2024", tmp_path / "nowhere.jsonl")
-    with pytest.raises(InputError, match="give a dataset's name, or a JSONL file"):
+    with pytest.raises(InputError, match="give the problems: --task math-2"):
         load_problems()
 
 
@@ -154,21 +215,22 @@ def hub(monkeypatch: pytest.MonkeyPatch, load: Any) -> None:
 
 
 def test_rows_come_from_the_hub_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def load(*args: Any, split: str) -> list[dict[str, Any]]:
-        asked.append((*args, split))
+        calls.append((*args, split))
         return CHOICES
 
     hub(monkeypatch, load)
     assert len(load_problems("gpqa_diamond")) == len(CHOICES)
-    assert asked == [("Idavidrein/gpqa", "gpqa_diamond", "train")]
+    assert load_questions("gpqa_diamond", limit=2)[0][0].problem_id == "gpqa_diamond-rec3"
+    assert calls == [("Idavidrein/gpqa", "gpqa_diamond", "train")] * 2
 
 
 def test_without_the_package_or_a_network_one_line_says_to_pass_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError, match="pip install datasets, or pass --data"):
-        load_problems("aime_2024")
+        load_questions("aime_2024")
 
     def load(*args: Any, split: str) -> None:
         raise ConnectionError("no route\nto the hub")
@@ -176,28 +238,3 @@ def test_without_the_package_or_a_network_one_line_says_to_pass_a_file(monkeypat
     hub(monkeypatch, load)
     with pytest.raises(InputError, match=r"cannot load math-ai/aime25 from the hub \(no route\): pass --data"):
         load_problems("aime_2025")
-
-
-# -- prompts ----------------------------------------------------------------------------------------
-
-
-def test_prompts_are_written_as_capture_reads_them(tmp_path: Path) -> None:
-    found = load_problems("gpqa_diamond", samples.write(tmp_path / "gpqa.jsonl", CHOICES), seed=7)
-    out = tmp_path / "prompts.jsonl"
-    assert write_prompts(found.values(), out, seed=7) == len(found)
-    assert [(p.problem_id, p.content) for p in read_prompts(out)] == [(p.problem_id, p.prompt) for p in found.values()]
-    first = json.loads(out.read_text().splitlines()[0])
-    assert first["seed"] == 7
-    assert first["options"] == list(next(iter(found.values())).options)
-    assert "answer" not in first
-
-
-def test_the_command_writes_prompts_or_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file, out = samples.write(tmp_path / "aime_2024.jsonl", INTEGERS), tmp_path / "prompts.jsonl"
-    main(["aime_2024", "--data", str(file), "--out", str(out)])
-    assert capsys.readouterr().out == f"{out}: 2 prompts\n"
-    assert len(read_prompts(out)) == 2
-    with pytest.raises(SystemExit) as caught:
-        main(["--data", str(file), "--out", str(tmp_path / "no" / "where")])
-    assert caught.value.code == 2
-    assert capsys.readouterr().err.startswith("radmoe: error: cannot write")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from radmoe.errors import InputError
-from radmoe.grading import livecode
-from radmoe.grading.livecode import decode_tests, hidden_tests
-from radmoe.sandbox.jail import STDIN
+from radmoe.problems import livecode
+from radmoe.problems.base import STDIN
+from radmoe.problems.livecode import decode_tests, hidden_tests
 
 CASES = [{"input": "3\n", "output": "6\n", "testtype": "stdin"}, {"input": "4\n", "output": "8", "testtype": "stdin"}]
 

@@ -20,14 +20,17 @@ _QUESTION = ("question", "problem", "question_content")
 _EXAMPLE = '{"id": "1", "prompt": "...", "answer": "8"}'
 
 
-def read_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
-    """The objects of a JSONL file with their line numbers. Blank lines are skipped; a bad line is an InputError."""
+def read_rows(path: str | Path, holds: str = "problems", example: str = _EXAMPLE) -> Iterator[tuple[int, Row]]:
+    """The objects of a JSONL file with their line numbers. Blank lines are skipped; a bad line is an InputError.
+
+    `holds` and `example` say in messages what such a file holds, and what a line of it looks like.
+    """
     file = Path(path)
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise InputError(f"cannot read {file} ({reason}): pass a JSONL file of problems") from None
+        raise InputError(f"cannot read {file} ({reason}): pass a JSONL file of {holds}") from None
     empty = True
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -41,7 +44,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
         empty = False
         yield number, row
     if empty:
-        raise InputError(f"{file} holds no problems: write one object per line, such as {_EXAMPLE}")
+        raise InputError(f"{file} holds no {holds}: write one object per line, such as {example}")
 
 
 def dataset_of_file(stem: str, first_row: Row) -> Dataset:

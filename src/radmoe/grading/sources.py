@@ -1,0 +1,65 @@
+"""Where what is right comes from: a data set, a file, a list of answers, or what the pool itself records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from radmoe.errors import InputError
+from radmoe.lab.tasks import named
+from radmoe.problems import DATASETS, Problem, dataset_named
+from radmoe.problems.gold import load_problems
+from radmoe.problems.own import read_rows
+from radmoe.problems.records import seed_in
+
+if TYPE_CHECKING:
+    from radmoe.pool import Pool
+
+_ANSWER = '{"problem_id": "...", "answer": "..."}'
+
+
+def problems_of(
+    pool: Pool, *, task: str | None = None, data: str | Path | None = None, seed: int | None = None
+) -> dict[str, Problem]:
+    """The problems that a pool answers: of this task or file, else those that the pool itself names.
+
+    The lab's problems are found by their ids, which say task and seed. For others the pool's recorded task is
+    loaded, from `data` where that is given. `seed` is the one that the ids name, unless it is given. Empty where
+    the pool names no task. Raises InputError where a task is unknown or cannot be loaded.
+    """
+    if task is None and data is None:
+        drawn = named(pool.problems)
+        if drawn or pool.task is None:
+            return drawn
+    seed = seed_in(pool.problems) if seed is None else seed
+    if task is not None:
+        return load_problems(task, data, seed=seed)
+    if data is not None:
+        return load_problems(_task_of_file(Path(data), pool.task), data, seed=seed)
+    try:
+        return load_problems(pool.task, seed=seed)
+    except InputError as error:
+        raise InputError(f"{pool.path} was captured from {pool.task!r}: {error}") from None
+
+
+def _task_of_file(path: Path, recorded: str | None) -> str | None:
+    """The data set whose rows a file holds, if the pool records one; None for a file that speaks for itself."""
+    if recorded is None or recorded == path.stem or ("." not in recorded and recorded not in DATASETS):
+        return None
+    return recorded if dataset_named(recorded).rows is None else None
+
+
+def read_answers(path: str | Path) -> dict[str, Problem]:
+    """Problems from a JSONL file of problem_id and answer: an integer, a letter, LaTeX or a text."""
+    problems: dict[str, Problem] = {}
+    for number, row in read_rows(path, "answers", _ANSWER):
+        where = f"{path} line {number}"
+        problem_id, answer = row.get("problem_id"), row.get("answer")
+        if not isinstance(problem_id, str) or isinstance(answer, bool) or not isinstance(answer, str | int | float):
+            raise InputError(f"{where}: give {_ANSWER} on each line")
+        if not str(answer).strip():
+            raise InputError(f"{where}: the answer to {problem_id!r} is empty")
+        if problem_id in problems:
+            raise InputError(f"{where}: problem {problem_id!r} is there already")
+        problems[problem_id] = Problem(problem_id, "answers", "", str(answer).strip())
+    return problems
