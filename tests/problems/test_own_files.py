@@ -64,6 +64,17 @@ def test_a_question_is_asked_for_an_answer_of_its_kind(
     assert question.kind == kind
 
 
+def test_a_kind_may_be_given_for_lines_that_state_none(tmp_path: Path) -> None:
+    rows = [{"id": 1, "question": "Name a city."}, {"id": 2, "question": "Name a river.", "kind": "text"}]
+    file = samples.write(tmp_path / "own.jsonl", rows)
+    asked, _ = load_questions(data=file, kind="text")
+    assert asked == [Question("1", "Name a city.", "text"), Question("2", "Name a river.", "text")]
+    with pytest.raises(InputError, match="line 2 is of kind text, --kind code contradicts it: leave --kind out"):
+        load_questions(data=file, kind="code")
+    with pytest.raises(InputError, match="math-1 row 1 is of kind math, --kind text contradicts it"):
+        load_questions("math-1", kind="text", limit=1)
+
+
 def test_only_lines_with_an_answer_or_tests_can_be_graded(tmp_path: Path) -> None:
     case = json.dumps([{"input": "1", "output": "1"}])
     rows: list[dict[str, Any]] = [

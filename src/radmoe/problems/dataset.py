@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from radmoe.errors import InputError
 from radmoe.problems.base import Content, Gold
-from radmoe.types import Kind, check_kind
+from radmoe.types import Kind
 
 DEFAULT_SEED = 0
 TEST_COLUMNS = ("public_test_cases", "private_test_cases")  # LiveCodeBench's
@@ -21,13 +21,16 @@ Row = Mapping[str, Any]
 class Record:
     """One row of a data set, with all that is needed to ask it and to name it in a message.
 
-    `key` is the problem's id, before a seed is added to it. `where` says where the row stands ("aime.jsonl line 3").
+    `key` is the problem's id before a seed is added to it, and `problem_id` the id with it. `where` says where the row
+    stands, as in "aime.jsonl line 3". `kind` is None where neither the data set nor the row says it.
     """
 
     row: Row
     key: str
     seed: int
     where: str
+    problem_id: str = ""
+    kind: Kind | None = None
 
     def text(self, *columns: str) -> str:
         """The first of these columns that holds a text, without outer blanks; an InputError where none does."""
@@ -49,22 +52,6 @@ class Record:
         order = list(items)
         Random(f"{self.seed} {self.key}").shuffle(order)
         return order
-
-    @property
-    def kind(self) -> Kind | None:
-        """The kind that the row itself states; "code" for a row with tests; None where nothing says it."""
-        stated = self.row.get("kind")
-        if stated is None:
-            return "code" if self.has_tests else None
-        try:
-            return check_kind(stated)
-        except InputError as error:
-            raise InputError(f"{self.where}: {error}") from None
-
-    @property
-    def has_tests(self) -> bool:
-        """Whether the row has tests in one of LiveCodeBench's columns."""
-        return any(self.row.get(column) for column in TEST_COLUMNS)
 
 
 class Hub(NamedTuple):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from radmoe.errors import InputError
 from radmoe.problems.base import Problem
-from radmoe.problems.questions import question_of
 from radmoe.problems.records import open_source
 
 
@@ -17,20 +16,20 @@ def load_problems(
 
     Lines of one's own file that have neither an answer nor tests are left out. Raises InputError if none has.
     """
-    source = open_source(task, data, seed)
+    source = open_source(task, data, seed=seed)
     problems: dict[str, Problem] = {}
-    for record in source.records:
-        question, gold = question_of(source, record), source.dataset.gold(record)
+    for record in source.records():
+        prompt, gold = source.dataset.ask(record), source.dataset.gold(record)
         if gold is not None:
-            problems[question.problem_id] = Problem(
-                question.problem_id,
+            problems[record.problem_id] = Problem(
+                record.problem_id,
                 source.task,
-                question.content,
+                prompt,
                 gold.answer,
                 gold.tests,
                 gold.entry,
                 gold.options,
-                question.kind,
+                record.kind,
                 source.dataset.integer,
             )
     if not problems:

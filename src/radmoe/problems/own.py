@@ -13,7 +13,7 @@ from pathlib import Path
 
 from radmoe.errors import InputError
 from radmoe.problems.base import Content, Gold
-from radmoe.problems.dataset import Dataset, Record, Row
+from radmoe.problems.dataset import TEST_COLUMNS, Dataset, Record, Row
 from radmoe.problems.datasets import BENCHMARKS, BOXED, LETTER, ask_program, gold_answer, gold_tests
 
 _QUESTION = ("question", "problem", "question_content")
@@ -85,6 +85,6 @@ def _messages(record: Record) -> Content:
 
 
 def _gold(record: Record) -> Gold | None:
-    if record.has_tests:
+    if any(record.row.get(column) for column in TEST_COLUMNS):
         return gold_tests(record)
     return None if record.row.get("answer") is None else gold_answer(record)

@@ -6,26 +6,29 @@ from pathlib import Path
 
 from radmoe.errors import InputError
 from radmoe.problems.base import Question
-from radmoe.problems.dataset import Record
-from radmoe.problems.records import Source, open_source
+from radmoe.problems.records import open_source
+from radmoe.types import Kind
 
 
 def load_questions(
-    task: str | None = None, data: str | Path | None = None, *, seed: int | None = None, limit: int | None = None
+    task: str | None = None,
+    data: str | Path | None = None,
+    *,
+    kind: Kind | None = None,
+    seed: int | None = None,
+    limit: int | None = None,
 ) -> tuple[list[Question], str]:
     """The questions of a data set or of a JSONL file, or the first `limit` of them, and the task a pool records for them.
 
     `task` is a name of the table or a dotted path. With `data` its rows are read from that file; `data` alone is a file
-    of one's own, or a benchmark told by the file's name or columns, and its task is the file's stem. `seed` (0 unless
-    given) draws the lab's problems and shuffles GPQA's options. Raises InputError, which names the file and line.
+    of one's own, or a benchmark told by the file's name or columns, and its task is the file's stem. `kind` is for
+    lines of one's own that do not state theirs. `seed` (0 unless given) draws the lab's problems and shuffles GPQA's
+    options. Raises InputError, which names the file and line, also for a kind that contradicts what is known.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")
-    source = open_source(task, data, seed, limit)
-    return [question_of(source, record) for record in source.records][:limit], source.task
-
-
-def question_of(source: Source, record: Record) -> Question:
-    """One row as a question. A data set's kind holds for all its rows; otherwise a row states its own, or none."""
-    kind = source.dataset.kind or record.kind
-    return Question(source.problem_id(record), source.dataset.ask(record), kind)
+    source = open_source(task, data, seed=seed, limit=limit)
+    questions = [
+        Question(record.problem_id, source.dataset.ask(record), record.kind) for record in source.records(kind)
+    ]
+    return questions[:limit], source.task

@@ -15,9 +15,10 @@ from itertools import islice
 from pathlib import Path
 
 from radmoe.errors import InputError
-from radmoe.problems.dataset import DEFAULT_SEED, Dataset, Record, Row
+from radmoe.problems.dataset import DEFAULT_SEED, TEST_COLUMNS, Dataset, Record, Row
 from radmoe.problems.datasets import BENCHMARKS, dataset_named
 from radmoe.problems.own import dataset_of_file, read_rows
+from radmoe.types import Kind, check_kind
 
 _IDS = ("id", "problem_idx", "question_id", "Record ID")
 _QUESTIONS = ("prompt", "question", "problem", "Question", "question_content")
@@ -26,20 +27,69 @@ _SEEDED = re.compile(r".+-s(-?\d+)(-\d{3,})?")  # gpqa_diamond-rec3-s7, and the 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set whose rows are at hand. `task` is what a pool records: a name, a dotted path, or a file's stem."""
+    """A data set whose rows are at hand.
+
+    `task` is what a pool records: a name, a dotted path, or a file's stem. `label` begins the ids of rows that have no
+    `problem_id`; with `own_ids`, `id` too is taken as it is. `where` and `unit` name a row in messages, as in
+    "aime.jsonl line 3".
+    """
 
     dataset: Dataset
     task: str
+    rows: Iterable[tuple[int, Row]]
     seed: int
-    records: Iterable[Record]
+    where: str
+    unit: str = "row"
+    label: str = ""
+    own_ids: bool = False
 
-    def problem_id(self, record: Record) -> str:
-        named = self.dataset.shuffled and self.seed != DEFAULT_SEED
-        return f"{record.key}-s{self.seed}" if named else record.key
+    def records(self, kind: Kind | None = None) -> Iterator[Record]:
+        """The rows as records. `kind` is that of rows whose kind nothing else tells."""
+        numbers: dict[str, int] = {}
+        shuffled = self.dataset.shuffled and self.seed != DEFAULT_SEED
+        for number, row in self.rows:
+            record = Record(row, "", self.seed, f"{self.where} {self.unit} {number}")
+            record = replace(record, kind=self._kind(record, kind))
+            key = self._key(record)
+            if key in numbers:
+                raise InputError(f"{record.where}: problem {key!r} is already on {self.unit} {numbers[key]}")
+            numbers[key] = number
+            yield replace(record, key=key, problem_id=f"{key}-s{self.seed}" if shuffled else key)
+
+    def _kind(self, record: Record, given: Kind | None) -> Kind | None:
+        """The data set's kind, else the one that the row states, else "code" for a row with tests, else the given one."""
+        kind, stated = self.dataset.kind, record.row.get("kind")
+        if kind is None and stated is not None:
+            try:
+                kind = check_kind(stated)
+            except InputError as error:
+                raise InputError(f"{record.where}: {error}") from None
+        if kind is None and any(record.row.get(column) for column in TEST_COLUMNS):
+            kind = "code"
+        if given is not None and kind not in (None, given):
+            raise InputError(f"{record.where} is of kind {kind}, --kind {given} contradicts it: leave --kind out")
+        return kind or given
+
+    def _key(self, record: Record) -> str:
+        """A row's `problem_id` as it is; else another id behind the label; else a digest of the question."""
+        for column in ("problem_id", *_IDS):
+            value = record.row.get(column)
+            if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
+                verbatim = column == "problem_id" or (column == "id" and self.own_ids)
+                return str(value).strip() if verbatim else f"{self.label}-{str(value).strip()}"
+            if self.own_ids and column in record.row:
+                raise InputError(f"{record.where}: {column} must be a text or a whole number, got {value!r}")
+        texts = (record.row.get(column) for column in _QUESTIONS)
+        question = next((text for text in texts if isinstance(text, str) and text), None)
+        content = self.dataset.ask(record) if question is None else question
+        text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
+        return f"{self.label}-{hashlib.sha256(' '.join(text.split()).encode()).hexdigest()[:10]}"
 
 
-def open_source(task: str | None, data: str | Path | None, seed: int | None, limit: int | None = None) -> Source:
-    """The rows of a task, of a file, or of a task from a file; only the first `limit` where that saves drawing them."""
+def open_source(
+    task: str | None, data: str | Path | None, *, seed: int | None = None, limit: int | None = None
+) -> Source:
+    """A task, a file, or a task whose rows are in a file. Of a task that draws its problems, only `limit` are drawn."""
     seed = DEFAULT_SEED if seed is None else seed
     if data is not None:
         return _from_file(task, Path(data), seed)
@@ -48,10 +98,9 @@ def open_source(task: str | None, data: str | Path | None, seed: int | None, lim
     dataset = dataset_named(task)
     if dataset.rows is not None:
         drawn = enumerate(islice(dataset.rows(seed), limit), 1)
-        return Source(dataset, task, seed, _records(drawn, dataset, seed, (dataset.name, "row")))
-    rows = enumerate(_from_hub(dataset), 1)
-    where = (dataset.hub.path if dataset.hub else dataset.name, "row")
-    return Source(dataset, task, seed, list(_records(rows, dataset, seed, where)))
+        return Source(dataset, task, drawn, seed, dataset.name, label=dataset.name)
+    rows, where = _from_hub(dataset)
+    return Source(dataset, task, enumerate(rows, 1), seed, where, label=dataset.name)
 
 
 def seed_in(problem_ids: Iterable[str]) -> int:
@@ -61,62 +110,19 @@ def seed_in(problem_ids: Iterable[str]) -> int:
 
 
 def _from_file(task: str | None, path: Path, seed: int) -> Source:
-    dataset = None if task is None else dataset_named(task)
-    if dataset is not None and dataset.rows is not None:
+    if task is None:
+        rows = list(read_rows(path))
+        dataset = dataset_of_file(path.stem, rows[0][1])
+        own_ids = dataset.name not in BENCHMARKS
+        return Source(dataset, path.stem, rows, seed, str(path), "line", path.stem, own_ids)
+    dataset = dataset_named(task)
+    if dataset.rows is not None:
         raise InputError(f"task {task!r} draws its own problems and reads no file: leave out --task or --data")
-    rows = list(read_rows(path))
-    dataset = dataset or dataset_of_file(path.stem, rows[0][1])
-    records = _records(
-        rows,
-        dataset,
-        seed,
-        (str(path), "line"),
-        label=dataset.name if task else path.stem,
-        own_ids=task is None and dataset.name not in BENCHMARKS,
-    )
-    return Source(dataset, task or path.stem, seed, list(records))
+    return Source(dataset, task, read_rows(path), seed, str(path), "line", dataset.name)
 
 
-def _records(
-    rows: Iterable[tuple[int, Row]],
-    dataset: Dataset,
-    seed: int,
-    where: tuple[str, str],
-    *,
-    label: str | None = None,
-    own_ids: bool = False,
-) -> Iterator[Record]:
-    source, unit = where
-    numbers: dict[str, int] = {}
-    for number, row in rows:
-        record = Record(row, "", seed, f"{source} {unit} {number}")
-        key = _key(record, dataset, label or dataset.name, own_ids)
-        if key in numbers:
-            raise InputError(f"{record.where}: problem {key!r} is already on {unit} {numbers[key]}")
-        numbers[key] = number
-        yield replace(record, key=key)
-
-
-def _key(record: Record, dataset: Dataset, label: str, own_ids: bool) -> str:
-    """A row's `problem_id` as it is; else another id behind the data set's label; else a digest of the question.
-
-    In a file of one's own, `id` is taken as it is too.
-    """
-    for column in ("problem_id", *_IDS):
-        value = record.row.get(column)
-        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
-            verbatim = column == "problem_id" or (column == "id" and own_ids)
-            return str(value).strip() if verbatim else f"{label}-{str(value).strip()}"
-        if own_ids and column in record.row:
-            raise InputError(f"{record.where}: {column} must be a text or a whole number, got {value!r}")
-    texts = (record.row.get(column) for column in _QUESTIONS)
-    question = next((text for text in texts if isinstance(text, str) and text), None)
-    content = dataset.ask(record) if question is None else question
-    text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
-    return f"{label}-{hashlib.sha256(' '.join(text.split()).encode()).hexdigest()[:10]}"
-
-
-def _from_hub(dataset: Dataset) -> list[Row]:
+def _from_hub(dataset: Dataset) -> tuple[list[Row], str]:
+    """A data set's rows from the hub, and its name there."""
     way_out = "pass --data with a JSONL file of its rows"
     if dataset.hub is None:
         raise InputError(f"{dataset.name} is not on the hub: {way_out}")
@@ -127,7 +133,10 @@ def _from_hub(dataset: Dataset) -> list[Row]:
             f"{dataset.name} is loaded with the package datasets: pip install datasets, or {way_out}"
         ) from None
     try:
-        return [dict(row) for row in load_dataset(dataset.hub.path, dataset.hub.config, split=dataset.hub.split)]
+        rows: list[Row] = [
+            dict(row) for row in load_dataset(dataset.hub.path, dataset.hub.config, split=dataset.hub.split)
+        ]
     except Exception as error:  # no network, a gated data set, a changed one: the hub's client raises many types
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise InputError(f"cannot load {dataset.hub.path} from the hub ({reason[:200]}): {way_out}") from None
+    return rows, dataset.hub.path
