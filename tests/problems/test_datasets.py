@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import types
 from collections import Counter
@@ -162,6 +163,16 @@ def test_questions_are_asked_without_looking_at_what_is_right(tmp_path: Path) ->
     assert asked[0].kind == "math"
     with pytest.raises(InputError, match="line 1: answer must be a text or a number, got None"):
         load_problems("aime_2025", tmp_path / "aime.jsonl")
+
+
+def test_asking_loads_neither_gold_nor_grading(tmp_path: Path) -> None:
+    file = samples.write(tmp_path / "own.jsonl", [{"id": 1, "prompt": "?", "answer": 3}])
+    code = (
+        "import sys; from radmoe.problems import load_questions; "
+        f"load_questions('math-1', limit=1); load_questions(data={str(file)!r}); "
+        "print(sorted(name for name in sys.modules if name.startswith(('radmoe.grading', 'radmoe.problems.gold'))))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_a_limit_below_one_is_refused() -> None:

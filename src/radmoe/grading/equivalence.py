@@ -1,7 +1,7 @@
 r"""Which answers to one problem are the same answer: `2\sqrt{3}` and `\sqrt{12}`, `1/2` and `0.5`.
 
-Normal forms decide most; algebra the rest, in one process that lives as long as it behaves. An expression that makes
-it run out of time or memory costs one timeout, is never asked about again, and equals only itself.
+Normal forms decide most of it, and algebra the rest, in a process of its own. An expression that makes this process run
+out of time or memory costs one timeout, is never asked about again, and equals only itself.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def _holds(shape: Shape, leaf: str) -> bool:
 
 
 class Equivalence:
-    """Equality of LaTeX answers. Symmetric by construction; a verdict is kept, so that it is the same every time.
+    """Equality of LaTeX answers. It is symmetric by construction, and a verdict is remembered, so it never changes.
 
-    `timeout` is wall seconds per question to the algebra process. Not for use by two threads at once.
+    `timeout` is wall seconds per question to the algebra process. Two threads must not use one object at once.
     """
 
     def __init__(self, *, timeout: float = TIMEOUT_S, memory: int = MEMORY) -> None:
@@ -57,7 +57,7 @@ class Equivalence:
         self.close()
 
     def same(self, a: str, b: str) -> bool:
-        """Whether two answers are equal; False where that cannot be found out in time."""
+        """Whether two answers are equal; False if that cannot be decided in time."""
         left, right = shape_of(a), shape_of(b)
         if left is None or right is None:
             return False
@@ -67,7 +67,7 @@ class Equivalence:
             return False
         try:
             return self._same(left, right)
-        except _OutOfTime as error:  # blame the one that cannot even be read, or else the later
+        except _OutOfTime as error:  # blame the one that cannot even be read, else the second
             self._poisoned.add((left if error.reading and _holds(left, error.reading) else right).normal)
             return False
 
@@ -102,7 +102,7 @@ class Equivalence:
     # -- the algebra process -----------------------------------------------------------------------------------------
 
     def _ask(self, *latex: str) -> bool:
-        """Its verdict; without one in time the process is ended."""
+        """The verdict of the algebra process. If there is none in time, the process is ended and _OutOfTime raised."""
         process = self._start()
         assert process.stdin
         try:
@@ -125,16 +125,16 @@ class Equivalence:
                 raise InputError("comparing LaTeX answers needs a POSIX system (Linux or macOS): run it in WSL")
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-s", "-W", "ignore", str(_SCRIPT), str(self.timeout), str(self.memory)],
-                env={"PYTHONHASHSEED": "0"},  # what SymPy finds simplest must not depend on the day
+                env={"PYTHONHASHSEED": "0"},  # what SymPy holds for the simplest form depends on the order of hashes
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
-            said = self._byte(self._process, _START_S)
-            if said != READY:
+            greeting = self._byte(self._process, _START_S)
+            if greeting != READY:
                 self.close()
-                why = "is not installed: pip install 'radmoe[eval]'" if said == MISSING else "does not start"
-                raise InputError(f"comparing LaTeX answers needs math-verify, which {why}")
+                reason = "is not installed: pip install 'radmoe[eval]'" if greeting == MISSING else "does not start"
+                raise InputError(f"comparing LaTeX answers needs math-verify, which {reason}")
         return self._process
 
     @staticmethod
@@ -161,21 +161,21 @@ class Equivalence:
 
 
 class Classes:
-    """The answers to one problem, sorted into classes as they come; the first of a class stands for it.
+    """The answers to one problem, sorted into classes as they come. The first answer of a class stands for it.
 
-    An answer is compared with what stands for each class, the gold answer's first, so it is in one class only.
+    An answer is compared only with those that stand for a class, the gold answer first, so it is in one class only.
     """
 
     def __init__(self, equivalence: Equivalence, gold: str) -> None:
         self.gold = normal_form(gold) or ""
         self._equivalence = equivalence
-        self._found = {self.gold: self.gold}  # normal form -> what stands for its class
+        self._standing = {self.gold: self.gold}  # normal form -> the answer that stands for its class
 
     def add(self, answer: str) -> str:
-        """What stands for this answer's class."""
+        """The answer that stands for this answer's class."""
         normal = normal_form(answer) or ""
-        if normal not in self._found:
-            standing = dict.fromkeys(self._found.values())
-            equal = (other for other in standing if self._equivalence.same(other, normal))
-            self._found[normal] = next(equal, normal)
-        return self._found[normal]
+        if normal not in self._standing:
+            classes = dict.fromkeys(self._standing.values())
+            equal = (other for other in classes if self._equivalence.same(other, normal))
+            self._standing[normal] = next(equal, normal)
+        return self._standing[normal]

@@ -174,7 +174,7 @@ def _judged(
     memory: int | None,
     progress: Callable[[int], object],
 ) -> Iterator[Label]:
-    """The labels with what is right told. A LaTeX answer becomes the one that stands for its class."""
+    """The labels, each with whether its answer is right. A LaTeX answer becomes the one that stands for its class."""
     verdicts = _verdicts(labels, keys, jobs, timeout, memory)
     classes: dict[str, Classes] = {}
     with Equivalence(timeout=timeout or equivalence.TIMEOUT_S) as equal:

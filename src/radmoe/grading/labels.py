@@ -23,7 +23,7 @@ _FIELDS = pa.schema(
 
 
 class Label(NamedTuple):
-    """`answer` is None where none could be extracted; such a rollout is wrong."""
+    """One rollout's label. `answer` is None where none could be extracted; such a rollout is wrong."""
 
     problem_id: str
     rollout_index: int

@@ -1,4 +1,4 @@
-r"""LaTeX as models write it, read into atoms: spacing and fonts gone, arguments braced, one name per sign.
+r"""LaTeX as models write it, read into atoms: without spacing and fonts, with braced arguments and one name per sign.
 
 An atom is a sign, a letter, a number, a command with its arguments (`\frac{1}{2}`, `^{2}`, `\text{cm}`) or a matrix.
 """
@@ -66,7 +66,7 @@ NUMERIC = re.compile(r"(?:\\(?:frac|sqrt|binom|cdot|pi)(?![A-Za-z])|[0-9+\-/()!^
 
 
 def atoms(text: str) -> list[str]:
-    """An answer's atoms, in order; reading and joining them again gives the same."""
+    """An answer's atoms, in order. Joining them and reading that again gives the same atoms."""
     text = _MATH.sub(lambda sign: sign[1] or " ", text)
     for sign, name in _UNICODE.items():
         text = text.replace(sign, name)
@@ -78,10 +78,10 @@ def atoms(text: str) -> list[str]:
     return _Reader(_TOKEN.findall(text)).read()
 
 
-def join(found: Iterable[str]) -> str:
+def join(expression: Iterable[str]) -> str:
     """Atoms as LaTeX, with a space only where two would run together."""
     out = ""
-    for atom in found:
+    for atom in expression:
         run = (out[-1:].isalpha() and atom[:1].isalpha()) or (out[-1:].isdigit() and _DIGITS.match(atom))
         out += (" " if run else "") + atom
     return out
@@ -107,7 +107,7 @@ def rewrite(atom: str, change: Callable[[list[str]], list[str]]) -> str:
 
 
 def _undressed(text: str) -> str:
-    """Without what stands around all of it: spacing, dollars, stars, a full stop, braces, a box."""
+    """The text without what encloses all of it: spacing, dollars, stars, a full stop, braces, a box."""
     before = None
     while before != text:
         before = text
@@ -126,7 +126,7 @@ def _prose(text: str) -> str:
 
 
 def _depth(text: str, stop: int) -> int:
-    """Brackets of a tuple or set that are open here: inside them a comma separates."""
+    """How many brackets of a tuple or set are open at a place. Inside them a comma separates."""
     before = text[:stop]
     return sum(map(before.count, ("(", "[", "\\{"))) - sum(map(before.count, (")", "]", "\\}")))
 
@@ -136,18 +136,18 @@ class _Reader:
         self.left = tokens[::-1]
 
     def read(self, until: str | None = None) -> list[str]:
-        """Atoms up to a token, which is taken too, or to the end."""
-        found: list[str] = []
+        """Atoms up to a token, which is consumed too, or to the end."""
+        expression: list[str] = []
         token, apart = " ", True
         while self.left:
             token, apart = self.left.pop(), token.isspace()
             if token == until:
                 break
-            said = apart and token.isalpha() and (len(token) > 3 or token.lower() in _STOP)
-            found += self._word(token, said) if said else self._atom(token, bool(found))
-            if len(found) > 1 and found[-1].startswith("\\text{") and found[-2].startswith("\\text{"):
-                found[-2:] = [_prose(f"{found[-2][6:-1]} {found[-1][6:-1]}")]
-        return found
+            is_prose = apart and token.isalpha() and (len(token) > 3 or token.lower() in _STOP)
+            expression += self._word(token, is_prose) if is_prose else self._atom(token, bool(expression))
+            if len(expression) > 1 and expression[-1].startswith("\\text{") and expression[-2].startswith("\\text{"):
+                expression[-2:] = [_prose(f"{expression[-2][6:-1]} {expression[-1][6:-1]}")]
+        return expression
 
     def _atom(self, token: str, follows: bool) -> list[str]:
         token = _SAME.get(token, token)
@@ -169,7 +169,7 @@ class _Reader:
             return self._word(token)
         return [token]
 
-    def _word(self, word: str, said: bool = False) -> list[str]:
+    def _word(self, word: str, is_prose: bool = False) -> list[str]:
         """A word without a backslash: a function, a unit, a conjunction, prose, or a product of letters."""
         low = word.lower()
         if low in _FUNCTIONS:
@@ -178,7 +178,7 @@ class _Reader:
             return ["\\infty"]
         if low in ("and", "or"):
             return [","]
-        return [_prose(word)] if said or low in _UNITS else list(word)
+        return [_prose(word)] if is_prose or low in _UNITS else list(word)
 
     def _font(self, command: str, inside: str, follows: bool) -> list[str]:
         """Prose stays prose; what is set in another font only for looks is read as mathematics."""
@@ -203,7 +203,7 @@ class _Reader:
         return name + index + "".join(f"{{{argument}}}" for argument in arguments)
 
     def _argument(self, name: str) -> str:
-        """The next group, or what stands for one: a digit of `\\frac12`, a number of `^10`, the brackets of `\\sqrt(3)`."""
+        """The next argument: a group, or a digit of `\\frac12`, the number of `^10`, the brackets of `\\sqrt(3)`."""
         if not (token := self._next()):
             return ""
         self.left.pop()
@@ -228,7 +228,7 @@ class _Reader:
         return f"\\begin{{{name}}}{join(inside)}\\end{{{name}}}"
 
     def _next(self) -> str:
-        """The next token that is not spacing, which stays; empty at the end."""
+        """The next token that is not spacing, without consuming it; empty at the end."""
         while self.left and (self.left[-1].isspace() or self.left[-1] in _SILENT):
             self.left.pop()
         return self.left[-1] if self.left else ""

@@ -1,10 +1,11 @@
 """Inside the algebra process: whether two LaTeX expressions are equal, by math-verify.
 
-Run by path (`python -P verifier.py SECONDS BYTES`), killed from outside whenever it takes too long. A request is one
-line of JSON: `[a]` asks whether `a` can be read at all, `[a, b]` whether the two are equal. An answer is one byte.
+It is run by path (`python -P verifier.py SECONDS BYTES`), and killed from outside whenever it takes too long. A request
+is one line of JSON: `[a]` asks whether `a` can be read at all, `[a, b]` whether the two are equal. An answer is one byte.
 
-math-verify alone is too generous: it takes 10^{-20} for 2*10^{-20}, E for e, and is not symmetric. So it must agree in
-both directions, and first both expressions must have the same value to 30 digits where letters stand for numbers.
+math-verify alone is too generous: it takes 10^{-20} for 2*10^{-20} and E for e, and it is not symmetric. So it must agree
+in both directions, and before that both expressions must have the same value to 30 digits when letters stand for
+fixed numbers.
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ _DIGITS = 30
 
 @lru_cache(maxsize=4096)
 def read(latex: str) -> tuple[Any, list[Any] | None]:
-    """An expression, and its values (of a matrix, of every cell) with fixed numbers for letters; None without any."""
+    """An expression, and its values with fixed numbers for letters: one, or one per cell of a matrix. None without any."""
     from latex2sympy2_extended import latex2sympy
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from sympy import I, MatrixBase
 
     config = ConversionConfig(lowercase_symbols=False)
-    made = latex2sympy(latex, is_real=True, convert_degrees=True, normalization_config=None, conversion_config=config)
-    made = made.subs({symbol: I for symbol in made.free_symbols if symbol.name == "i"})
-    cells = list(made.flat()) if isinstance(made, MatrixBase) else [made]
+    expression = latex2sympy(
+        latex, is_real=True, convert_degrees=True, normalization_config=None, conversion_config=config
+    )
+    expression = expression.subs({symbol: I for symbol in expression.free_symbols if symbol.name == "i"})
+    cells = list(expression.flat()) if isinstance(expression, MatrixBase) else [expression]
     values = [_value(cell) for cell in cells]
-    return made, None if None in values else values
+    return expression, None if None in values else values
 
 
 def _value(cell: Any) -> Any:
@@ -62,14 +65,14 @@ def same(a: str, b: str) -> bool:
 def _answer(request: list[str]) -> bytes:
     try:
         return YES if (same(*request) if len(request) == 2 else read(*request)) else NO
-    except Exception:  # a parser of anything: what it cannot read equals nothing
+    except Exception:  # the parser may raise anything; what it cannot read equals nothing
         return NO
 
 
 def serve(seconds: float, memory: int) -> None:
-    """Answer until the grader closes its end. An alarm ends the process should the grader be gone."""
+    """Answer requests until the grader closes its end. An alarm ends the process if the grader is gone."""
     out = os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what libraries print is no answer
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what libraries print must not be taken for an answer
     try:
         import math_verify  # noqa: F401
     except ImportError:
