@@ -5,6 +5,7 @@ RadmoeError
 │   ├── ReadoutError      a readout or layer subset that does not parse or fit
 │   ├── RolloutError      arrays of a rollout that contradict each other or the router
 │   ├── KernelError       a matrix with NaN, infinite or negative entries
+│   ├── GoldNotFound      problems that come without answers or tests: nothing can be graded
 │   └── VocabError        a tokenizer that cannot be turned into token bytes
 ├── AnchorNotFound        no rollout carries the anchor: nothing can be selected
 ├── EngineError           a model that cannot be loaded, run or recorded
@@ -39,6 +40,10 @@ class RolloutError(InputError):
 
 class KernelError(InputError):
     """A matrix the kernels cannot compare."""
+
+
+class GoldNotFound(InputError):
+    """Problems that come without answers or tests."""
 
 
 class VocabError(InputError):

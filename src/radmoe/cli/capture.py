@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.capturing import capture_with_bar, graded_average, replay_with_bar, with_kind
+from radmoe.cli.capturing import capture_with_bar, graded_average, replay_with_bar
 from radmoe.cli.common import Json
 from radmoe.engines import ENGINES
-from radmoe.errors import InputError
+from radmoe.errors import GoldNotFound, InputError
 
 if TYPE_CHECKING:
     from radmoe.engines.replay import Replayed
@@ -202,9 +202,9 @@ def _capture(
     if plan["style"] is not None and model in MODELS:
         MODELS[model].check_style(plan["style"])
     seed = settings["seed"]
-    questions, recorded = load_questions(task, data, seed=seed, limit=limit)
+    questions, recorded = load_questions(task, data, kind=kind, seed=seed, limit=limit)
     opened = open_engine(engine, model, EngineOptions(**options))
-    whole = Plan(with_kind(questions, kind), opened, sampling_for(opened, **settings), task=recorded, **plan)
+    whole = Plan(questions, opened, sampling_for(opened, **settings), task=recorded, **plan)
     captured = capture_with_bar(whole if share is None else whole.part(*share), out)
     average = _average(out, task, data, seed) if grade else None
     if as_json:
@@ -221,10 +221,8 @@ def _average(out: Path, task: str | None, data: Path | None, seed: int) -> float
 
     try:
         problems = load_problems(task, data, seed=seed)
-    except InputError:
-        if task is None:
-            return None
-        raise
+    except GoldNotFound:
+        return None
     return graded_average(out, problems)
 
 

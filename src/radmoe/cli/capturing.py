@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from radmoe.cli.common import console
-from radmoe.errors import InputError, RadmoeError
+from radmoe.errors import RadmoeError
 
 if TYPE_CHECKING:
     from radmoe.capture import Captured, Plan, Progress
     from radmoe.engines.replay import Replayed
-    from radmoe.problems import Problem, Question
-    from radmoe.types import Kind
+    from radmoe.problems import Problem
 
 
 def capture_with_bar(plan: Plan, out: Path) -> Captured:
@@ -69,18 +67,6 @@ def replay_with_bar(
             progress=lambda done, total: bar.update(work, completed=done, total=total),
             **replay_options,
         )
-
-
-def with_kind(questions: list[Question], kind: Kind | None) -> list[Question]:
-    """The questions, with the kind that --kind gives to those that have none; a contradiction is an InputError."""
-    if kind is None:
-        return questions
-    for question in questions:
-        if question.kind not in (None, kind):
-            raise InputError(
-                f"problem {question.problem_id!r} is of kind {question.kind}, --kind {kind} contradicts it: leave --kind out"
-            )
-    return [replace(question, kind=kind) for question in questions]
 
 
 def graded_average(out: Path, problems: Mapping[str, Problem]) -> float | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.common import Json, PoolPath, console, limited, progress, size
+
 if TYPE_CHECKING:
     from radmoe.pool import Pool
     from radmoe.types import Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from radmoe.errors import InputError
+from radmoe.errors import GoldNotFound
 from radmoe.problems.base import Problem
 from radmoe.problems.records import open_source
 
@@ -14,7 +14,7 @@ def load_problems(
 ) -> dict[str, Problem]:
     """The problems of a data set or of a JSONL file by id; the arguments are those of `load_questions`.
 
-    Lines of one's own file that have neither an answer nor tests are left out. Raises InputError if none has.
+    Lines of one's own file that have neither an answer nor tests are left out. Raises GoldNotFound if none has.
     """
     source = open_source(task, data, seed=seed)
     problems: dict[str, Problem] = {}
@@ -33,5 +33,5 @@ def load_problems(
                 source.dataset.integer,
             )
     if not problems:
-        raise InputError(f"{data or task} has no answers: add answer, or public_test_cases, to its lines")
+        raise GoldNotFound(f"{data or task} has no answers: add answer, or public_test_cases, to its lines")
     return problems
