@@ -11,11 +11,11 @@ import pytest
 
 import tiny_moe
 from radmoe.engines.base import Sampling
-from radmoe.engines.replay.run import agreement, replay
+from radmoe.engines.replay import agreement, replay
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import InputError, PoolIncomplete, PoolMismatch
 from radmoe.lab import planted
-from radmoe.pool import PoolWriter, Profile, open_pool, recover
+from radmoe.pool import Pool, PoolWriter, Profile, open_pool
 from radmoe.types import Rollout
 
 PROMPTS = {"a": "So the sum is", "b": "The answer: \\boxed{"}
@@ -29,9 +29,10 @@ def engine() -> TransformersEngine:
 
 def capture(engine: TransformersEngine, path: Path, *, ids_only: bool = False, **options: Any) -> Path:
     """A pool with routing as capture writes it."""
-    sampling = {"raw": True, "kind": "math", "engine": "transformers"}
+    sampling = {"raw": True, "engine": "transformers"}
     keys, prompts = list(PROMPTS), [engine.encode(text, raw=True) for text in PROMPTS.values()]
-    with PoolWriter(path, shape=engine.shape, vocab=engine.vocab, model="tiny", sampling=sampling, **options) as writer:
+    record = {"model": "tiny", "task": "sums", "style": "thinking", "sampling": sampling}
+    with PoolWriter(path, shape=engine.shape, vocab=engine.vocab, **record, **options) as writer:
         running = engine.generate(prompts, 3, sampling=Sampling(max_tokens=24, seed=2), keys=keys, batch_size=3)
         for c in sorted(running, key=lambda c: c[:2]):
             rollout = c.rollout
@@ -43,7 +44,9 @@ def capture(engine: TransformersEngine, path: Path, *, ids_only: bool = False, *
             writer.add(
                 key,
                 rollout,
+                kind="math",
                 rollout_index=c.rollout_index,
+                problem_index=keys[::-1].index(key),  # "b" was asked first
                 text=c.text,
                 prompt=PROMPTS[key],
                 finish_reason=c.finish_reason,
@@ -81,10 +84,22 @@ def test_a_replayed_pool_is_the_captured_one(engine: TransformersEngine, capture
         for a, b in zip(mine.rollouts, theirs.rollouts, strict=True):
             assert np.array_equal(a.token_ids, b.token_ids)
             assert np.array_equal(a.topk_logprobs, b.topk_logprobs)  # the sampler's own, not the replay's
-    said = made.sampling
-    assert (said["engine"], said["tokens"], said["kind"]) == ("replay", "sampled", "math")
-    assert said["sampled"]["engine"] == "transformers"
+    record = made.sampling
+    assert (record["engine"], record["tokens"], record["raw"]) == ("replay", "sampled", True)
+    assert record["sampled"] == source.sampling
+    assert (made.model, made.task, made.style) == (engine.model_name, "sums", "thinking")
+    assert made.kinds == source.kinds == {"b": "math", "a": "math"}
+    assert all(shard["versions"] == engine.versions for shard in made.provenance.values())
     assert made.texts("a") == source.texts("a")
+
+
+def test_a_replay_can_be_replayed(engine: TransformersEngine, captured: Path, tmp_path: Path) -> None:
+    """It has the prompts, and knows how they were tokenised."""
+    replay(captured, engine, tmp_path / "once")
+    again = replay(tmp_path / "once", engine, tmp_path / "twice")
+    assert again.agreement is not None
+    assert again.agreement.share == 1
+    assert rows(tmp_path / "twice") == rows(captured)
 
 
 def test_an_ids_only_pool_gets_weights(engine: TransformersEngine, tmp_path: Path) -> None:
@@ -101,14 +116,15 @@ def test_an_ids_only_pool_gets_weights(engine: TransformersEngine, tmp_path: Pat
 def test_routing_that_disagrees_is_counted(engine: TransformersEngine, captured: Path, tmp_path: Path) -> None:
     """One layer of three captured with its experts renamed: a third of the sets cannot agree."""
     source, wrong = open_pool(captured), tmp_path / "wrong"
-    with PoolWriter(wrong, shape=engine.shape, vocab=engine.vocab, model="tiny", sampling=source.sampling) as writer:
+    record = {"model": "tiny", "sampling": source.sampling}
+    with PoolWriter(wrong, shape=engine.shape, vocab=engine.vocab, **record) as writer:
         for r in source.group("a").rollouts:
             ids = r.expert_ids.copy()
             ids[:, 1] = (ids[:, 1] + 1) % 8
             writer.add("a", Rollout(r.token_ids, ids, r.weights), prompt=PROMPTS["a"])
-    found = replay(wrong, engine, tmp_path / "out").agreement
-    assert found is not None
-    assert 2 / 3 <= found.share < 0.8
+    agreed = replay(wrong, engine, tmp_path / "out").agreement
+    assert agreed is not None
+    assert 2 / 3 <= agreed.share < 0.8
 
 
 def test_bfloat16_replay_of_float32_capture_agrees_in_part(captured: Path, tmp_path: Path) -> None:
@@ -129,7 +145,7 @@ def test_only_window_rows_are_kept_and_computed(
     answer = planted.vocab()
     prompt = engine.encode("So", raw=True)
     tokens = [*engine.encode("x = 3" + MARKED + "7}", raw=True), *[40] * 100]
-    file = lines(tmp_path / "r.jsonl", {"id": 1, "prompt_ids": prompt, "token_ids": tokens})
+    file = lines(tmp_path / "r.jsonl", {"id": 1, "kind": "math", "prompt_ids": prompt, "token_ids": tokens})
     passes: list[int] = []
     whole = engine.teacher_forced
     monkeypatch.setattr(engine, "teacher_forced", lambda ids: passes.append(len(ids)) or whole(ids))
@@ -138,8 +154,8 @@ def test_only_window_rows_are_kept_and_computed(
     assert passes[0] == len(prompt) + len(tokens) - 1
     assert passes[1] < passes[0] - 80
     (full,), (part,) = (open_pool(tmp_path / name).group("1").rollouts for name in ("all", "part"))
-    assert len(part.kept) == 4
-    start, stop = int(part.kept[0]), int(part.kept[-1]) + 1
+    assert len(part.positions) == 4
+    start, stop = int(part.positions[0]), int(part.positions[-1]) + 1
     for a, b in zip(full.rows(start, stop), part.rows(start, stop), strict=True):
         assert np.array_equal(a, b)
     assert b"boxed" in b"".join(answer.token_bytes(int(t)) for t in part.token_ids[start:stop])
@@ -148,11 +164,13 @@ def test_only_window_rows_are_kept_and_computed(
 def test_a_windowed_source_is_compared_where_it_has_rows(engine: TransformersEngine, tmp_path: Path) -> None:
     text = "x = 3" + MARKED + "7} and so on and on"
     file = lines(tmp_path / "r.jsonl", {"id": 1, "prompt": "So", "text": text}, {"id": 1, "prompt": "So", "text": "no"})
-    kept = Profile(layers=(0, 2), readouts=("delimiter@4",))
-    replay(file, engine, tmp_path / "source", raw=True, profile=kept)
-    found = replay(tmp_path / "source", engine, tmp_path / "out").agreement
-    assert found is not None
-    assert (found.same, found.of) == (4 * 2, 4 * 2)  # the second rollout has no anchor, and no rows
+    profile = Profile(layers=(0, 2), readouts=("delimiter@4",))
+    replay(file, engine, tmp_path / "source", raw=True, kind="math", profile=profile)
+    agreed = replay(tmp_path / "source", engine, tmp_path / "out").agreement
+    assert agreed is not None
+    assert (agreed.same, agreed.of) == (4 * 2, 4 * 2)  # the second rollout has no anchor, and no rows
+    narrower = replay(tmp_path / "source", engine, tmp_path / "less", profile=Profile(layers=(2,))).agreement
+    assert narrower == agreed  # all layers are computed, whatever is kept
 
 
 def test_an_interrupted_replay_goes_on(engine: TransformersEngine, captured: Path, tmp_path: Path) -> None:
@@ -168,13 +186,13 @@ def test_an_interrupted_replay_goes_on(engine: TransformersEngine, captured: Pat
     assert (done.rollouts, done.replayed) == (6, 2)
     assert rows(tmp_path / "out") == rows(captured)
     assert replay(captured, engine, tmp_path / "out").replayed == 0
-    assert recover(tmp_path / "out") == 6
+    assert len(Pool.recover(tmp_path / "out")) == 6
 
 
 def test_another_source_is_another_pool(engine: TransformersEngine, captured: Path, tmp_path: Path) -> None:
     one = {"id": "a", "prompt": "So", "text": "so it is"}
     replay(lines(tmp_path / "1.jsonl", one), engine, tmp_path / "out")
-    with pytest.raises(PoolMismatch, match="sampling"):
+    with pytest.raises(PoolMismatch, match="source"):
         replay(lines(tmp_path / "2.jsonl", one, one), engine, tmp_path / "out")
 
 

@@ -5,3 +5,7 @@ sources.py         where the rollouts are read from: a JSONL file, or a pool
 rounding.py        a pass that rounds bfloat16 where vLLM's CPU kernels do
 delta_rounding.py  the same for linear attention
 """
+
+from radmoe.engines.replay.run import Agreement, Replayed, agreement, replay
+
+__all__ = ["Agreement", "Replayed", "agreement", "replay"]

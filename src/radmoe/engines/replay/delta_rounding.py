@@ -24,7 +24,7 @@ _EPS = 1e-5
 
 
 class Inputs(NamedTuple):
-    """Of the rule, float32: query and key [H, S, K], value [H, S, V], log decay and beta [H, S]."""
+    """Inputs of the delta rule, in float32: query and key [H, S, K], value [H, S, V], log decay and beta [H, S]."""
 
     query: Tensor
     key: Tensor
@@ -83,9 +83,9 @@ def chunked(given: Inputs) -> tuple[Tensor, Tensor]:
 def stepped(given: Inputs, state: Tensor) -> Tensor:
     """Generated tokens after a prompt that left `state`: outputs [H, S, V]."""
     query, key = _unit(given.query) * given.query.shape[-1] ** -0.5, _unit(given.key)
-    kept, outs = given.decay.exp(), []
+    decay, outs = given.decay.exp(), []
     for t in range(key.shape[1]):
-        state = state * kept[:, t, None, None]
+        state = state * decay[:, t, None, None]
         delta = (given.value[:, t] - (key[:, t, None] @ state)[:, 0]) * given.beta[:, t, None]
         state = state + key[:, t, :, None] * delta[:, None]
         outs.append((query[:, t, None] @ state)[:, 0])

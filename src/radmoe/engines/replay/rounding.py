@@ -1,7 +1,7 @@
 """A transformers pass that rounds where vLLM's CPU kernels round, so that a bfloat16 replay gives a server's routing.
 
-bfloat16 keeps 8 bits; which values are brought down to them, and how, is each program's own. transformers does it
-after every operation, to the nearest. vLLM 0.30 on a CPU with AVX512 but without its BF16 instructions does it at the end
+bfloat16 keeps 8 significant bits. Programs differ in which values they round to it, and how. transformers rounds
+after every operation, to the nearest. vLLM 0.30 on a CPU with AVX512 but without its BF16 instructions rounds at the end
 of a kernel, and mostly by cutting the other 16 bits off:
 
                       vllm-cpu-eager (--enforce-eager)             vllm-cpu (compiled, vLLM's default)
@@ -12,10 +12,10 @@ of a kernel, and mostly by cutting the other 16 bits off:
     router            the weights are a bfloat16 softmax           a float32 one, of the same K logits
     experts           float32, cut off after the activation and after the weighted sum, in both
     shared experts    after every operation                        at the ends of dense layers
-    linear attention  see `vllm_delta`, for both
+    linear attention  see `delta_rounding`, for both
 
-Dense layers round alike in all. What is left is the order of float32 sums. Found by comparing the programs module by
-module (docs/log.md); docs/engines.md says how much agrees.
+Dense layers round alike in all three. What still differs is the order of float32 sums. The table was found by
+comparing the programs module by module (docs/log.md); docs/engines.md says how much agrees.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ Hook = Callable[..., Any]
 def forced_as_vllm(
     engine: TransformersEngine, token_ids: Sequence[int], prompt: int, rounding: str = COMPILED
 ) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
-    """`engine.teacher_forced`, rounded as vLLM's CPU kernels do; the first `prompt` tokens were its prompt."""
+    """`engine.teacher_forced`, rounded as vLLM's CPU kernels round; the first `prompt` tokens were the prompt."""
     with rounding_as_vllm(engine.model, prompt, rounding):
         return engine.teacher_forced(token_ids)
 
 
 def check_rounding(model: Any, rounding: str) -> None:
-    """Refuse what has not been compared with vLLM."""
+    """Refuse roundings, models and precisions that have not been compared with vLLM."""
     if rounding not in ROUNDINGS:
         raise InputError(f"rounding must be {' or '.join(ROUNDINGS)}, got {rounding!r}")
     config = model.config.get_text_config()
@@ -71,7 +71,7 @@ def check_rounding(model: Any, rounding: str) -> None:
 
 @contextmanager
 def rounding_as_vllm(model: Any, prompt: int, rounding: str = COMPILED) -> Iterator[None]:
-    """Passes in here, over one sequence and without a cache, round as vLLM's."""
+    """Make passes over one sequence, without a cache, round as vLLM does while the context lasts."""
     check_rounding(model, rounding)
     eager = rounding == EAGER
     # The residual stream is held in float32, so that a sum reaches the next norm unrounded.
@@ -116,7 +116,7 @@ def _to_float(module: nn.Module, args: Any, out: Tensor) -> Tensor:
 
 
 def cut(x: Tensor) -> Tensor:
-    """To bfloat16 by dropping bits, towards zero."""
+    """To bfloat16 by dropping bits, which rounds towards zero."""
     return (x.float().contiguous().view(torch.int32) & -65536).view(torch.float32).bfloat16()
 
 
@@ -157,7 +157,7 @@ def _router_float(module: nn.Module, args: Any, answer: tuple[Tensor, Tensor, Te
 
 
 def _experts(module: Any, hidden: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
-    """Hidden states [N, D] through the experts `ids` [N, K], as `weights` [N, K] say."""
+    """Hidden states [N, D] through the experts `ids` [N, K], weighted by `weights` [N, K]."""
     total = hidden.new_zeros(hidden.shape, dtype=torch.float32)
     for expert in range(module.num_experts):
         rows, places = torch.where(ids == expert)

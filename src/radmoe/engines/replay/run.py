@@ -1,31 +1,35 @@
 """Routing for rollouts that exist as tokens or texts: a teacher-forced pass over each through a local model.
 
-Replay is no capture. It gives the routing the local model would have had, in its own arithmetic; where the
-source has the routing that was captured while sampling, each run's `extra` says how many expert sets agree.
-A text that is tokenised again may not come out as the tokens that were sampled: the record says which it was.
+Replay does not replace capture. It gives the routing that the local model would have had, in its own arithmetic. Where
+the source has the routing that was captured while sampling, `extra.agreement` of each run says how many (row, layer)
+expert sets are equal, and how many were compared. A text that is tokenised again may not give the tokens that were
+sampled: `extra.tokens` says which of the two it was.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.kept_rows import filler, kept, spans
-from radmoe.engines.replay.sources import Given, open_source
+from radmoe.engines import open_engine
+from radmoe.engines.base import Engine
+from radmoe.engines.kept_rows import check_profile
+from radmoe.engines.replay.sources import Source, SourceRollout, open_source
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile, open_pool
-from radmoe.types import Rollout, RouterShape
+from radmoe.pool.profile import spans
+from radmoe.types import Kind, Rollout, RouterShape, Step, check_kind
 
 if TYPE_CHECKING:
     from radmoe.engines.torch.engine import TransformersEngine
 
-NOTE = "extra.agreement of each run: (row, layer) expert sets equal to the source's captured ones, of those compared"
+Forced = tuple[NDArray[np.int16], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did; `agreement` is the whole pool's, None where the source has no captured routing."""
+    """What a replay did; `agreement` is that of the whole pool, None where the source has no captured routing."""
 
     pool: str
     problems: int
@@ -57,10 +61,10 @@ class Replayed:
 
 def replay(
     source: str | Path,
-    model: str | Path | TransformersEngine,
+    model: str | Path | Engine,
     out: str | Path,
     *,
-    name: str | None = None,
+    kind: Kind | None = None,
     profile: Profile | None = None,
     weights: bool = True,
     raw: bool = False,
@@ -68,53 +72,58 @@ def replay(
     rounding: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replayed:
-    """Replay a JSONL file or a pool (see `replay_sources`) through `model` into the pool `out`.
+    """Replay a JSONL file or a pool (see `sources`) through `model` into the pool `out`.
 
-    With the readouts of a `profile` only the rows their windows need are computed, up to the last of them.
-    `progress` is told rollouts done and in all. What `out` already holds is not replayed again, so that an
-    interrupted call goes on; another source, model or setting is another pool, which the pool says.
-    `rounding` "vllm-cpu" or "vllm-cpu-eager" imitates, in bfloat16, the engine that sampled (see `vllm_rounding`).
+    `model` is an engine that replays, or the name of a model for the engine transformers. `kind` says what answers look
+    like where the source does not; one that contradicts the source is an InputError. With the readouts of a `profile`
+    only the rows that their windows need are kept, and a pass ends at the last of them. `raw` leaves the chat template
+    out, `retokenise` takes texts even where token ids are there, and `rounding` ("vllm-cpu", "vllm-cpu-eager") imitates,
+    in bfloat16, the engine that sampled (see `rounding`).
+
+    A trajectory of several turns is one pass over everything that the model was given and generated; the routing of a
+    generated token is the row of the position before it. `progress` is told rollouts done and rollouts in all. What
+    `out` holds already is not replayed again, so that an interrupted call can be repeated to go on; another source,
+    model or setting needs another pool, and PoolMismatch says so.
     """
-    from radmoe import __version__
-    from radmoe.engines.torch.engine import TransformersEngine
-
-    engine = model if isinstance(model, TransformersEngine) else TransformersEngine(model)
-    if rounding is not None:
-        from radmoe.engines.replay.rounding import check_rounding
-
-        check_rounding(engine.model, rounding)
-    given = open_source(source, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
+    engine = open_engine("transformers", str(model)) if isinstance(model, str | Path) else model
+    if not engine.replays:
+        raise InputError(f"{engine.name} cannot run a pass over given tokens: replay with the engine transformers")
     profile = profile or Profile()
-    record = given.record | {
-        "engine": "replay",
-        "dtype": engine.dtype,
-        "weights": weights,
-        "agreement": NOTE,
-        "versions": {"radmoe": __version__} | engine.versions,
-    }
-    record |= {} if rounding is None else {"rounding": rounding}
-    called = name or (Path(model).resolve().name if not isinstance(model, TransformersEngine) else "replayed")
-    total = sum(given.count(problem) for problem in given.problems)
+    rollouts = open_source(source, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
+    kinds = _settled_kinds(rollouts, kind, source)
+    check_profile(profile, None, engine.vocab, kinds.values())
+    forward = _forward(engine, rounding)
+    record = rollouts.record | {"engine": "replay", "dtype": engine.dtype, "weights": weights}
+    total = sum(rollouts.count(problem) for problem in rollouts.problems)
     replayed = tokens = 0
     with PoolWriter(
-        out, shape=engine.shape, vocab=engine.vocab, model=called, sampling=record, profile=profile
+        out,
+        shape=engine.shape,
+        vocab=engine.vocab,
+        model=engine.model_name,
+        task=rollouts.task,
+        style=rollouts.style,
+        sampling=record | ({} if rounding is None else {"rounding": rounding}),
+        profile=profile,
+        provenance={"versions": dict(engine.versions)},
     ) as writer:
-        before = {problem: writer.done(problem) for problem in given.problems}
-        done = sum(min(before[problem], given.count(problem)) for problem in given.problems)
-        for problem in given.problems:
-            if before[problem] >= given.count(problem):
+        done = sum(writer.done(problem) for problem in rollouts.problems)
+        for place, problem in enumerate(rollouts.problems):
+            if writer.done(problem) == rollouts.count(problem):
                 continue
-            for place, one in enumerate(given.rollouts(problem)):
-                if place < before[problem]:
+            for one in rollouts.rollouts(problem):
+                if writer.has(problem, one.rollout_index):
                     continue
-                rollout, computed = _forced(engine, one, profile, weights, rounding)
+                rollout = _replayed(one, engine, profile, kinds[problem], weights, forward)
                 extra: dict[str, object] = {"tokens": one.tokens}
-                if (found := _agreement(one, rollout, computed, engine.shape)) is not None:
-                    extra["agreement"] = [found.same, found.of]
+                if (agreed := _agreement(one, rollout, engine.shape)) is not None:
+                    extra["agreement"] = [agreed.same, agreed.of]
                 writer.add(
                     problem,
                     rollout,
+                    kind=kinds[problem],
                     rollout_index=one.rollout_index,
+                    problem_index=place,
                     text=one.text,
                     prompt=one.prompt,
                     finish_reason=one.finish_reason,
@@ -123,7 +132,7 @@ def replay(
                 done, replayed, tokens = done + 1, replayed + 1, tokens + len(rollout)
                 if progress is not None:
                     progress(done, total)
-    return Replayed(str(out), len(given.problems), total, replayed, tokens, agreement(out))
+    return Replayed(str(out), len(rollouts.problems), total, replayed, tokens, agreement(out))
 
 
 def agreement(pool: str | Path) -> Agreement | None:
@@ -133,47 +142,98 @@ def agreement(pool: str | Path) -> Agreement | None:
     return Agreement(sum(same for same, _ in pairs), sum(of for _, of in pairs)) if pairs else None
 
 
-def _forced(
-    engine: TransformersEngine, one: Given, profile: Profile, weights: bool, rounding: str | None
-) -> tuple[Rollout, NDArray[np.int64]]:
-    """The rollout with the routing of one pass, and the token positions whose rows were asked for.
+def whole_sequence(turns: Sequence[Step], token_ids: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int64]]:
+    """Everything that a model was given and generated, in order, and the place [T] of each generated token in it.
 
-    Rows no readout asks for are not computed where they come last; they carry experts 0..K-1, and no pool keeps them.
+    R(t) of generated token t is the row of the position before its place.
     """
-    count, prompt, shape = len(one.token_ids), len(one.prompt_ids), engine.shape
-    where = f"rollout {one.rollout_index} of problem {one.problem_id!r}"
-    if not prompt:
-        raise InputError(f"{where} has a prompt of zero tokens: R(0) is the row of a prompt's last token")
-    if engine.context is not None and prompt + count > engine.context:
+    sequence: list[int] = []
+    places = np.empty(len(token_ids), np.int64)
+    stops = [*(step.start for step in turns[1:]), len(token_ids)]
+    for (given, start), stop in zip(turns, stops, strict=True):
+        sequence += given
+        places[start:stop] = np.arange(len(sequence), len(sequence) + stop - start)
+        sequence += token_ids[start:stop].tolist()
+    return sequence, places
+
+
+def _settled_kinds(source: Source, kind: Kind | None, where: str | Path) -> dict[str, Kind | None]:
+    """The kind of each problem: that of the source, or else the one that was given."""
+    if kind is not None:
+        check_kind(kind)
+        for problem, recorded in source.kinds.items():
+            if recorded not in (None, kind):
+                raise InputError(
+                    f"{where} says that problem {problem!r} is of kind {recorded}, --kind {kind} contradicts it: "
+                    "leave --kind out"
+                )
+    return {problem: recorded or kind for problem, recorded in source.kinds.items()}
+
+
+def _forward(engine: Engine, rounding: str | None) -> Callable[[list[int], SourceRollout], Forced]:
+    """The pass over a sequence of tokens that belongs to a rollout: ids and weights [S, L, K]."""
+    if rounding is None:
+        return lambda sequence, one: engine.teacher_forced(sequence)
+    from radmoe.engines.replay.rounding import check_rounding, forced_as_vllm
+
+    if engine.name != "transformers":
         raise InputError(
-            f"{where} has {prompt} + {count} tokens and the model's context is {engine.context}: leave it out, "
-            "or replay with the model that sampled it"
+            f"rounding {rounding} is known for the engine transformers, not for {engine.name}: leave it out"
         )
-    ids, mass = filler(count, shape)
+    own = cast("TransformersEngine", engine)
+    check_rounding(own.model, rounding)
+
+    def forward(sequence: list[int], one: SourceRollout) -> Forced:
+        if len(one.turns) > 1:
+            raise InputError(
+                f"{one.where} has {len(one.turns)} turns, and rounding {rounding} is known for one prompt and its answer: "
+                "leave the rounding out"
+            )
+        return forced_as_vllm(own, sequence, len(one.turns[0].given), rounding)
+
+    return forward
+
+
+def _replayed(
+    one: SourceRollout,
+    engine: Engine,
+    profile: Profile,
+    kind: Kind | None,
+    weights: bool,
+    forward: Callable[[list[int], SourceRollout], Forced],
+) -> Rollout:
+    """The rollout with the routing of one pass; it has the rows that the profile keeps, of all layers."""
+    sequence, places = whole_sequence(one.turns, one.token_ids)
+    if not one.turns[0].given:
+        raise InputError(f"{one.where} has a prompt of zero tokens: R(0) is the row of a prompt's last token")
+    if engine.context is not None and len(sequence) > engine.context:
+        given = len(sequence) - len(one.token_ids)
+        raise InputError(
+            f"{one.where} has {given} + {len(one.token_ids)} tokens and the model's context is {engine.context}: leave it "
+            "out, or replay with the model that sampled it"
+        )
+    positions = profile.kept_rows(one.token_ids, engine.vocab, kind)
+    rows = (places if positions is None else places[positions]) - 1
+    ids: NDArray[np.int16] = np.empty((0, engine.shape.layers, engine.shape.top_k), np.int16)
+    mass: NDArray[np.float16] = ids.astype(np.float16)
+    if len(rows):
+        routing = forward(sequence[: int(rows[-1]) + 1], one)
+        ids, mass = routing[0][rows], routing[1][rows].astype(np.float16)
     sampled, top = (None, None) if one.captured is None else (one.captured.sampled_logprobs, one.captured.topk_logprobs)
-    wanted = kept(profile, one.token_ids, engine.vocab)
-    if len(wanted):
-        stop = int(wanted[-1]) + 1
-        tokens = [*one.prompt_ids, *one.token_ids[: stop - 1].tolist()]
-        if rounding is None:
-            forced = engine.teacher_forced(tokens)
-        else:
-            from radmoe.engines.replay.rounding import forced_as_vllm
-
-            forced = forced_as_vllm(engine, tokens, prompt, rounding)
-        ids[:stop], mass[:stop] = (column[prompt - 1 :] for column in forced)
-    return Rollout(one.token_ids, ids, mass if weights else None, sampled, top), wanted
+    return Rollout(one.token_ids, ids, mass if weights else None, sampled, top, positions, one.steps)
 
 
-def _agreement(one: Given, mine: Rollout, computed: NDArray[np.int64], shape: RouterShape) -> Agreement | None:
-    """Against the routing the source captured, where it has rows of the same router."""
+def _agreement(one: SourceRollout, mine: Rollout, shape: RouterShape) -> Agreement | None:
+    """Agreement with the routing that the source captured, at the rows that both have; None where it has none."""
     if one.captured is None:
         return None
-    rows = computed if one.captured.kept is None else np.intersect1d(computed, one.captured.kept)
+    rows = np.arange(len(mine), dtype=np.int32)
+    for positions in (mine.positions, one.captured.positions):
+        rows = rows if positions is None else np.intersect1d(rows, positions)
     same = of = 0
     for start, stop in spans(rows):
         theirs, _ = one.captured.rows(start, stop, weights=False)
-        ours = mine.expert_ids[start:stop]
+        ours, _ = mine.rows(start, stop, weights=False)
         ours = ours if one.layers is None else ours[:, list(one.layers)]
         if theirs.shape != ours.shape:
             raise InputError(

@@ -15,56 +15,77 @@ from numpy.typing import NDArray
 from radmoe.engines.prompts import encode
 from radmoe.errors import InputError
 from radmoe.pool import open_pool, schema
-from radmoe.pool.reader import StoredRollout
+from radmoe.types import Kind, Step, Trace, check_kind, check_steps
 from radmoe.vocab import Vocab
 
 SAMPLED, RETOKENISED = "sampled", "retokenised"
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """One rollout to replay. `tokens` says whether its token ids are the sampled ones or its text's.
+class SourceRollout:
+    """One rollout to replay.
 
-    `captured` is the rollout as a pool has it, of `layers` (all where None) and with the logprobs it was drawn with.
+    `turns` are what the model was given and where its answers begin: one turn with the prompt for a plain rollout.
+    `steps` are the turns of a trajectory, as they go into the new pool, and empty for a plain rollout. `tokens` says
+    whether the token ids are the sampled ones or those of the text. `captured` is the rollout as a pool has it, with the
+    routing of `layers` (all where None) and the logprobs with which it was drawn. `where` names the rollout in errors.
     """
 
-    problem_id: str
+    where: str
     rollout_index: int
     prompt: str | None
-    prompt_ids: list[int]
+    turns: tuple[Step, ...]
     token_ids: NDArray[np.int32]
     text: str | None
     finish_reason: str | None
     tokens: str
-    captured: StoredRollout | None = None
+    steps: tuple[Step, ...] = ()
+    captured: Trace | None = None
     layers: tuple[int, ...] | None = None
 
 
 class Source(Protocol):
-    """Where rollouts come from. `record` goes into the new pool's own, and names the source by its contents."""
+    """Where rollouts come from.
+
+    `record` goes into the run record of the new pool and identifies the source by its contents; `task` and `style` do
+    too. `kinds` has the problems in their order, each with its kind, or None where the source does not say.
+    """
 
     record: dict[str, Any]
-    problems: list[str]
+    task: str | None
+    style: str | None
+    kinds: dict[str, Kind | None]
 
-    def rollouts(self, problem_id: str) -> Iterator[Given]:
-        """A problem's rollouts, in their order."""
+    @property
+    def problems(self) -> list[str]:
+        """The problems, in their order."""
+        return list(self.kinds)
+
+    def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
+        """The rollouts of a problem, in their order."""
 
     def count(self, problem_id: str) -> int:
-        """How many they are."""
+        """The number of rollouts of a problem."""
 
 
 def open_source(
     path: str | Path, tokenizer: Any, vocab: Vocab, *, raw: bool = False, retokenise: bool = False
 ) -> Source:
-    """A pool's directory, or a JSONL file. `retokenise` takes texts even where token ids are there."""
+    """The source at a path: a pool's directory, or a JSONL file.
+
+    `retokenise` takes texts even where token ids are there. `raw` renders the prompts of a file without chat template.
+    """
     path = Path(path)
     if path.is_dir():
         return PoolSource(path, tokenizer, vocab, retokenise=retokenise)
     return FileSource(path, tokenizer, vocab, raw=raw, retokenise=retokenise)
 
 
-class PoolSource:
-    """A pool from any engine. Its prompts are kept as texts, and tokenised again as capture does."""
+class PoolSource(Source):
+    """A pool from any engine.
+
+    Where a rollout has no steps, its prompt is there as a text, which is tokenised again as capture does it.
+    """
 
     def __init__(self, path: Path, tokenizer: Any, vocab: Vocab, *, retokenise: bool) -> None:
         self.pool = open_pool(path)
@@ -73,52 +94,67 @@ class PoolSource:
             raise InputError(
                 f"{path} was sampled with another tokenizer than the model's: pass its own model, or retokenise its texts"
             )
-        said = self.pool.sampling if isinstance(self.pool.sampling, dict) else {}
-        self._special = bool(said.get("raw")) or not getattr(tokenizer, "chat_template", None)
-        self.problems = self.pool.problems
+        sampling = self.pool.sampling
+        raw = bool(sampling.get("raw"))
+        self._special = raw or not getattr(tokenizer, "chat_template", None)
+        self.kinds, self.task, self.style = self.pool.kinds, self.pool.task, self.pool.style
         self.record = {
             "source": {"pool": path.name, "model": self.pool.model, "sha256": _digest(path / schema.POOL_JSON)},
-            "sampled": said,
+            "sampled": sampling,
+            "raw": raw,
             "tokens": RETOKENISED if retokenise else SAMPLED,
-        } | {key: said[key] for key in ("kind", "task", "style", "n") if key in said}
+        }
 
     def count(self, problem_id: str) -> int:
         return len(self.pool.rollout_indices(problem_id))
 
-    def rollouts(self, problem_id: str) -> Iterator[Given]:
+    def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
         columns = ["rollout_index", "text", "prompt", "finish_reason"]
         table = self.pool.runs(columns, filters=[("problem_id", "=", problem_id)]).to_pylist()
         runs = {run["rollout_index"]: run for run in table}
         indices, members = self.pool.rollout_indices(problem_id), self.pool.group(problem_id).rollouts
         for index, rollout in zip(indices, members, strict=True):
             run, where = runs[index], f"rollout {index} of problem {problem_id!r} in {self.pool.path}"
-            if run["prompt"] is None:
-                raise InputError(f"{where} has no prompt: without it the routing cannot be replayed")
-            assert isinstance(rollout, StoredRollout)
-            yield Given(
-                problem_id,
+            if rollout.steps and self._retokenise:
+                raise InputError(
+                    f"{where} is a trajectory, whose steps are counted in tokens: it cannot be retokenised"
+                )
+            yield SourceRollout(
+                where,
                 index,
                 run["prompt"],
-                list(self._tokenizer(run["prompt"], add_special_tokens=self._special)["input_ids"]),
+                rollout.steps or self._prompt(run["prompt"], where),
                 _tokens(self._tokenizer, run["text"], where) if self._retokenise else rollout.token_ids,
                 run["text"],
                 run["finish_reason"],
                 RETOKENISED if self._retokenise else SAMPLED,
+                rollout.steps,
                 None if self._retokenise else rollout,
                 self.pool.profile.layers,
             )
 
+    def _prompt(self, text: str | None, where: str) -> tuple[Step, ...]:
+        if text is None:
+            raise InputError(f"{where} has no prompt: without it the routing cannot be replayed")
+        return (Step(tuple(self._tokenizer(text, add_special_tokens=self._special)["input_ids"]), 0),)
 
-class FileSource:
+
+class FileSource(Source):
     """A JSONL file, one rollout per line.
 
     A line has `problem_id` (or `id`); `prompt_ids`, or `prompt` or `messages` as `radmoe capture` reads them; and
-    `token_ids` or `text`; `finish_reason` if known. Lines of one problem are its rollouts, in their order.
+    `token_ids` or `text`; `finish_reason` and `kind` if known. A trajectory has `token_ids` and `steps`, a list of
+    objects with `given` (token ids since the last turn, in the first one the prompt) and `start` (the offset of the
+    turn's first generated token). Lines of one problem are its rollouts, in their order.
     """
 
+    task = style = None
+
     def __init__(self, path: Path, tokenizer: Any, vocab: Vocab, *, raw: bool, retokenise: bool) -> None:
-        self._path, self._tokenizer, self._raw, self._words, self._again = path, tokenizer, raw, len(vocab), retokenise
-        self._lines: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+        self._path, self._tokenizer, self._raw = path, tokenizer, raw
+        self._words, self._retokenise = len(vocab), retokenise
+        self._lines: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self.kinds: dict[str, Kind | None] = {}
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -126,46 +162,83 @@ class FileSource:
             raise InputError(f"cannot read {path} ({reason}): pass a JSONL file of rollouts, or a pool") from None
         for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
-                record = _record(line, f"{path} line {number}")
-                self._lines.setdefault(str(record["problem_id"]), []).append((number, record))
+                where = f"{path} line {number}"
+                self._add(_record(line, where), where)
         if not self._lines:
             raise InputError(
                 f'{path} holds no rollouts: write lines such as {{"id": "1", "prompt": "..", "text": ".."}}'
             )
-        self.problems = list(self._lines)
-        kinds = {self._kind(record) for lines in self._lines.values() for _, record in lines}
+        origins = {self._origin(record) for lines in self._lines.values() for _, record in lines}
         self.record = {
             "source": {"file": path.name, "sha256": _digest(path)},
             "raw": raw,
-            "tokens": kinds.pop() if len(kinds) == 1 else "some of them retokenised",
+            "tokens": origins.pop() if len(origins) == 1 else "some of them retokenised",
         }
 
     def count(self, problem_id: str) -> int:
         return len(self._lines[problem_id])
 
-    def rollouts(self, problem_id: str) -> Iterator[Given]:
-        for index, (number, record) in enumerate(self._lines[problem_id]):
-            where = f"{self._path} line {number}"
-            prompt, prompt_ids = self._prompt(record, where)
-            kind = self._kind(record)
-            if kind == SAMPLED:
+    def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
+        for index, (where, record) in enumerate(self._lines[problem_id]):
+            origin, text = self._origin(record), record.get("text")
+            if origin == SAMPLED:
                 tokens = np.array(_ids(record["token_ids"], self._words, f"{where}: token_ids"), np.int32)
             else:
-                tokens = _tokens(self._tokenizer, record.get("text"), where)
-            text = record.get("text")
+                tokens = _tokens(self._tokenizer, text, where)
             if text is None:
                 text = self._tokenizer.decode(tokens.tolist(), skip_special_tokens=False)
-            yield Given(problem_id, index, prompt, prompt_ids, tokens, text, record.get("finish_reason"), kind)
+            steps = self._steps(record, len(tokens), where)
+            if steps:
+                prompt, turns = record.get("prompt"), steps
+                prompt = prompt if isinstance(prompt, str) else None
+            else:
+                prompt, ids = self._prompt(record, where)
+                turns = (Step(tuple(ids), 0),)
+            yield SourceRollout(where, index, prompt, turns, tokens, text, record.get("finish_reason"), origin, steps)
 
-    def _kind(self, record: dict[str, Any]) -> str:
-        return RETOKENISED if self._again or record.get("token_ids") is None else SAMPLED
+    def _add(self, record: dict[str, Any], where: str) -> None:
+        """Take a line in; the lines of one problem must agree on its kind."""
+        problem, kind = str(record["problem_id"]), record.get("kind")
+        try:
+            kind = None if kind is None else check_kind(kind)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        known = self.kinds.get(problem)
+        if None not in (kind, known) and kind != known:
+            raise InputError(f"{where} gives problem {problem!r} the kind {kind}, an earlier line {known}: use one")
+        self.kinds[problem] = known or kind
+        self._lines.setdefault(problem, []).append((where, record))
+
+    def _origin(self, record: dict[str, Any]) -> str:
+        return RETOKENISED if self._retokenise or record.get("token_ids") is None else SAMPLED
+
+    def _steps(self, record: dict[str, Any], tokens: int, where: str) -> tuple[Step, ...]:
+        """The steps of a trajectory; empty for a plain rollout."""
+        steps = record.get("steps")
+        if not steps:
+            return ()
+        if self._origin(record) == RETOKENISED:
+            raise InputError(f"{where} has steps, which are counted in tokens: it needs token_ids, and no retokenising")
+        keys = {"given", "start"}
+        if not isinstance(steps, list) or not all(isinstance(step, dict) and set(step) == keys for step in steps):
+            raise InputError(f"{where}: steps must be a list of objects with given and start, got {str(steps)[:60]}")
+        if not all(type(step["start"]) is int for step in steps):
+            raise InputError(f"{where}: the start of a step must be a whole number, got {str(steps)[:60]}")
+        for number, step in enumerate(steps):
+            if step["given"] or not number:  # later turns may have been given nothing
+                _ids(step["given"], self._words, f"{where}: given of step {number}")
+        if record.get("prompt_ids") not in (None, steps[0]["given"]):
+            raise InputError(f"{where}: prompt_ids are not what the first step was given; leave them out")
+        try:
+            return check_steps([Step(tuple(step["given"]), step["start"]) for step in steps], tokens)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
 
     def _prompt(self, record: dict[str, Any], where: str) -> tuple[str | None, list[int]]:
         if record.get("prompt_ids") is not None:
             text = record.get("prompt")
-            return text if isinstance(text, str) else None, _ids(
-                record["prompt_ids"], self._words, f"{where}: prompt_ids"
-            )
+            ids = _ids(record["prompt_ids"], self._words, f"{where}: prompt_ids")
+            return text if isinstance(text, str) else None, ids
         content = record.get("prompt") or record.get("messages")
         if not content or not isinstance(content, str | list):
             raise InputError(f"{where} needs prompt_ids, prompt or messages, got the keys {sorted(record)}")
