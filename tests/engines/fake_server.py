@@ -22,7 +22,7 @@ import numpy as np
 from radmoe.engines.base import Sampling
 from radmoe.engines.vllm.plugin.endpoint import check_request
 from radmoe.engines.vllm.plugin.payload import encode
-from radmoe.engines.vllm.plugin.store import Rows
+from radmoe.engines.vllm.plugin.store import ChoiceRows
 from radmoe.errors import InputError
 
 FAULTS = (  # of rows
@@ -87,7 +87,7 @@ class FakeServer:
         self.lock = threading.Lock()
         self.seen: list[tuple[int, ...]] = []  # prompts, as a prefix cache would know them
         self.captured = list(range(engine.shape.layers)) if captured is None else captured
-        self.kept: dict[str, Rows] = {}  # what the plugin holds, by key
+        self.kept: dict[str, ChoiceRows] = {}  # what the plugin holds, by key
         self.sent: list[int] = []  # bytes of each routing payload
         self.served = self.at_once = self.most_at_once = 0
         self.bodies: list[dict[str, Any]] = []
@@ -181,13 +181,13 @@ class FakeServer:
             shape = {"layers": layers, "experts": experts, "top_k": top_k, "captured_layers": self.captured}
             return 200, shape | {"settings": settings}
         try:
-            asked = check_request(body)
+            request = check_request(body)
         except InputError as error:
             return 400, {"error": str(error)}
-        found = self.kept.pop(asked["key"], None)
-        if found is None:
-            return 409, {"error": f"no routing of {asked['key']}"}
-        payload = encode([_cut(found, asked["spans"])], self.captured)
+        rows = self.kept.pop(request["key"], None)
+        if rows is None:
+            return 409, {"error": f"no routing of {request['key']}"}
+        payload = encode([_cut(rows, request["spans"])], self.captured)
         self.sent.append(len(payload))
         return 200, payload[: len(payload) // 2] if "truncated" in self.faults else payload
 
@@ -314,7 +314,7 @@ class FakeServer:
         dense = self.layers - self.engine.shape.layers
         ids, weights = (rows[prompt - 1 :, dense:][:, self.captured] for rows in (ids, weights))
         token = np.arange(len(ids), dtype=np.int32)
-        self.kept[key] = Rows(0, token, ids.astype(np.int16), weights[: len(ids)].astype(np.float16))
+        self.kept[key] = ChoiceRows(0, token, ids.astype(np.int16), weights[: len(ids)].astype(np.float16))
 
     def npy(self, array: np.ndarray) -> str | None:
         if "no flag" in self.faults:
@@ -329,11 +329,11 @@ class FakeServer:
         return self.engine.tokenizer.decode(tokens[:-1] if done.finish_reason == "stop" else tokens)
 
 
-def _cut(rows: Rows, spans: dict[str, list[list[int]]] | None) -> Rows:
+def _cut(rows: ChoiceRows, spans: dict[str, list[list[int]]] | None) -> ChoiceRows:
     """The token ranges asked for, as the plugin's store hands them out."""
     if spans is None:
         return rows
     inside = np.zeros(len(rows.token), bool)
     for start, stop in spans.get("0", ()):
         inside |= (rows.token >= start) & (rows.token < stop)
-    return Rows(rows.choice, rows.token[inside], rows.ids[inside], rows.weights[inside])
+    return ChoiceRows(rows.choice, rows.token[inside], rows.ids[inside], rows.weights[inside])

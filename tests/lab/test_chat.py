@@ -12,8 +12,9 @@ from random import Random
 import pytest
 
 from radmoe.anchors import locate, spec_for
+from radmoe.engines.prompts import template_arguments
 from radmoe.errors import InputError
-from radmoe.lab.chat import FAMILIES, SPECIAL, STYLES, prompt_text, render, template_arguments
+from radmoe.lab.chat import FAMILIES, SPECIAL, STYLES, prompt_text, render
 from radmoe.lab.tasks import TASKS, training_example
 from radmoe.lab.tokenizer import VOCAB_SIZE, build, fast_tokenizer, learn
 from radmoe.vocab import Vocab

@@ -1,22 +1,76 @@
 """Where rollouts come from. An engine samples completions and hands each over with its routing.
 
-base.py           what every engine is asked for and hands back: sampling settings, completions
-prompts.py        a JSONL file of prompts, and prompts to token ids
-transformers.py   any local Hugging Face MoE checkpoint: loading, checks, generation, teacher forcing
-routers.py        finding a model's routers, and recording what they chose (torch)
-rows.py           a cache whose rows have lengths of their own, and attention over it (torch)
-streams.py        several batches side by side, on small models
-decode.py         the batch that samples: rows step together, start and finish apart (torch)
-llamacpp.py       GGUF MoE models through llama.cpp: loading, checks, generation
-llama_api.py      llama.cpp's C API through ctypes; llama_rows.py its batch, and the callback that sees routing
-gguf_tokenizer.py the tokenizer and chat template of a GGUF file
-draw.py           decode.py's sampling in NumPy
-http/             running vLLM and SGLang servers
-checkpoint.py     what a model's directory says without its weights
-replay.py         routing for rollouts that exist as tokens or texts; replay_sources.py reads them
-doctor/           is the routing an engine hands over that of its tokens
-vllm.py           vLLM in this process, stock or with the plugin; vllm_outputs.py: its answers as rollouts
-vllm_plugin/      what runs inside vLLM, also `vllm serve`: routing with weights, through vLLM's own entry points
+base.py        what every engine is asked for and hands back: the `Engine` protocol, sampling, completions
+options.py     how an engine is opened
+models.py      the directory of a model by its name
+checkpoint.py  what a model's directory says without its weights
+prompts.py     prompts to token ids, through the tokenizer's chat template
+kept_rows.py   what a profile keeps, for engines that need not fetch the rest
+torch/         any local Hugging Face MoE checkpoint, run with torch and transformers
+vllm/          vLLM in this process, stock or with the plugin, and the plugin that runs inside vLLM
+http/          running vLLM and SGLang servers
+llamacpp/      GGUF MoE models through llama.cpp
+replay/        routing for rollouts that exist already, as tokens or as texts
+doctor/        checks whether the routing that an engine hands over is that of its tokens
 
-Nothing here is imported until an engine is used.
+`ENGINES` names the engines; a class of one's own is named by its dotted path. No engine's module is imported before
+the engine is asked for.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from radmoe.engines.options import EngineOptions
+from radmoe.errors import EngineError, InputError
+
+if TYPE_CHECKING:
+    from radmoe.engines.base import Engine
+
+__all__ = ["ENGINES", "EngineOptions", "engine_class", "open_engine"]
+
+ENGINES: dict[str, str] = {
+    "transformers": "radmoe.engines.torch.engine.TransformersEngine",
+    "vllm": "radmoe.engines.vllm.engine.VllmEngine",
+    "vllm-http": "radmoe.engines.http.engine.VllmHttpEngine",
+    "sglang-http": "radmoe.engines.http.engine.SglangHttpEngine",
+    "llamacpp": "radmoe.engines.llamacpp.engine.LlamaCppEngine",
+}
+_EXTRAS = {"vllm-http": "http", "sglang-http": "http"}  # the extra to install, where it is not the engine's name
+
+
+def engine_class(name: str) -> type[Engine]:
+    """The class of an engine, by a name of `ENGINES` or by the dotted path `package.module.Class` of any other.
+
+    Raises InputError for a name that is unknown and for a path that leads to no engine, EngineError for an engine of
+    this package whose libraries are not installed.
+    """
+    from radmoe.engines.base import Engine
+
+    path = ENGINES.get(name, name)
+    module, _, attribute = path.rpartition(".")
+    known = f"use one of {', '.join(ENGINES)}, or the dotted path of a class (package.module.Class)"
+    if not module or not attribute:
+        raise InputError(f"unknown engine {name!r}: {known}")
+    try:
+        engine = getattr(importlib.import_module(module), attribute, None)
+    except Exception as error:  # a module of someone else may raise anything while it is imported
+        if name in ENGINES and isinstance(error, ModuleNotFoundError):
+            raise EngineError(f"this needs {error.name}: pip install 'radmoe[{_EXTRAS.get(name, name)}]'") from None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"cannot import the engine {name!r} ({reason}): {known}") from None
+    if not isinstance(engine, type):
+        raise InputError(f"{module} has no class {attribute!r}: {known}")
+    if Engine not in engine.__mro__:
+        raise InputError(f"{name} does not inherit from radmoe.engines.base.Engine, so it is not an engine: {known}")
+    return engine
+
+
+def open_engine(name: str, model: str | None, options: EngineOptions | None = None) -> Engine:
+    """Open the engine of this name (see `engine_class`) with a model.
+
+    `model` is a checkpoint directory, a GGUF file, or a name that `models.resolve_model` knows; an engine over a server
+    may do without. Options that the engine needs and lacks, or that it was given and cannot use, are InputErrors.
+    """
+    return engine_class(name).open(model, options or EngineOptions())

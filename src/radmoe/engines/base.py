@@ -1,18 +1,22 @@
-"""What every engine is asked for, and what it hands back."""
+"""What every engine is asked for and what it hands back: the `Engine` protocol, sampling, completions."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.errors import InputError
-from radmoe.types import Rollout, RouterShape
+from radmoe.engines.options import EngineOptions
+from radmoe.engines.prompts import Content, encode
+from radmoe.errors import EngineError, InputError
+from radmoe.types import Kind, Rollout, RouterShape, check_kind
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
@@ -42,51 +46,6 @@ class Sampling:
             raise InputError(f"topk_logprobs must be 0 (none) or more, got {self.topk_logprobs}")
 
 
-class Engine(Protocol):
-    """What `radmoe capture` asks of an engine; all of them write the same pool.
-
-    `tokenizer` renders prompts (a Hugging Face tokenizer); `vocab` is the same as bytes. `versions` names
-    what sampled, for the pool's record.
-    """
-
-    name: str
-    shape: RouterShape
-    vocab: Vocab
-    tokenizer: Any
-    versions: dict[str, str]
-
-    @property
-    def dtype(self) -> str:
-        """What the model computes in; "unknown" where a server does not say."""
-
-    @property
-    def tokens_sampled(self) -> int:
-        """Tokens the current or last `generate` has sampled."""
-
-    def suggested(self, name: str, otherwise: Any) -> Any:
-        """A setting the model comes with (temperature, top_p, max_new_tokens), if it has it."""
-
-    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        """Tokens a rollout of this prompt may have; a prompt that leaves none is an InputError."""
-
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int,
-        *,
-        sampling: Sampling,
-        batch_size: int,
-        keys: Sequence[str],
-        missing: Sequence[Sequence[int]],
-        profile: Profile | None = None,
-    ) -> Iterator[Completion]:
-        """Rollouts missing[i] of the n of every prompt of token ids, each as it finishes.
-
-        `profile` is that of the pool they go to. An engine may leave out routing that it does not keep, and put
-        `kept.filler` there; most have it at hand anyway.
-        """
-
-
 class Completion(NamedTuple):
     """One finished rollout of one prompt."""
 
@@ -97,31 +56,207 @@ class Completion(NamedTuple):
     finish_reason: str  # "stop": it ended by itself; "length": it reached max_tokens or the context's end
 
 
-def asked(
-    prompts: int, n: int, batch_size: int, keys: Sequence[str] | None, missing: Sequence[Sequence[int]] | None
-) -> tuple[list[str], list[list[int]]]:
-    """The names and rollouts of so many prompts (default: their places, and all n), or what is wrong with the call."""
+class Observation(NamedTuple):
+    """One rollout as an engine got it, unchecked: what `radmoe doctor` looks at.
+
+    Row r of `ids` and `weights` is said to be that of input position first + r. `dense` are the layers without experts
+    that a server may count among those of `ids`, with zeros for rows.
+    """
+
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    ids: NDArray[Any] | None  # [R, layers, K]
+    weights: NDArray[Any] | None
+    first: int
+    sampled: NDArray[np.float32] | None  # [T]
+    top: NDArray[np.float32] | None  # [T, C]
+    dense: tuple[int, ...] = ()
+
+    @property
+    def sequence(self) -> tuple[int, ...]:
+        return self.prompt + self.tokens
+
+
+class Engine(Protocol):
+    """Samples rollouts and hands each over with its routing. All engines write the same pool.
+
+    An engine inherits from this class explicitly; what has a value or a body here is a default. The methods marked as
+    abstract, and the attributes without a value, are what an engine must bring (tests/engines/test_add_an_engine.py is
+    a small one).
+    """
+
+    name: str  # of the engine, for the pool's record
+    model_name: str  # what a pool records as its model: a served name, the name of a directory, a lab model's name
+    shape: RouterShape  # the router's, also where only some layers are captured
+    vocab: Vocab
+    tokenizer: Any  # a Hugging Face tokenizer, or what acts like one; `vocab` is the same as bytes
+    versions: dict[str, str]  # of the libraries that sample, for the provenance of a pool
+    dtype: str = "unknown"  # what the model computes in
+    context: int | None = None  # the most tokens that prompt and completion have together; None where nobody said
+    layers: tuple[int, ...] | None = None  # the only layers that are captured; None where all are
+    checkpoint: Path | None = None  # the directory of the model, if its weights are there for a replay to load
+    replays: bool = False  # whether `teacher_forced` works
+
+    @classmethod
+    @abstractmethod
+    def open(cls, model: str | None, options: EngineOptions) -> Self:
+        """Open the engine by a model's name and options.
+
+        Raises InputError for an option that it needs and lacks, or that it was given and cannot use, and EngineError
+        for a model that it cannot run. Options that only spare work (`layers`, `weights`, `probe`) may be ignored.
+        """
+
+    @property
+    @abstractmethod
+    def tokens_sampled(self) -> int:
+        """The number of tokens that the current or last `generate` has sampled."""
+
+    @abstractmethod
+    def generate(
+        self,
+        prompts: Sequence[Content | Sequence[int]],
+        n: int,
+        *,
+        sampling: Sampling | None = None,
+        batch_size: int = 64,
+        keys: Sequence[str] | None = None,
+        missing: Sequence[Sequence[int]] | None = None,
+        kinds: Sequence[Kind | None] | None = None,
+        profile: Profile | None = None,
+    ) -> Iterator[Completion]:
+        """Sample rollouts missing[i] of the n of prompt i (default: all n); yields each as it finishes.
+
+        A prompt is a sequence of token ids, or what `encode` takes. `keys[i]` names prompt i in its seeds (default: its
+        place), so that a resumed run draws what the interrupted one would have drawn. `profile` is that of the pool the
+        rollouts go to, and `kinds` say what answers look like, on which depends what a profile keeps. An engine may
+        leave out rows and layers that the profile does not keep: its rollouts then have `positions`, and the kept
+        layers in the profile's order. Arguments are checked before the first token is sampled.
+        """
+
+    def suggested(self, name: str, otherwise: Any) -> Any:
+        """A setting that the model comes with (temperature, top_p, max_new_tokens); `otherwise` where it has none."""
+        return otherwise
+
+    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
+        """The number of tokens that a rollout of this prompt may have; InputError for a prompt that leaves none."""
+        return room_left(self.context, ids, name, max_tokens)
+
+    def encode(self, prompt: Content | Sequence[int], *, raw: bool = False) -> list[int]:
+        """Token ids of a prompt: a text, chat messages (see `prompts.encode`), or token ids, which stay as they are."""
+        if isinstance(prompt, str) or any(isinstance(part, dict) for part in prompt):
+            ids = encode(self.tokenizer, cast(Content, prompt), raw=raw)[1]
+        else:
+            ids = [int(token) for token in cast(Sequence[int], prompt)]
+        if not ids:
+            raise InputError("a prompt of zero tokens has nothing to continue")
+        return ids
+
+    def observe(self, prompt: Sequence[int], sampling: Sampling, seed: int) -> Observation:
+        """Sample one rollout and hand it over as it came. By default it has the rows of the generated tokens."""
+        from radmoe.pool import Profile
+
+        (done,) = self.generate(
+            [list(prompt)],
+            1,
+            sampling=replace(sampling, seed=seed),
+            batch_size=1,
+            keys=["doctor"],
+            profile=None if self.layers is None else Profile(layers=self.layers),
+        )
+        rollout = done.rollout
+        return Observation(
+            tuple(prompt),
+            tuple(rollout.token_ids.tolist()),
+            rollout.expert_ids,
+            rollout.weights,
+            len(prompt) - 1,
+            rollout.sampled_logprobs,
+            rollout.topk_logprobs,
+        )
+
+    def check_tokenizer(self) -> bool:
+        """Compare the tokenizer with the one that a server uses; EngineError where they differ.
+
+        Returns False where there is nothing to compare: the tokenizer came with the model, or the server does not
+        tokenise.
+        """
+        return False
+
+    def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+        """Expert ids and weights [S, L, K] of one pass over S given tokens; row p is that of input position p.
+
+        Only engines with `replays` can do this.
+        """
+        raise EngineError(f"{self.name} cannot run a pass over given tokens: replay them with the engine transformers")
+
+    def close(self) -> None:
+        """Release what the engine holds: processes, connections. It cannot be used afterwards."""
+        return
+
+
+class Wanted(NamedTuple):
+    """What is wanted of one prompt: the key that names it in its seeds, its rollouts, and its kind."""
+
+    key: str
+    rollouts: list[int]
+    kind: Kind | None
+
+
+def wanted_rollouts(
+    prompts: int,
+    n: int,
+    batch_size: int,
+    keys: Sequence[str] | None,
+    missing: Sequence[Sequence[int]] | None,
+    kinds: Sequence[Kind | None] | None = None,
+) -> list[Wanted]:
+    """What is wanted of each prompt. By default prompt i has the key str(i), all n rollouts and no kind.
+
+    Raises InputError if the lists disagree or hold what they may not.
+    """
     if n < 1:
         raise InputError(f"n must be at least 1 rollout per prompt, got {n}")
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
     names = list(keys) if keys is not None else [str(i) for i in range(prompts)]
-    wanted = [list(rollouts) for rollouts in missing] if missing is not None else [list(range(n))] * prompts
-    if not len(names) == len(wanted) == prompts:
-        raise InputError(f"{prompts} prompts, {len(names)} keys, {len(wanted)} lists of rollouts: they must agree")
-    for name, rollouts in zip(names, wanted, strict=True):
+    lists = [list(rollouts) for rollouts in missing] if missing is not None else [list(range(n))] * prompts
+    each = list(kinds) if kinds is not None else [None] * prompts
+    if not len(names) == len(lists) == len(each) == prompts:
+        raise InputError(
+            f"{prompts} prompts, {len(names)} keys, {len(lists)} lists of rollouts, {len(each)} kinds: they must agree"
+        )
+    for name, rollouts in zip(names, lists, strict=True):
         if rollouts != sorted(set(rollouts) & set(range(n))):
             raise InputError(f"rollouts of {name!r} must be distinct, ascending and below n={n}, got {rollouts}")
-    return names, wanted
+    checked = [None if kind is None else check_kind(kind) for kind in each]
+    return [Wanted(*parts) for parts in zip(names, lists, checked, strict=True)]
+
+
+def check_prompt(ids: Sequence[int], words: int) -> list[int]:
+    """The token ids of a prompt; InputError where there are none, or where one is not below `words`."""
+    if not len(ids):
+        raise InputError("a prompt of zero tokens has nothing to continue")
+    if min(ids) < 0 or max(ids) >= words:
+        raise InputError(f"token ids of a prompt lie in [0, {words}), got {min(ids)}..{max(ids)}")
+    return list(ids)
+
+
+def completion_text(tokenizer: Any, token_ids: NDArray[np.int32], finish_reason: str) -> str:
+    """The text of a rollout, special tokens included; the token that ended it is left out."""
+    shown = token_ids[:-1] if finish_reason == "stop" else token_ids
+    return str(tokenizer.decode(shown.tolist(), skip_special_tokens=False))
 
 
 def rollout_seed(seed: int, key: str, rollout_index: int) -> int:
-    """A rollout's own seed, for engines that draw by themselves. It counts up by 1, as vLLM does within a request."""
+    """The seed of one rollout, for engines that draw by themselves.
+
+    It counts up by 1 with the rollout, as vLLM's own seeds do within a request.
+    """
     return int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:4], "little") + rollout_index
 
 
 def room_left(context: int | None, ids: Sequence[int], name: str, max_tokens: int) -> int:
-    """max_tokens, or what a prompt leaves of the context (None: nobody said); a prompt that leaves none is refused."""
+    """max_tokens, or what a prompt leaves of the context; InputError for a prompt that leaves nothing."""
     if context is None:
         return max_tokens
     if len(ids) >= context:
@@ -136,7 +271,7 @@ def uniforms(seed: int, key: str, rollout_index: int, count: int) -> NDArray[np.
     """The random numbers of one rollout, one per token [count], in [0, 1).
 
     They depend on nothing but these names: not on the batch, on other rollouts or on what was
-    sampled before a restart. More of them begin with the same ones.
+    sampled before a restart. A longer list begins with the shorter one.
     """
     digest = hashlib.sha256(key.encode()).digest()
     words = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, 16, 4)]

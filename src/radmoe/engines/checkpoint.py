@@ -1,4 +1,4 @@
-"""What a checkpoint's directory says about a model without loading it: its router, its tokens, its settings."""
+"""What a checkpoint's directory says about a model without its weights: its router, its tokens, its settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "
 
 
 class Checkpoint:
-    """config.json, tokenizer.json and generation_config.json of a directory; weights are not read."""
+    """What config.json, tokenizer.json and generation_config.json of a directory say; weights are not read."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
@@ -27,8 +27,8 @@ class Checkpoint:
         try:
             config = AutoConfig.from_pretrained(self.path, local_files_only=True)
             self.tokenizer: Any = AutoTokenizer.from_pretrained(self.path, local_files_only=True)
-            has = (self.path / "generation_config.json").is_file()
-            self._settings = GenerationConfig.from_pretrained(self.path, local_files_only=True) if has else None
+            settings = (self.path / "generation_config.json").is_file()
+            self._settings = GenerationConfig.from_pretrained(self.path, local_files_only=True) if settings else None
         except (OSError, ValueError, KeyError, ImportError, TypeError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise EngineError(f"cannot read the model's directory {path}: {reason}") from None
@@ -47,17 +47,23 @@ class Checkpoint:
         self.shape = RouterShape(len(self.sparse), experts, top_k)
 
     @property
+    def dense(self) -> tuple[int, ...]:
+        """The layers without experts."""
+        return tuple(sorted(set(range(self.layers)) - set(self.sparse)))
+
+    @property
     def has_weights(self) -> bool:
+        """Whether the weights are in the directory too, as safetensors."""
         return any(self.path.glob("*.safetensors"))
 
     def suggested(self, name: str, otherwise: Any) -> Any:
         """A setting of the generation config, if it has it."""
-        found = getattr(self._settings, name, None)
-        return otherwise if found is None else found
+        value = getattr(self._settings, name, None)
+        return otherwise if value is None else value
 
 
 def sparse_layers(text: Any) -> list[int]:
-    """Which of a text model's layers have experts, as far as its configuration names those without."""
+    """The layers of a text model that have experts, as far as its configuration names those without."""
     layers = range(text.num_hidden_layers)
     kinds = getattr(text, "mlp_layer_types", None)
     if kinds is not None:

@@ -1,52 +1,49 @@
-"""What a profile keeps of a rollout, for engines that need not compute or fetch the rest."""
+"""What a profile keeps of a rollout, for engines that need not fetch the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.types import RouterShape
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
+    from radmoe.types import Kind
     from radmoe.vocab import Vocab
 
 
-def kept(profile: Profile, token_ids: NDArray[np.int32], vocab: Vocab) -> NDArray[np.int64]:
-    """Token positions whose routing a pool of this profile stores, ascending."""
-    rows = profile.kept_rows(token_ids, vocab)
-    return np.arange(len(token_ids)) if rows is None else rows.astype(np.int64)
+def check_profile(
+    profile: Profile | None, captured: Sequence[int] | None, vocab: Vocab, kinds: Iterable[Kind | None]
+) -> None:
+    """Refuse a profile that an engine cannot serve, before anything is sampled.
+
+    `captured` are the only layers that the engine captures (None: all). Raises InputError for a profile that keeps
+    others, and for a readout that does not fit one of the kinds.
+    """
+    check_layers(captured, profile)
+    if profile is not None:
+        for kind in dict.fromkeys(kinds):
+            profile.kept_rows(np.zeros(1, np.int32), vocab, kind)
 
 
-def spans(rows: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Ascending numbers as ranges [start, stop)."""
-    runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
-    return [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
-
-
-def check_layers(captured: tuple[int, ...] | None, profile: Profile | None) -> None:
-    """Refuse a profile that keeps a layer which an engine does not capture; None is all layers."""
+def check_layers(captured: Sequence[int] | None, profile: Profile | None) -> None:
+    """Refuse a profile that keeps a layer which an engine does not capture; None stands for all layers."""
     wanted = None if profile is None else profile.layers
     if captured is not None and (wanted is None or not set(wanted) <= set(captured)):
         raise InputError(
-            f"only layers {listed(captured)} are captured here, and {listed(wanted)} are to be kept: keep some of the "
-            "captured ones, or have more captured"
+            f"only layers {format_layers(captured)} are captured here, and {format_layers(wanted)} are to be kept: "
+            "keep some of the captured ones, or have more captured"
         )
 
 
-def listed(layers: Sequence[int] | None) -> str:
-    """Layer numbers as one writes them: 0-3,7."""
+def format_layers(layers: Sequence[int] | None) -> str:
+    """Layer numbers as one writes them, such as 0-3,7."""
+    from radmoe.pool.profile import spans
+
     if layers is None:
         return "all"
-    parts = spans(np.asarray(layers, np.int64))
-    return ",".join(str(start) if stop == start + 1 else f"{start}-{stop - 1}" for start, stop in parts)
-
-
-def filler(tokens: int, shape: RouterShape) -> tuple[NDArray[np.int16], NDArray[np.float16]]:
-    """Ids and weights [T, L, K] for what no pool stores: experts 0..K-1, 1/K each."""
-    ids = np.tile(np.arange(shape.top_k, dtype=np.int16), (tokens, shape.layers, 1))
-    return ids, np.full(ids.shape, 1 / shape.top_k, np.float16)
+    ranges = spans(np.asarray(layers, np.int64))
+    return ",".join(str(start) if stop == start + 1 else f"{start}-{stop - 1}" for start, stop in ranges)

@@ -54,17 +54,6 @@ def chat_template(family: str) -> str:
     return _CHATML if family == "chatml" else _HARMONY
 
 
-def template_arguments(style: str) -> dict[str, object]:
-    """What to give the template for a style."""
-    if style in STYLES["chatml"]:
-        return {"enable_thinking": style == "thinking"}
-    if style in STYLES["harmony"]:
-        return {"reasoning_effort": style}
-    raise InputError(
-        f"unknown style {style!r}: use one of {', '.join(s for styles in STYLES.values() for s in styles)}"
-    )
-
-
 def prompt_text(prompt: str, family: str, style: str) -> str:
     """The user's prompt up to where the model goes on."""
     check_family(family)

@@ -11,9 +11,9 @@ import pytest
 from fake_server import FAULTS
 
 import tiny_moe
+from radmoe.engines.base import Observation
 from radmoe.engines.doctor import Finding, examine
 from radmoe.engines.doctor.checks import alignment
-from radmoe.engines.doctor.observe import Seen
 from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
 
 Serve = Callable[..., Any]
@@ -119,7 +119,7 @@ def test_an_off_by_one_is_seen_whatever_the_prompt() -> None:
             (-1, "row p holds position p+1"),
         ):
             runs = [
-                Seen(tuple(prompt), tuple(tail), np.roll(ids, shift, 0)[2:-2], None, 2, None, None)
+                Observation(tuple(prompt), tuple(tail), np.roll(ids, shift, 0)[2:-2], None, 2, None, None)
                 for tail, ids in zip(tails, rows, strict=True)
             ]
             assert said in alignment(runs).seen

@@ -16,7 +16,7 @@ import tiny_moe
 from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.http import HttpEngine, SglangHttpEngine, VllmHttpEngine
 from radmoe.errors import EngineError, InputError, RadmoeError
-from radmoe.pool import PoolWriter, open_pool, recover
+from radmoe.pool import Pool, PoolWriter, open_pool
 
 Serve = Callable[..., Any]
 CLIENTS = {"vllm": VllmHttpEngine, "sglang": SglangHttpEngine}
@@ -269,5 +269,5 @@ def test_a_pool_of_a_dead_capture_is_recovered(serve: Serve, checkpoint: Path, t
     ):
         for done in engine.generate(PROMPTS, 3, sampling=Sampling(max_tokens=6), batch_size=1, keys=["a", "b"]):
             writer.add("ab"[done.prompt_index], done.rollout, rollout_index=done.rollout_index)
-    assert recover(tmp_path / "pool") == 2
+    assert len(Pool.recover(tmp_path / "pool")) == 2
     assert open_pool(tmp_path / "pool").has_weights

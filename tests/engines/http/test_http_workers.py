@@ -1,4 +1,4 @@
-"""Many requests at a time: bounded, as they finish, and everyone goes home."""
+"""Many requests at a time: bounded, as they finish, and every thread ends."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radmoe.engines.http.workers import each
+from radmoe.engines.http.workers import each_as_finished
 
 
-def no_more() -> None:
-    raise AssertionError("nobody stopped listening")
+def not_cancelled() -> None:
+    raise AssertionError("nobody closed the iterator")
 
 
 @pytest.fixture(autouse=True)
-def everyone_goes_home() -> Iterator[None]:
+def every_thread_ends() -> Iterator[None]:
     before = threading.active_count()
     yield
     until = time.monotonic() + 5
@@ -30,7 +30,7 @@ def everyone_goes_home() -> Iterator[None]:
 @settings(max_examples=30, deadline=None)
 @given(jobs=st.integers(0, 40), workers=st.integers(1, 6))
 def test_every_job_is_done_once(jobs: int, workers: int) -> None:
-    assert sorted(each(range(jobs), lambda job: job * 2, workers=workers, give_up=no_more)) == [
+    assert sorted(each_as_finished(range(jobs), lambda job: job * 2, workers=workers, cancel=not_cancelled)) == [
         2 * job for job in range(jobs)
     ]
 
@@ -46,11 +46,11 @@ def test_what_was_under_way_is_kept_when_one_fails(bad: int, workers: int) -> No
             raise ValueError(f"job {job}")
         return job
 
-    kept = []
+    results = []
     with pytest.raises(ValueError, match=f"job {bad}"):
-        for done in each(range(100), work, workers=workers, give_up=no_more):
-            kept.append(done)
-    assert sorted([*kept, bad]) == sorted(begun)
+        for done in each_as_finished(range(100), work, workers=workers, cancel=not_cancelled):
+            results.append(done)
+    assert sorted([*results, bad]) == sorted(begun)
     assert set(range(bad)) <= set(begun)
     assert len(begun) <= bad + 4 * workers
 
@@ -63,13 +63,13 @@ def test_no_more_jobs_are_taken_than_twice_the_crew() -> None:
             taken.append(job)
             yield job
 
-    running = each(jobs(), lambda job: job, workers=3, give_up=lambda: None)
+    running = each_as_finished(jobs(), lambda job: job, workers=3, cancel=lambda: None)
     next(running)
     assert len(taken) <= 7
     running.close()
 
 
-def test_giving_up_ends_the_waiting() -> None:
+def test_closing_the_iterator_ends_the_waiting() -> None:
     over = threading.Event()
 
     def work(job: int) -> int:
@@ -77,7 +77,7 @@ def test_giving_up_ends_the_waiting() -> None:
             over.wait(30)
         return job
 
-    running = each(range(9), work, workers=3, give_up=over.set)
+    running = each_as_finished(range(9), work, workers=3, cancel=over.set)
     assert next(running) == 0
     running.close()
     assert over.is_set()

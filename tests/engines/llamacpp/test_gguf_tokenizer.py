@@ -14,9 +14,8 @@ from transformers import AutoModelForCausalLM
 
 from radmoe.engines.llamacpp.api import Model
 from radmoe.engines.llamacpp.tokenizer import GgufTokenizer
-from radmoe.engines.prompts import encode
+from radmoe.engines.prompts import encode, template_arguments
 from radmoe.errors import InputError
-from radmoe.lab.chat import template_arguments
 from radmoe.lab.gguf import write_gguf
 from radmoe.lab.models import MODELS
 from radmoe.lab.tasks import TASKS, problems

@@ -147,20 +147,20 @@ def test_picks_agree_with_those_of_a_replay(captured: SimpleNamespace, replay: A
 
     engine, own = captured.engine, replay(captured.name, captured.dtype)
     prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=20)]
-    found: dict[int, list[Rollout]] = {i: [] for i in range(len(prompts))}
+    sampled: dict[int, list[Rollout]] = {i: [] for i in range(len(prompts))}
     for done in engine.generate(prompts, 6, sampling=Sampling(temperature=1.3, max_tokens=160, topk_logprobs=0)):
-        found[done.prompt_index].append(done.rollout)
+        sampled[done.prompt_index].append(done.rollout)
     same, gaps = 0, []
-    for i, rolled in found.items():
+    for i, rolled in sampled.items():
         again = [Rollout(r.token_ids, *as_stored(replayed(own, prompts[i], r.token_ids))) for r in rolled]
-        mine, theirs = (select(RolloutGroup("p", g, engine.shape, engine.vocab), k=3) for g in (rolled, again))
+        mine, theirs = (select(RolloutGroup("p", g, engine.shape, engine.vocab, "math"), k=3) for g in (rolled, again))
         same += mine.index == theirs.index
         if mine.index != theirs.index and mine.index is not None and theirs.index is not None:
             gaps.append(1 - mine.density[theirs.index] / mine.density[mine.index])
     print(
-        f"{captured.dtype}: {same} of {len(found)} picks agree; the others' densities are apart by {np.round(gaps, 3)}"
+        f"{captured.dtype}: {same} of {len(sampled)} picks agree; the others' densities are apart by {np.round(gaps, 3)}"
     )
-    assert same >= (0.95 if captured.dtype == "float32" else 0.75) * len(found)
+    assert same >= (0.95 if captured.dtype == "float32" else 0.75) * len(sampled)
     assert max(gaps, default=0) < 0.05
 
 

@@ -13,10 +13,14 @@ import pytest
 from vllm_parts import OPTIONS
 
 from radmoe.engines.vllm.outputs import from_vllm, stock_rows
-from radmoe.errors import EngineError, InputError
+from radmoe.engines.vllm.plugin.payload import Routing
+from radmoe.errors import EngineError, InputError, RolloutError
+from radmoe.lab.tokenizer import build, fast_tokenizer
 from radmoe.types import RouterShape
+from radmoe.vocab import Vocab
 
 SHAPE = RouterShape(2, 8, 2)
+VOCAB = Vocab.from_json(build("chatml").to_str())
 
 
 def completion(**changes: Any) -> Any:
@@ -45,7 +49,7 @@ def output(*completions: Any, finished: bool = True) -> Any:
 )
 def test_outputs_that_hold_no_routing(made: dict[str, Any], line: str) -> None:
     with pytest.raises(EngineError, match=line):
-        from_vllm(output(completion(**made)), vocab=None, shape=SHAPE)
+        from_vllm(output(completion(**made)), vocab=VOCAB, shape=SHAPE)
 
 
 def logprobs(*ranks: int) -> list[dict[int, Any]]:
@@ -61,23 +65,50 @@ def logprobs(*ranks: int) -> list[dict[int, Any]]:
 def test_the_sampled_token_is_not_counted_among_the_largest(ranks: tuple[int, int]) -> None:
     rows = np.tile(np.array([[1, 5], [2, 3]], np.uint8), (4, 1, 1))
     made = completion(token_ids=[1, 1], routed_experts=rows, logprobs=logprobs(*ranks))
-    vocab = SimpleNamespace()
-    (rollout,) = from_vllm(output(made), vocab=vocab, shape=SHAPE, topk_logprobs=2).rollouts
+    (rollout,) = from_vllm(output(made), vocab=VOCAB, shape=SHAPE, topk_logprobs=2).rollouts
     assert np.allclose(rollout.sampled_logprobs, [-0.1 * rank for rank in ranks])
     assert np.allclose(rollout.topk_logprobs, [[-0.1, -0.2]] * 2)
     if ranks != (3, 3):  # the third largest is known in every step, and kept unless C is said
-        (seen,) = from_vllm(output(made), vocab=vocab, shape=SHAPE).rollouts
+        (seen,) = from_vllm(output(made), vocab=VOCAB, shape=SHAPE).rollouts
         assert seen.topk_logprobs.shape == (2, 2)
+
+
+def test_the_group_has_the_kind_and_the_vocabulary_of_a_tokenizer() -> None:
+    rows = np.tile(np.array([[1, 5], [2, 3]], np.uint8), (4, 1, 1))
+    group = from_vllm(
+        output(completion(routed_experts=rows)),
+        vocab=fast_tokenizer("chatml"),
+        shape=SHAPE,
+        kind="code",
+        problem_id="p",
+    )
+    assert (group.problem_id, group.kind, len(group)) == ("p", "code", 1)
+    assert group.vocab.fingerprint == Vocab.from_tokenizer(fast_tokenizer("chatml")).fingerprint
+
+
+def test_rows_that_were_not_fetched_are_absent() -> None:
+    """Of a window the group has the rows that came; asking for another is an error."""
+    routing = Routing(
+        np.array([-1, 1], np.int32),
+        np.array([[[1, 5], [2, 3]], [[0, 4], [6, 7]]], np.int16),
+        np.full((2, 2, 2), 0.5, np.float16),
+        np.array([0, 1], np.int32),
+    )
+    (rollout,) = from_vllm(output(completion()), vocab=VOCAB, shape=SHAPE, routing={0: routing}).rollouts
+    assert rollout.positions.tolist() == [1]
+    assert rollout.rows(1, 2)[0].tolist() == [[[0, 4], [6, 7]]]
+    with pytest.raises(RolloutError, match="has the routing of 1 of its tokens"):
+        rollout.rows(0, 2)
 
 
 def test_an_unfinished_output() -> None:
     with pytest.raises(EngineError, match="request r1 is not finished"):
-        from_vllm(output(completion(), finished=False), vocab=None, shape=SHAPE)
+        from_vllm(output(completion(), finished=False), vocab=VOCAB, shape=SHAPE)
 
 
 def test_a_completion_the_capture_lacks() -> None:
     with pytest.raises(EngineError, match=r"completion 0 of request r1 is not in the capture, which holds \[\]"):
-        from_vllm(output(completion()), vocab=None, shape=SHAPE, routing={})
+        from_vllm(output(completion()), vocab=VOCAB, shape=SHAPE, routing={})
 
 
 def test_layers_without_experts_are_left_out() -> None:

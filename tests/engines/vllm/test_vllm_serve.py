@@ -162,7 +162,6 @@ def test_of_a_profile_only_its_rows_are_sent(server: Server, checkpoint: Any) ->
     """Over HTTP too: kept rows are those of a full fetch, and a rollout without an anchor is dropped in the server."""
     from radmoe.engines.base import Completion, Sampling
     from radmoe.engines.http import VllmHttpEngine
-    from radmoe.engines.kept_rows import kept
     from radmoe.engines.prompts import encode
     from radmoe.pool import Profile
 
@@ -178,16 +177,18 @@ def test_of_a_profile_only_its_rows_are_sent(server: Server, checkpoint: Any) ->
         return answer
 
     def run(profile: Profile | None) -> list[Completion]:
-        return list(engine.generate(prompts, 1, sampling=sampling, batch_size=1, profile=profile))
+        kinds = ["math"] * len(prompts)
+        return list(engine.generate(prompts, 1, sampling=sampling, batch_size=1, kinds=kinds, profile=profile))
 
     engine.server.fetch = counted  # type: ignore[method-assign]
     profile = Profile(readouts=("trajectory:/plus|add|minus|4/@4", "delimiter@8"))
     pairs = list(zip(run(None), run(profile), strict=True))
-    rows = [kept(profile, whole.rollout.token_ids, engine.vocab) for whole, _ in pairs]
+    rows = [profile.kept_rows(whole.rollout.token_ids, engine.vocab, "math") for whole, _ in pairs]
     for (whole, part), at in zip(pairs, rows, strict=True):
         assert np.array_equal(whole.rollout.token_ids, part.rollout.token_ids)
-        assert np.array_equal(whole.rollout.expert_ids[at], part.rollout.expert_ids[at])
-        assert np.array_equal(whole.rollout.weights[at], part.rollout.weights[at])
+        assert np.array_equal(part.rollout.positions, at)
+        assert np.array_equal(whole.rollout.expert_ids[at], part.rollout.expert_ids)
+        assert np.array_equal(whole.rollout.weights[at], part.rollout.weights)
     print([len(at) for at in rows], sent)
     for (whole, _), at, full, few in zip(pairs, rows, sent[:2], sent[2:], strict=True):
         assert full - few == pytest.approx(
@@ -251,7 +252,7 @@ def capture(server: Server, model: Path, prompts: Path, out: Path) -> subprocess
         "vllm-http",
         "--raw",
     ]
-    named = ["--url", f"http://127.0.0.1:{server.port}", "--model", model, "--prompts", prompts, "--out", out]
+    named = ["--url", f"http://127.0.0.1:{server.port}", "--model", model, "--data", prompts, "--out", out]
     command = [sys.executable, "-m", "radmoe", "capture", *map(str, named), *fixed]
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

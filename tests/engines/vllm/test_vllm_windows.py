@@ -17,7 +17,8 @@ from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.vllm.plugin import STATUS
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.errors import InputError
-from radmoe.pool import PoolWriter, Profile, open_pool, schema, verify
+from radmoe.pool import PoolWriter, Profile, open_pool, schema
+from radmoe.types import Kind
 
 pytestmark = pytest.mark.skipif(shipped("lab-qwen") is None, reason="random weights write no anchors")
 GREEDY = Sampling(temperature=0, max_tokens=120, topk_logprobs=0)
@@ -31,7 +32,7 @@ class Sampled(NamedTuple):
     sent: list[int]
 
 
-def sample(engine: Any, profile: Profile | None) -> Sampled:
+def sample(engine: Any, profile: Profile | None, kind: Kind = "math") -> Sampled:
     """Rollouts of lab problems, and of one prompt that leads nowhere; a request each."""
     from radmoe.engines.vllm import engine as vllm
     from radmoe.lab.tasks import problems
@@ -40,15 +41,16 @@ def sample(engine: Any, profile: Profile | None) -> Sampled:
     sizes: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vllm, "decode", lambda payload: sizes.append(len(payload)) or decode(payload))
-        return Sampled(list(engine.generate(prompts, 1, sampling=GREEDY, profile=profile)), sizes)
+        running = engine.generate(prompts, 1, sampling=GREEDY, kinds=[kind] * len(prompts), profile=profile)
+        return Sampled(list(running), sizes)
 
 
-def write(engine: Any, sampled: Sampled, path: Path, profile: Profile) -> dict[str, bytes]:
-    """A pool: its files."""
+def write(engine: Any, sampled: Sampled, path: Path, profile: Profile, kind: Kind = "math") -> dict[str, bytes]:
+    """Write a pool; its files by their names."""
     with PoolWriter(path, shape=engine.shape, vocab=engine.vocab, model="lab", profile=profile) as writer:
         for c in sampled.done:
-            writer.add(f"p{c.prompt_index}", c.rollout, rollout_index=c.rollout_index)
-    assert verify(path) == []
+            writer.add(f"p{c.prompt_index}", c.rollout, kind=kind, rollout_index=c.rollout_index)
+    assert open_pool(path).verify() == []
     return {str(f.relative_to(path)): f.read_bytes() for f in sorted(path.rglob("*")) if f.is_file()}
 
 
@@ -58,25 +60,34 @@ def full(engine: Any) -> Sampled:
 
 
 @pytest.mark.parametrize(
-    "profile",
+    ("profile", "kind"),
     [
-        Profile(readouts=("delimiter@16",)),
-        Profile(readouts=("delimiter@marker", "boundary@4", "trajectory:so@8", "pre-delim@16"), layers=(0, 3, 10)),
-        Profile(readouts=("boundary: is@union", "boundary@union"), task="agent"),
+        (Profile(readouts=("delimiter@16",)), "math"),
+        (
+            Profile(readouts=("delimiter@marker", "boundary@4", "trajectory:so@8", "pre-delim@16"), layers=(0, 3, 10)),
+            "math",
+        ),
+        (Profile(readouts=("boundary: is@union", "boundary@union")), "agent"),
     ],
     ids=["headline", "several", "agent"],
 )
-def test_a_windowed_capture_is_the_full_one(engine: Any, full: Sampled, tmp_path: Path, profile: Profile) -> None:
-    windowed = sample(engine, profile)
-    assert write(engine, windowed, tmp_path / "windowed", profile) == write(engine, full, tmp_path / "full", profile)
+def test_a_windowed_capture_is_the_full_one(
+    engine: Any, full: Sampled, tmp_path: Path, profile: Profile, kind: Kind
+) -> None:
+    windowed = sample(engine, profile, kind)
+    files = [
+        write(engine, sampled, tmp_path / name, profile, kind) for name, sampled in (("part", windowed), ("full", full))
+    ]
+    assert files[0] == files[1]
     tokens = sum(len(c.rollout) for c in full.done)
-    found = [len(r.kept) for group in open_pool(tmp_path / "full").groups() for r in group.rollouts]
-    print(f"{sum(found)} of {tokens} rows, {sum(windowed.sent):,} of {sum(full.sent):,} bytes")
-    assert 0 in found  # a rollout without an anchor, dropped in the worker
-    assert 0 < sum(found) < tokens / 2
+    counts = [len(r.positions) for group in open_pool(tmp_path / "full").groups() for r in group.rollouts]
+    assert sorted(counts) == sorted(len(c.rollout.expert_ids) for c in windowed.done)  # nothing else came
+    print(f"{sum(counts)} of {tokens} rows, {sum(windowed.sent):,} of {sum(full.sent):,} bytes")
+    assert 0 in counts  # a rollout without an anchor, dropped in the worker
+    assert 0 < sum(counts) < tokens / 2
     assert len(windowed.sent) == len(full.sent) == 6
     row = 4 + 11 * ROW  # and the number of its token
-    assert abs(sum(windowed.sent) - sum(found) * row) < 6 * 500  # headers
+    assert abs(sum(windowed.sent) - sum(counts) * row) < 6 * 500  # headers
     assert sum(full.sent) > tokens * row
     status = engine.llm.collective_rpc(STATUS)[0]
     assert status["requests"] == status["bytes"] == 0
@@ -117,19 +128,20 @@ def test_the_command_captures_windows_of_layers(checkpoint: Any, engine: Any, tm
     prompts = [f"Start with {i}. Add {7 * i}. What do you get?" for i in range(4)]
     file.write_text("\n".join(json.dumps({"id": f"p{i}", "prompt": prompt}) for i, prompt in enumerate(prompts)))
     options = (
-        f"-n 1 --temperature 0 --max-tokens 120 --dtype float32 --layers s0 --readouts delimiter@16 --prompts {file}"
+        "-n 1 --temperature 0 --max-tokens 120 --dtype float32 --layers s0 --readouts delimiter@16 --kind math "
+        f"--data {file}"
     )
     command = [sys.executable, "-m", "radmoe", "capture", "--engine", "vllm", "--model", str(checkpoint("lab-qwen"))]
     subprocess.run([*command, *options.split(), "--out", str(tmp_path / "pool")], check=True, capture_output=True)
     body = json.loads((tmp_path / "pool" / schema.POOL_JSON).read_text())
-    assert (body["layers"], body["profile"]["layers"]) == (11, [0])
+    assert (body["layers"], body["run"]["profile"]["layers"]) == (11, [0])
     pool, located = open_pool(tmp_path / "pool"), 0
     for done in engine.generate(prompts, 1, sampling=GREEDY):
         (stored,) = pool.group(f"p{done.prompt_index}").rollouts
         assert np.array_equal(stored.token_ids, done.rollout.token_ids)
-        if len(stored.kept):
+        if len(stored.positions):
             located += 1
-            start, stop = int(stored.kept[0]), int(stored.kept[-1]) + 1
+            start, stop = int(stored.positions[0]), int(stored.positions[-1]) + 1
             ids, weights = stored.rows(start, stop)
             assert np.array_equal(ids, done.rollout.expert_ids[start:stop, :1])
             assert np.allclose(weights, done.rollout.weights[start:stop, :1], atol=1e-3)

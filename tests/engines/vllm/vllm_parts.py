@@ -79,7 +79,7 @@ def same_sets(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def cpu_has_bfloat16() -> bool:
-    """vLLM has other kernels there, which `vllm_rounding` does not imitate."""
+    """vLLM has other kernels there, which `replay.rounding` does not imitate."""
     return bool(torch.cpu._is_avx512_bf16_supported())
 
 

@@ -1,9 +1,8 @@
-"""Is the routing an engine hands over the routing of its tokens? One short run tells.
+"""Checks whether the routing that an engine hands over is the routing of its tokens. One short run tells.
 
-run.py       the requests a check-up makes, and its findings in order
-patient.py   one rollout of any engine as it came, unchecked
+run.py       the requests of a check-up, and its findings in order
 checks.py    what each check looks at (NumPy)
-remedies.py  the flag to change, by engine
+remedies.py  the flag to change, by engine and check
 """
 
 from radmoe.engines.doctor.checks import Finding

@@ -1,4 +1,4 @@
-"""What each check looks at. Arrays in, findings out; `run.py` says which rollouts they are given."""
+"""What each check looks at: arrays in, findings out. `run.py` decides which rollouts a check is given."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.doctor.observe import Seen
+from radmoe.engines.base import Observation
 from radmoe.engines.http.routed import unrouted
-from radmoe.engines.kept_rows import listed
+from radmoe.engines.kept_rows import format_layers
 from radmoe.types import WEIGHT_SUM_TOLERANCE, RouterShape
 
 OK, FAILED, WARNING, SKIPPED = "ok", "failed", "warning", "skipped"
-_AROUND = 4  # positions either side of where tokens part: rows of other places are other checks' business
-_REPEATED = 0.2  # of neighbouring rows equal in every layer: tokens differ, so hardly any should be
-_AGREES = 0.85  # of the sets agree with a replay: 0.98 to 1 in bfloat16, 0.3 for shuffled layers
+_AROUND = 4  # positions before and after the one where tokens part that the alignment check compares
+_REPEATED = 0.2  # the share of neighbouring rows that may be equal in every layer: tokens differ, so hardly any are
+_AGREES = 0.85  # the share of sets that must agree with a replay: 0.98 to 1 do in bfloat16, 0.3 with shuffled layers
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: ok, failed, warning or skipped; what was seen, and what to do about it."""
+    """The outcome of one check (ok, failed, warning or skipped), what was seen, and what to do about it."""
 
     check: str
     status: str
@@ -30,36 +30,37 @@ class Finding:
     todo: str = ""
 
 
-def rows(seen: Seen) -> Finding:
-    """P+T-1 rows: one per input position; the last token was never an input."""
+def rows(seen: Observation) -> Finding:
+    """There must be P+T-1 rows, one per input position: the last token was never an input."""
     assert seen.ids is not None
     wanted, there = len(seen.prompt) + len(seen.tokens) - 1 - seen.first, len(seen.ids)
-    said = f"{there} rows from position {seen.first} on, prompt {len(seen.prompt)}, {len(seen.tokens)} tokens"
+    counts = f"{there} rows from position {seen.first} on, prompt {len(seen.prompt)}, {len(seen.tokens)} tokens"
     if there == wanted:
-        return Finding("rows", OK, said)
-    return Finding("rows", FAILED, f"{said}: P+T-1 asks for {wanted}")
+        return Finding("rows", OK, counts)
+    return Finding("rows", FAILED, f"{counts}: P+T-1 asks for {wanted}")
 
 
 def zeros(ids: NDArray[Any]) -> Finding:
-    """All-zero rows [R, L, K]: routing that was never written."""
+    """No row of ids [R, L, K] may be all zero in a layer: that is routing which was never written."""
     empty = (ids == 0).all(-1) if ids.shape[2] > 1 else np.zeros(ids.shape[:2], bool)
     whole = [int(layer) for layer in np.flatnonzero(empty.all(0))]
     if not empty.any():
         return Finding("zeros", OK, f"no zero row among {empty.size:,} (row, layer) pairs")
-    where = f", layers {listed(whole)} throughout" if whole and len(whole) < ids.shape[1] else ""
+    where = f", layers {format_layers(whole)} throughout" if whole and len(whole) < ids.shape[1] else ""
     return Finding("zeros", FAILED, f"{int(empty.sum()):,} of {empty.size:,} (row, layer) pairs are all zero{where}")
 
 
 def constant(ids: NDArray[Any]) -> Finding:
+    """No layer may have the same row at every position."""
     same = (ids == ids[:1]).all((0, 2)) if len(ids) > 1 else np.zeros(ids.shape[1], bool)
     if not same.any():
         return Finding("constant", OK, "every layer's rows change with the tokens")
-    layers = listed([int(layer) for layer in np.flatnonzero(same)])
+    layers = format_layers([int(layer) for layer in np.flatnonzero(same)])
     return Finding("constant", FAILED, f"layers {layers} have the same row for all {len(ids)} positions")
 
 
 def experts_differ(ids: NDArray[Any]) -> Finding:
-    """A token goes to K different experts; zero rows are another check's."""
+    """A token must go to K different experts. Rows of zeros are left to another check."""
     twice = unrouted(ids) & ~(ids == 0).all(-1)
     if not twice.any():
         return Finding("experts differ", OK, f"{ids.shape[2]} different experts in every row and layer")
@@ -69,14 +70,15 @@ def experts_differ(ids: NDArray[Any]) -> Finding:
 
 
 def in_range(ids: NDArray[Any], shape: RouterShape) -> Finding:
+    """Expert ids must lie in [0, E)."""
     low, high = int(ids.min()), int(ids.max())
     if low >= 0 and high < shape.experts:
         return Finding("range", OK, f"expert ids {low} to {high} of {shape.experts}")
     return Finding("range", FAILED, f"expert ids {low} to {high}, the model has {shape.experts} experts")
 
 
-def repeated_rows(seen: Seen) -> Finding:
-    """Neighbouring rows that are equal in every layer though their tokens differ."""
+def repeated_rows(seen: Observation) -> Finding:
+    """Neighbouring rows may not be equal in every layer where their tokens differ."""
     ids = seen.ids
     assert ids is not None
     sequence = np.array(seen.sequence)[seen.first : seen.first + len(ids)]
@@ -91,12 +93,12 @@ def repeated_rows(seen: Seen) -> Finding:
         return float(equal.mean()) if equal.size else 0.0
 
     near, far = share(1), share(3)
-    said = f"{near:.0%} of rows repeat their neighbour's, {far:.0%} the third next"
-    return Finding("repeated rows", FAILED if near > max(_REPEATED, 2 * far) else OK, said)
+    shares = f"{near:.0%} of rows repeat their neighbour's, {far:.0%} the third next"
+    return Finding("repeated rows", FAILED if near > max(_REPEATED, 2 * far) else OK, shares)
 
 
-def weights(seen: Seen) -> Finding:
-    """Weights sum to one per row and layer, none negative, none missing."""
+def weights(seen: Observation) -> Finding:
+    """Weights must sum to one per row and layer, and none may be negative or missing."""
     mass = seen.weights
     if mass is None:
         return Finding("weights", SKIPPED, "this engine returns expert ids without weights")
@@ -111,7 +113,8 @@ def weights(seen: Seen) -> Finding:
     return Finding("weights", OK, f"sums {low:.3f} to {high:.3f}")
 
 
-def logprobs(seen: Seen) -> Finding:
+def logprobs(seen: Observation) -> Finding:
+    """Logprobs must be there, and no sampled token's may be above the largest of its step."""
     if seen.sampled is None or seen.top is None:
         return Finding("logprobs", WARNING, "none came: no RAD+DC for these rollouts")
     if seen.top.shape[1] < 2 or np.isnan(seen.top).any() or seen.top.max() > 1e-3:
@@ -121,7 +124,7 @@ def logprobs(seen: Seen) -> Finding:
     return Finding("logprobs", OK, f"{seen.top.shape[1]} per token")
 
 
-def agreeing(a: Seen, b: Seen, at: int) -> float | None:
+def agreeing(a: Observation, b: Observation, at: int) -> float | None:
     """The share of layers whose expert sets agree at input position `at`; None where either has no routing."""
     sets = []
     for seen in (a, b):
@@ -134,41 +137,41 @@ def agreeing(a: Seen, b: Seen, at: int) -> float | None:
     return float((sets[0] == sets[1]).all(-1)[routed].mean()) if routed.any() else None
 
 
-def alignment(runs: Sequence[Seen]) -> Finding:
+def alignment(runs: Sequence[Observation]) -> Finding:
     """Where two sequences part at input position j, routing must agree before j and differ at j.
 
     Attention is causal, so row p depends on tokens 0..p. Rows that part later or earlier than the tokens are
-    rows of other positions: an off-by-one without any reference. All pairs count together, since one row of a
-    small router may have the same experts for two tokens.
+    rows of other positions: this finds an off-by-one without any reference. All pairs count together, since one row of
+    a small router may have the same experts for two tokens.
     """
-    found: dict[int, list[float]] = {shift: [] for shift in range(-_AROUND, _AROUND + 1)}
+    by_shift: dict[int, list[float]] = {shift: [] for shift in range(-_AROUND, _AROUND + 1)}
     for i, a in enumerate(runs):
         for b in runs[i + 1 :]:
             pairs = enumerate(zip(a.sequence, b.sequence, strict=False))
             parted = next((at for at, (x, y) in pairs if x != y), None)
             if parted is None or agreeing(a, b, parted) is None:
                 continue
-            for shift, shares in found.items():
+            for shift, shares in by_shift.items():
                 if (share := agreeing(a, b, parted + shift)) is not None:
                     shares.append(share)
-    agree = {shift: float(np.mean(shares)) for shift, shares in found.items() if shares}
+    agree = {shift: float(np.mean(shares)) for shift, shares in by_shift.items() if shares}
     if not agree:
         return Finding("alignment", SKIPPED, "no two rollouts part where both have routing")
     parts = next((shift for shift, share in agree.items() if share < _AGREES), None)
     if parts is None:
         return Finding("alignment", FAILED, "routing does not change where the tokens do")
     if parts == 0:
-        said = f"routing parts where the tokens do: {agree[0]:.0%} of expert sets are shared there"
-        return Finding("alignment", OK, said + (f", {agree[-1]:.0%} one position before" if -1 in agree else ""))
+        line = f"routing parts where the tokens do: {agree[0]:.0%} of expert sets are shared there"
+        return Finding("alignment", OK, line + (f", {agree[-1]:.0%} one position before" if -1 in agree else ""))
     if parts == min(agree):
         return Finding("alignment", FAILED, f"routing differs {-parts} position(s) before the tokens do, or more")
     late = "later" if parts > 0 else "earlier"
-    said = f"routing parts {abs(parts)} position(s) {late} than the tokens: row p holds position p{-parts:+d}"
-    return Finding("alignment", FAILED, said)
+    line = f"routing parts {abs(parts)} position(s) {late} than the tokens: row p holds position p{-parts:+d}"
+    return Finding("alignment", FAILED, line)
 
 
-def repeatable(a: Seen, b: Seen) -> Finding:
-    """Temperature 0, twice."""
+def repeatable(a: Observation, b: Observation) -> Finding:
+    """Two runs at temperature 0 must give the same tokens and routing."""
     if a.tokens != b.tokens:
         at = next((t for t, (x, y) in enumerate(zip(a.tokens, b.tokens, strict=False)) if x != y), 0)
         return Finding("repeatable", FAILED, f"at temperature 0 two runs part at token {at}")
@@ -181,8 +184,8 @@ def repeatable(a: Seen, b: Seen) -> Finding:
     )
 
 
-def prefix_cache(a: Seen, b: Seen) -> Finding:
-    """The second run of a prompt finds it in the cache, and must have the same rows."""
+def prefix_cache(a: Observation, b: Observation) -> Finding:
+    """The second run of a prompt, which is in the prefix cache by then, must have the same rows."""
     assert a.ids is not None
     assert b.ids is not None
     if a.tokens == b.tokens and a.ids.shape != b.ids.shape:
@@ -198,8 +201,8 @@ def prefix_cache(a: Seen, b: Seen) -> Finding:
     return Finding("prefix cache", OK, f"{len(b.ids)} rows both times")
 
 
-def against(seen: Sequence[Seen], replayed: Sequence[NDArray[Any]]) -> Finding:
-    """Expert sets [S, L, K] of a replay of the same tokens, at every shift up to two."""
+def against(seen: Sequence[Observation], replayed: Sequence[NDArray[Any]]) -> Finding:
+    """Expert sets must be those [S, L, K] of a replay of the same tokens; shifts of up to two positions are tried too."""
     by_shift: dict[int, NDArray[np.float64]] = {}
     for shift in (0, 1, -1, 2, -2):
         layers = []
@@ -214,8 +217,8 @@ def against(seen: Sequence[Seen], replayed: Sequence[NDArray[Any]]) -> Finding:
     best = max(by_shift, key=lambda shift: float(by_shift[shift].mean()))
     share, layer = float(by_shift[0].mean()), int(by_shift[0].argmin())
     if best and float(by_shift[best].mean()) > share + 0.2:
-        said = f"row p holds position p{-best:+d}: {by_shift[best].mean():.1%} of sets agree there, {share:.1%} at p"
-        return Finding("reference", FAILED, said)
+        line = f"row p holds position p{-best:+d}: {by_shift[best].mean():.1%} of sets agree there, {share:.1%} at p"
+        return Finding("reference", FAILED, line)
     lowest = f"layer {layer} the least, {by_shift[0][layer]:.1%}"
     return Finding(
         "reference", OK if share >= _AGREES else FAILED, f"{share:.1%} of expert sets equal a replay's, {lowest}"

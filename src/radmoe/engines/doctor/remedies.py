@@ -49,5 +49,5 @@ _ANY = {
 
 
 def remedy(engine: str, check: str) -> str:
-    """What to do about a failed check."""
+    """What to do about a failed check of an engine, named as in `radmoe.engines.ENGINES`."""
     return _OWN.get(engine, _LOCAL).get(check) or _ANY.get(check, _UPDATE)

@@ -1,21 +1,18 @@
-"""The requests a check-up makes, and its findings in order."""
+"""The requests of a check-up, and its findings in order."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from radmoe.engines.base import Engine, Sampling
+from radmoe.engines.base import Engine, Observation, Sampling
 from radmoe.engines.doctor import checks
 from radmoe.engines.doctor.checks import FAILED, OK, SKIPPED, WARNING, Finding
-from radmoe.engines.doctor.observe import Seen, look
 from radmoe.engines.doctor.remedies import remedy
-from radmoe.engines.kept_rows import listed
+from radmoe.engines.kept_rows import format_layers
 from radmoe.errors import RadmoeError
 
 _TEXT = (
@@ -25,25 +22,22 @@ _TEXT = (
 _PROMPT, _TOKENS, _ROLLOUTS = 72, 16, 4  # four blocks of a prefix cache, and a few tokens
 
 
-class Reference(Protocol):
-    """What replays given tokens: `TransformersEngine` does."""
-
-    def teacher_forced(self, token_ids: list[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
-        """Expert ids and weights [S, L, K] of a pass over S tokens."""
+OpenReference = Callable[[Engine], Engine | None]
 
 
 def examine(
     open_engine: Callable[[], Engine],
     name: str,
     *,
-    open_reference: Callable[[Engine], Reference | None] | None = None,
+    open_reference: OpenReference | None = None,
     seed: int | None = None,
 ) -> Iterator[Finding]:
-    """Check one engine: seven short rollouts, findings as they come.
+    """Check one engine with seven short rollouts; yields findings as they come.
 
-    `open_engine` makes it (a server's engine with probe=False); what it raises is the first finding.
-    `open_reference` gives what the routing is compared with, or None. `seed` names the prompt, so that a
-    server's cache does not know it from an earlier check-up.
+    `open_engine` makes the engine (one over a server with probe=False); an error that it raises is the first finding.
+    `name` is the engine's, and decides what is advised. An engine that cannot replay tokens itself is compared with the
+    one that `open_reference` opens, if any. `seed` chooses the prompt; without one it is a prompt that a server's cache
+    cannot know from an earlier check-up.
     """
     for finding in _findings(open_engine, open_reference, seed):
         wrong = finding.status in (FAILED, WARNING)
@@ -51,7 +45,7 @@ def examine(
 
 
 def _findings(
-    open_engine: Callable[[], Engine], open_reference: Callable[[Engine], Reference | None] | None, seed: int | None
+    open_engine: Callable[[], Engine], open_reference: OpenReference | None, seed: int | None
 ) -> Iterator[Finding]:
     try:
         engine = open_engine()
@@ -64,10 +58,10 @@ def _findings(
     prompt = _prompt(engine, random.Random(seed))
     greedy = Sampling(temperature=0, max_tokens=_TOKENS)
     try:
-        first = look(engine, prompt, greedy, 0)
-        again = look(engine, prompt, greedy, 0)
-        drawn = [look(engine, prompt, replace(greedy, temperature=1.0), r) for r in (*range(1, _ROLLOUTS), 1)]
-        other = look(engine, _changed(prompt), greedy, 0)
+        first = engine.observe(prompt, greedy, 0)
+        again = engine.observe(prompt, greedy, 0)
+        drawn = [engine.observe(prompt, replace(greedy, temperature=1.0), r) for r in (*range(1, _ROLLOUTS), 1)]
+        other = engine.observe(_changed(prompt), greedy, 0)
     except RadmoeError as error:
         yield Finding("answers", FAILED, str(error))
         return
@@ -79,13 +73,11 @@ def _findings(
     yield Finding("routing", OK, f"{kind} of shape {list(first.ids.shape)}")
     counted = checks.rows(first)
     yield counted
-    try:
-        runs = [_with_experts(engine, seen) for seen in (first, again, *drawn, other)]
-    except RadmoeError as error:
-        yield Finding("layers", FAILED, str(error))
+    layers = _layers(engine, first)
+    yield layers
+    if layers.status == FAILED:
         return
-    yield _layers(engine, first)
-    first, again, *drawn, other = runs
+    first, again, *drawn, other = (_with_experts(engine, seen) for seen in (first, again, *drawn, other))
     yield from _rows(engine, first, drawn[0])
     if counted.status != OK:
         yield Finding("alignment", SKIPPED, "with another number of rows than positions, no row has a position")
@@ -97,8 +89,8 @@ def _findings(
     yield _reference(engine, open_reference, [first, *drawn[:-1]])
 
 
-def _rows(engine: Engine, greedy: Seen, drawn: Seen) -> Iterator[Finding]:
-    """What rows show by themselves; a greedy rollout may say one token over and over, a drawn one does not."""
+def _rows(engine: Engine, greedy: Observation, drawn: Observation) -> Iterator[Finding]:
+    """What rows show by themselves. A greedy rollout may repeat one token over and over; a drawn one does not."""
     assert greedy.ids is not None
     assert drawn.ids is not None
     yield checks.in_range(greedy.ids, engine.shape)
@@ -111,7 +103,7 @@ def _rows(engine: Engine, greedy: Seen, drawn: Seen) -> Iterator[Finding]:
 
 
 def _prompt(engine: Engine, rng: random.Random) -> list[int]:
-    """The text's tokens behind some drawn from it, which no cache has seen in this order."""
+    """The tokens of a text, after some that are drawn from it, so that no cache has seen them in this order."""
     ids = list(engine.tokenizer(_TEXT)["input_ids"])
     ids = [rng.choice(ids) for _ in range(4)] + ids
     return ids[: min(_PROMPT, engine.room(ids[:4], "check-up", 10**6) // 2)]
@@ -124,67 +116,67 @@ def _changed(prompt: list[int]) -> list[int]:
 
 
 def _tokenizer(engine: Engine) -> Finding:
-    check = getattr(engine, "check_spelling", None)
-    if check is None:
-        return Finding("tokenizer", SKIPPED, "it came with the model")
     try:
-        told = check()
+        compared = engine.check_tokenizer()
     except RadmoeError as error:
         return Finding("tokenizer", FAILED, str(error))
-    if not told:
-        return Finding("tokenizer", SKIPPED, "the server does not tokenise")
+    if not compared:
+        return Finding("tokenizer", SKIPPED, "there is no other tokenizer to compare with")
     return Finding("tokenizer", OK, f"{len(engine.vocab):,} tokens, and the server spells a test text alike")
 
 
-def _with_experts(engine: Any, seen: Seen) -> Seen:
-    """Without the layers that have no experts, where a server counts them."""
-    from radmoe.engines.http import HttpEngine
-    from radmoe.engines.http.routed import moe_layers
-
-    if seen.ids is None or not isinstance(engine, HttpEngine) or seen.weights is not None:
+def _with_experts(engine: Engine, seen: Observation) -> Observation:
+    """The observation without the layers that have no experts, where a server counts them."""
+    if seen.ids is None or not _counts_dense(engine, seen):
         return seen
-    return seen._replace(ids=moe_layers(seen.ids, engine.local))
+    return seen._replace(ids=np.delete(seen.ids, seen.dense, axis=1))
 
 
-def _layers(engine: Any, seen: Seen) -> Finding:
+def _counts_dense(engine: Engine, seen: Observation) -> bool:
+    """Whether the layers of an observation are all layers of the model, those without experts included."""
     assert seen.ids is not None
-    there, shape, captured = seen.ids.shape[1], engine.shape, getattr(engine, "layers", None)
+    return bool(seen.dense) and seen.ids.shape[1] == engine.shape.layers + len(seen.dense)
+
+
+def _layers(engine: Engine, seen: Observation) -> Finding:
+    assert seen.ids is not None
+    (_, there, top_k), shape, captured = seen.ids.shape, engine.shape, engine.layers
+    if top_k != shape.top_k:
+        return Finding("layers", FAILED, f"{there} layers, top-{top_k} came, the router is {shape}")
     if captured is not None and there == len(captured):
-        return Finding("layers", OK, f"layers {listed(captured)} of {shape.layers} with experts, top-{shape.top_k}")
+        return Finding("layers", OK, f"layers {format_layers(captured)} of {shape.layers} with experts, top-{top_k}")
     if there == shape.layers:
-        return Finding("layers", OK, f"{there} layers with experts, top-{seen.ids.shape[2]}")
-    dense = [layer for layer in range(there) if layer not in engine.local.sparse]
-    if there != engine.local.layers or seen.weights is not None:
+        return Finding("layers", OK, f"{there} layers with experts, top-{top_k}")
+    if not _counts_dense(engine, seen):
         return Finding("layers", FAILED, f"{there} layers came, the router is {shape}")
+    dense = list(seen.dense)
     if seen.ids[:, dense].any():
         return Finding("layers", FAILED, f"layers {dense} have routing, and config.json gives them no experts")
     return Finding("layers", OK, f"{there} layers, {shape.layers} with experts; {dense} are dense, their rows zero")
 
 
-def _seed(a: Seen, b: Seen) -> Finding:
+def _seed(a: Observation, b: Observation) -> Finding:
     if a.tokens == b.tokens:
         return Finding("seed", OK, "one seed gives one rollout")
     return Finding("seed", WARNING, "one seed gave two rollouts: a resumed capture is another draw, not a wrong one")
 
 
-def _reference(
-    engine: Engine, open_reference: Callable[[Engine], Reference | None] | None, seen: list[Seen]
-) -> Finding:
-    replay: Any = engine if hasattr(engine, "teacher_forced") else None
+def _reference(engine: Engine, open_reference: OpenReference | None, seen: list[Observation]) -> Finding:
     try:
-        if replay is None and open_reference is not None:
-            replay = open_reference(engine)
-        if replay is None:
+        reference = engine if engine.replays else None
+        if reference is None and open_reference is not None:
+            reference = open_reference(engine)
+        if reference is None:
             return Finding("reference", SKIPPED, "no weights to replay with: --reference DIR compares row by row")
-        ids = [replay.teacher_forced(list(one.sequence[:-1]))[0] for one in seen]
+        ids = [reference.teacher_forced(list(one.sequence[:-1]))[0] for one in seen]
     except RadmoeError as error:
         return Finding("reference", SKIPPED, str(error))
-    there, captured = seen[0].ids, getattr(engine, "layers", None)
-    assert there is not None
-    if captured is not None:
-        ids = [rows[:, list(captured)] for rows in ids]
-    if ids[0].shape[1:] != there.shape[1:]:
+    rows = seen[0].ids
+    assert rows is not None
+    if engine.layers is not None:
+        ids = [replayed[:, list(engine.layers)] for replayed in ids]
+    if ids[0].shape[1:] != rows.shape[1:]:
         return Finding(
-            "reference", FAILED, f"the replay has rows of {ids[0].shape[1:]}, the engine of {there.shape[1:]}"
+            "reference", FAILED, f"the replay has rows of {ids[0].shape[1:]}, the engine of {rows.shape[1:]}"
         )
     return checks.against(seen, ids)

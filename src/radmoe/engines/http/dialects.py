@@ -19,13 +19,13 @@ from radmoe.engines.vllm.plugin.endpoint import ROUTING, STATUS_PATH
 from radmoe.engines.vllm.plugin.payload import Routing, decode
 from radmoe.errors import EngineError
 
-# servers fill what is left out from the model's generation_config.json
+# Servers take what a request leaves out from the model's generation_config.json.
 NEUTRAL = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 
 
 @dataclass(frozen=True)
 class Request:
-    """One rollout to sample: T is at most `limit`, and rows of routing are wanted from input position `first` on."""
+    """One rollout to sample, of at most `limit` tokens; rows of routing are wanted from input position `first` on."""
 
     prompt: tuple[int, ...]
     limit: int
@@ -35,7 +35,7 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """One rollout as a server gave it, unchecked."""
+    """One rollout as a server sent it, unchecked."""
 
     tokens: list[int]  # [T]
     text: str
@@ -44,25 +44,28 @@ class Answer(NamedTuple):
     top: list[list[float]] | None  # [T][C], the largest first
     raw: Raw | None  # stock routing: one row per input position from `first` on
     first: int
-    key: str | None  # what the plugin keeps its rows under
-    cached: int | None  # prompt tokens found in the prefix cache, where the server says
-    rows: Routing | None = None  # the plugin's, with weights, once fetched
+    key: str | None  # the key under which the plugin holds its rows
+    cached: int | None  # prompt tokens that were in the prefix cache, where the server says
 
 
 class Dialect(Protocol):
-    """A kind of server. `flag` makes it return routing; `kernel` makes it route where routing is seen."""
+    """A kind of server.
+
+    `flag` says how to start it so that it returns routing, `kernel` how to start it so that it does not route inside a
+    kernel, where routing is not seen.
+    """
 
     flag: str
     kernel: str
 
     def version(self, server: Server) -> dict[str, str]:
-        """What runs there, for the pool's record."""
+        """The version of the server, for a pool's provenance; empty where it does not say."""
 
     def plugin(self, server: Server) -> dict[str, Any] | None:
-        """What the radmoe plugin in the server captures; None without it."""
+        """The status of the radmoe plugin in the server; None without the plugin."""
 
     def ask(self, server: Server, served: str, request: Request, local: Checkpoint, plugin: bool) -> Answer:
-        """Sample one rollout."""
+        """Sample one rollout of the model that is `served`; with `plugin` its routing is recorded by the plugin."""
 
 
 class Vllm:
@@ -122,11 +125,11 @@ class Vllm:
             sampled, top = None, None
             if logprobs is not None:
                 sampled = logprobs["token_logprobs"]
-                # a sampled token that is not among the largest comes as one more
+                # A sampled token that is not among the largest comes as one more.
                 most = sampling.topk_logprobs
                 top = [sorted(step.values(), reverse=True)[:most] for step in logprobs["top_logprobs"]]
             details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
-            found = Answer(
+            rollout = Answer(
                 tokens,
                 choice["text"],
                 choice["finish_reason"],
@@ -140,13 +143,13 @@ class Vllm:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _strange(server, "/v1/completions", error) from None
         whole = len(request.prompt) + len(tokens) - 1
-        if found.raw is not None and len(found.raw) == whole:  # a server that knows no routed_experts_prompt_start
-            found = found._replace(raw=found.raw[request.first :])
-        return found
+        if rollout.raw is not None and len(rollout.raw) == whole:  # a server without routed_experts_prompt_start
+            rollout = rollout._replace(raw=rollout.raw[request.first :])
+        return rollout
 
 
 class Sglang:
-    """`sglang.launch_server`; it returns ids without weights."""
+    """`sglang.launch_server`, which returns expert ids without weights."""
 
     flag = "start it with: python -m sglang.launch_server --model-path MODEL --enable-return-routed-experts"
     kernel = "an MoE kernel that routes by itself: start SGLang with --moe-runner-backend triton"
@@ -176,7 +179,7 @@ class Sglang:
                     "sampling_seed": request.seed & 0x7FFFFFFF,
                     "skip_special_tokens": False,
                 },
-                "return_logprob": True,  # it also says which tokens were sampled
+                "return_logprob": True,  # older versions say only there which tokens were sampled
                 "top_logprobs_num": sampling.topk_logprobs,
                 "logprob_start_len": -1,
                 "return_routed_experts": True,
@@ -206,7 +209,7 @@ class Sglang:
 
 
 def logprobs_of(answer: Answer) -> tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]:
-    """Logprobs of the sampled tokens [T] and the C largest [T, C], where they were asked for."""
+    """Logprobs of the sampled tokens [T] and the C largest [T, C]; None where they were not asked for."""
     if answer.sampled is None or answer.top is None:
         return None, None
     most = min((len(step) for step in answer.top), default=0)
@@ -214,12 +217,12 @@ def logprobs_of(answer: Answer) -> tuple[NDArray[np.float32] | None, NDArray[np.
 
 
 def fetch(server: Server, key: str, spans: Sequence[tuple[int, int]] | None = None) -> Routing:
-    """Rows the plugin keeps under a key: all of them, or those of some token ranges; the others it forgets."""
-    asked = {} if spans is None else {"spans": {"0": spans}}
-    found = decode(server.fetch("POST", ROUTING, {"key": key, "n": 1} | asked))
-    if set(found) != {0}:
-        raise EngineError(f"{server.url}{ROUTING} answered with choices {sorted(found)} for a request of one")
-    return found[0]
+    """The rows that the plugin holds under a key: all of them, or those of some token ranges. It forgets the others."""
+    ranges = {} if spans is None else {"spans": {"0": spans}}
+    routing = decode(server.fetch("POST", ROUTING, {"key": key, "n": 1} | ranges))
+    if set(routing) != {0}:
+        raise EngineError(f"{server.url}{ROUTING} answered with choices {sorted(routing)} for a request of one")
+    return routing[0]
 
 
 def _strange(server: Server, path: str, error: Exception) -> EngineError:

@@ -1,4 +1,4 @@
-"""The engines "vllm-http" and "sglang-http": rollouts from a running server, asked as `TransformersEngine` is."""
+"""The engines "vllm-http" and "sglang-http": rollouts from a running server."""
 
 from __future__ import annotations
 
@@ -8,22 +8,36 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Sampling, asked, rollout_seed, room_left
+from radmoe.engines.base import (
+    Completion,
+    Engine,
+    Observation,
+    Sampling,
+    check_prompt,
+    completion_text,
+    rollout_seed,
+    wanted_rollouts,
+)
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, fetch, logprobs_of
 from radmoe.engines.http.routed import generated
 from radmoe.engines.http.wire import Refused, Server
-from radmoe.engines.http.workers import each
-from radmoe.engines.kept_rows import check_layers, kept, spans
+from radmoe.engines.http.workers import each_as_finished
+from radmoe.engines.kept_rows import check_profile
+from radmoe.engines.models import recorded_name, resolve_model
+from radmoe.engines.options import EngineOptions, refuse_options
+from radmoe.engines.prompts import Content
 from radmoe.engines.vllm.plugin.endpoint import captured_layers
+from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.pool import Profile
-from radmoe.types import Rollout, RouterShape, check_ids
+from radmoe.pool.profile import spans
+from radmoe.types import Kind, Rollout, RouterShape, Rows, check_ids
 
 _SPELLING = "So the sum of 12 and 30 is \\boxed{42}.\n\n```python\nprint('ä, 你好')\n```\n"
 _LOST = 409  # the plugin's rows made room for others, or went to an answer that never arrived: sample again
@@ -33,23 +47,32 @@ class _Job(NamedTuple):
     prompt_index: int
     rollout_index: int
     key: str
+    kind: Kind | None
     prompt: tuple[int, ...]
     limit: int
 
 
-class HttpEngine:
-    """A server that samples, and the directory of the model it serves.
+class _Sampled(NamedTuple):
+    """An answer, and with the plugin the rows of its tokens: those at `positions`, or all where that is None."""
 
-    `model` may be left out where the server names a directory of this machine. `served` is the name the model has
+    answer: Answer
+    routing: Routing | None = None
+    positions: NDArray[np.int32] | None = None
+
+
+class HttpEngine(Engine):
+    """A server that samples, and the directory of the model that it serves.
+
+    `model` may be left out where the server names a directory of this machine. `served` is the name that the model has
     in the server, needed where it has several. Every rollout is a request of its own: SGLang returns routing for
-    one choice only, each has its own seed, and a broken connection costs one rollout. With the radmoe plugin in a
-    vLLM server rollouts have weights, else expert ids only. `shape` is the router's; where the plugin captures a
-    layer subset, `layers` has its numbers, and `generate` wants a profile that keeps no others. `probe=False` leaves
-    out the first short request that shows whether the server returns routing.
+    one choice only, each rollout has its own seed, and a broken connection costs one rollout. With the radmoe plugin in
+    a vLLM server rollouts have weights, else expert ids only. `shape` is the router's; where the plugin captures a
+    layer subset, `layers` has its numbers, and `generate` needs a profile that keeps no others. `probe=False` leaves
+    out the first short request, which shows whether the server returns routing.
     """
 
-    name: str
     dialect: Dialect
+    tokens_sampled = 0  # of the rollouts that the current or last `generate` has finished
 
     def __init__(
         self,
@@ -66,24 +89,39 @@ class HttpEngine:
         self.server = Server(url, timeout=timeout, retries=retries, backoff=backoff, api_key=api_key)
         card = _card(self.server, served)
         self.served: str = card["id"]
+        self.model_name = recorded_name(self.served)
         self.local = Checkpoint(model if model is not None else _local_root(self.server, card))
+        self.checkpoint = self.local.path if self.local.has_weights else None
         self.tokenizer, self.vocab = self.local.tokenizer, self.local.vocab
         limits = [limit for limit in (card.get("max_model_len"), self.local.context) if limit]
-        self.context: int | None = min(limits, default=None)
+        self.context = min(limits, default=None)
         self.plugin = self.dialect.plugin(self.server)
         self.layers = None if self.plugin is None else captured_layers(self.plugin)
         self.shape: RouterShape = self._shape()
         self.versions = self.dialect.version(self.server)
-        self.tokens_sampled = 0
         self._counting = threading.Lock()
         if probe:
-            self.check_spelling()
+            self.check_tokenizer()
             prompt = self.tokenizer(_SPELLING)["input_ids"]
-            self.check(prompt, self.look(prompt, Sampling(temperature=0, max_tokens=2, topk_logprobs=0), 0))
+            sampled = self._sample(prompt, Sampling(temperature=0, max_tokens=2, topk_logprobs=0), 0)
+            self._rollout(prompt, sampled)
 
-    @property
-    def dtype(self) -> str:
-        return "unknown"
+    @classmethod
+    def open(cls, model: str | None, options: EngineOptions) -> Self:
+        if options.url is None:
+            raise InputError(f"{cls.name} needs --url, the address of a server")
+        refuse_options(
+            options, ("dtype", "device", "threads"), f"is not of {cls.name}: it was settled when the server was started"
+        )
+        return cls(
+            options.url,
+            None if model is None else resolve_model(model),
+            served=options.served,
+            timeout=options.timeout,
+            retries=options.retries,
+            api_key=options.api_key,
+            probe=options.probe,
+        )
 
     @property
     def weights(self) -> bool:
@@ -93,83 +131,49 @@ class HttpEngine:
     def suggested(self, name: str, otherwise: Any) -> Any:
         return self.local.suggested(name, otherwise)
 
-    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        return room_left(self.context, ids, name, max_tokens)
-
     def generate(
         self,
-        prompts: Sequence[Sequence[int]],
+        prompts: Sequence[Content | Sequence[int]],
         n: int,
         *,
         sampling: Sampling | None = None,
         batch_size: int = 64,
         keys: Sequence[str] | None = None,
         missing: Sequence[Sequence[int]] | None = None,
+        kinds: Sequence[Kind | None] | None = None,
         profile: Profile | None = None,
     ) -> Iterator[Completion]:
-        """Rollouts missing[i] (default: all n) of every prompt of token ids, `batch_size` requests at a time.
+        """Sample rollouts as `Engine.generate` says, with `batch_size` requests under way at a time.
 
         Rollout r of a key has a seed of its own, whatever was sampled before; how far equal seeds give equal
-        rollouts is the server's matter. When a request fails for good, those under way are still yielded. Of what
-        the plugin recorded, only the rows that a `profile` keeps are fetched.
+        rollouts depends on the server. When a request fails for good, those under way are still yielded. Of what
+        the plugin recorded, only the rows and layers that a `profile` keeps are handed over.
         """
         sampling = sampling or Sampling()
-        names, wanted = asked(len(prompts), n, batch_size, keys, missing)
-        check_layers(self.layers, profile)
-        given = [tuple(int(token) for token in prompt) for prompt in prompts]
-        for prompt in given:
-            if not prompt:
-                raise InputError("a prompt of zero tokens has nothing to continue")
-            if min(prompt) < 0 or max(prompt) >= len(self.vocab):
-                raise InputError(
-                    f"token ids of a prompt lie in [0, {len(self.vocab)}), got {min(prompt)}..{max(prompt)}"
-                )
-        limits = [self.room(ids, name, sampling.max_tokens) for ids, name in zip(given, names, strict=True)]
-        jobs = [_Job(i, r, names[i], given[i], limits[i]) for i in range(len(given)) for r in wanted[i]]
+        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
+        check_profile(profile, self.layers, self.vocab, [each.kind for each in wanted])
+        encoded = [tuple(check_prompt(self.encode(prompt), len(self.vocab))) for prompt in prompts]
+        limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
+        jobs = [
+            _Job(i, r, each.key, each.kind, encoded[i], limits[i])
+            for i, each in enumerate(wanted)
+            for r in each.rollouts
+        ]
         self.tokens_sampled = 0
-        self.server.answer_again()
-        return each(
-            jobs, lambda job: self._complete(job, sampling, profile), workers=batch_size, give_up=self.server.hang_up
-        )
+        self.server.reopen()
+        work = partial(self._complete, sampling=sampling, profile=profile)
+        return each_as_finished(jobs, work, workers=batch_size, cancel=self.server.close)
 
-    def look(
-        self,
-        prompt: Sequence[int],
-        sampling: Sampling,
-        seed: int,
-        *,
-        first: int = 0,
-        profile: Profile | None = None,
-    ) -> Answer:
-        """One rollout as the server gives it, unchecked, with routing from input position `first` on.
+    def observe(self, prompt: Sequence[int], sampling: Sampling, seed: int) -> Observation:
+        """Sample one rollout and hand it over as it came, with the rows of the prompt's positions where they come."""
+        answer, routing, _ = self._sample(prompt, sampling, seed)
+        ids, weights, first, dense = answer.raw, None, answer.first, self.local.dense
+        if routing is not None:
+            ids, weights, dense = routing.ids, routing.weights, ()
+            first = len(prompt) - 1 + (int(routing.token[0]) if len(routing.token) else 0)
+        return Observation(tuple(prompt), tuple(answer.tokens), ids, weights, first, *logprobs_of(answer), dense)
 
-        What the plugin recorded is fetched as it is, or, with a `profile`, what that keeps, amid filler.
-        """
-        request = Request(tuple(int(t) for t in prompt), sampling.max_tokens, sampling, seed, first)
-        answer = self.dialect.ask(self.server, self.served, request, self.local, self.plugin is not None)
-        if answer.key is None:
-            return answer
-        if profile is None:
-            return answer._replace(rows=fetch(self.server, answer.key))
-        tokens = self._tokens(answer)
-        rows = kept(profile, tokens, self.vocab)
-        found = fetch(self.server, answer.key, spans(rows))
-        return answer._replace(rows=found.spread(rows, len(tokens), self.shape, self.layers))
-
-    def check(self, prompt: Sequence[int], answer: Answer) -> Rollout:
-        """The rollout of an answer, or one line on what is wrong with it."""
-        tokens, weights = self._tokens(answer), None
-        if answer.rows is not None:
-            ids, weights = answer.rows.generated(len(tokens))
-            check_ids(ids, self.shape.experts)
-        elif answer.raw is not None:
-            ids = generated(answer.raw, answer.first, len(prompt), len(tokens), self.local, self.dialect.kernel)
-        else:
-            raise EngineError(f"this server returns no routing: {self.dialect.flag}")
-        return Rollout(tokens, ids, weights, *logprobs_of(answer))
-
-    def check_spelling(self) -> bool:
-        """Refuse a tokenizer that is not the server's; False where the server does not tokenise."""
+    def check_tokenizer(self) -> bool:
         text = _SPELLING + "".join(islice(self.vocab.added, 8))
         mine = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         try:
@@ -185,8 +189,48 @@ class HttpEngine:
             )
         return True
 
+    def close(self) -> None:
+        """Close the connections to the server."""
+        self.server.close()
+
+    def _sample(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        seed: int,
+        *,
+        first: int = 0,
+        profile: Profile | None = None,
+        kind: Kind | None = None,
+    ) -> _Sampled:
+        """Sample one rollout, unchecked, with routing from input position `first` on.
+
+        Of what the plugin recorded the rows that the `profile` keeps are fetched, without one all rows.
+        """
+        request = Request(tuple(int(t) for t in prompt), sampling.max_tokens, sampling, seed, first)
+        answer = self.dialect.ask(self.server, self.served, request, self.local, self.plugin is not None)
+        if answer.key is None:
+            return _Sampled(answer)
+        positions = None if profile is None else profile.kept_rows(self._tokens(answer), self.vocab, kind)
+        routing = fetch(self.server, answer.key, None if positions is None else spans(positions))
+        return _Sampled(answer, routing, positions)
+
+    def _rollout(self, prompt: Sequence[int], sampled: _Sampled, layers: tuple[int, ...] | None = None) -> Rollout:
+        """The rollout of an answer, of the plugin's rows with these layers alone; EngineError where it is faulty."""
+        answer, routing, positions = sampled
+        tokens = self._tokens(answer)
+        if routing is not None:
+            rows: Rows = routing.of_layers(layers, self.shape, self.layers).generated(len(tokens), positions)
+            check_ids(rows[0], self.shape.experts)
+        elif answer.raw is not None:
+            ids = generated(answer.raw, answer.first, len(prompt), len(tokens), self.local, self.dialect.kernel)
+            rows = ids, None
+        else:
+            raise EngineError(f"this server returns no routing: {self.dialect.flag}")
+        return Rollout(tokens, *rows, *logprobs_of(answer), positions)
+
     def _tokens(self, answer: Answer) -> NDArray[np.int32]:
-        """The tokens [T] of a rollout that came to its end."""
+        """The tokens [T] of a rollout; EngineError where it did not come to its end."""
         tokens = np.array(answer.tokens, np.int32)
         if answer.reason not in ("stop", "length"):
             raise EngineError(f"it ended with {answer.reason!r} after {len(tokens)} tokens: such a rollout is not kept")
@@ -197,26 +241,28 @@ class HttpEngine:
             )
         return tokens
 
-    def _complete(self, job: _Job, sampling: Sampling, profile: Profile | None) -> Completion:
+    def _complete(self, job: _Job, *, sampling: Sampling, profile: Profile | None) -> Completion:
+        """Sample the rollout of a job; once more where the plugin has lost its rows."""
         own, seed = replace(sampling, max_tokens=job.limit), rollout_seed(sampling.seed, job.key, job.rollout_index)
+        sample = partial(self._sample, job.prompt, own, seed, first=len(job.prompt) - 1, profile=profile, kind=job.kind)
         try:
-            look = partial(self.look, job.prompt, own, seed, first=len(job.prompt) - 1, profile=profile)
             try:
-                answer = look()
+                sampled = sample()
             except Refused as error:
                 if error.status != _LOST:
                     raise
-                answer = look()
-            rollout = self.check(job.prompt, answer)
+                sampled = sample()
+            rollout = self._rollout(job.prompt, sampled, None if profile is None else profile.layers)
         except RadmoeError as error:
             raise EngineError(f"rollout {job.rollout_index} of {job.key!r}: {error}") from None
         with self._counting:
             self.tokens_sampled += len(rollout)
-        shown = rollout.token_ids[:-1] if answer.reason == "stop" else rollout.token_ids
-        text = self.tokenizer.decode(shown.tolist(), skip_special_tokens=False)
-        return Completion(job.prompt_index, job.rollout_index, rollout, text, answer.reason)
+        reason = sampled.answer.reason
+        text = completion_text(self.tokenizer, rollout.token_ids, reason)
+        return Completion(job.prompt_index, job.rollout_index, rollout, text, reason)
 
     def _shape(self) -> RouterShape:
+        """The router's shape by the model's directory; EngineError where the plugin names another."""
         if self.plugin is None:
             return self.local.shape
         there = RouterShape(self.plugin["layers"], self.plugin["experts"], self.plugin["top_k"])
@@ -241,7 +287,7 @@ class SglangHttpEngine(HttpEngine):
 
 
 def _card(server: Server, served: str | None) -> dict[str, Any]:
-    """The server's entry of the model that is meant."""
+    """The server's entry of the model called `served`, or of its only one."""
     try:
         cards = {str(card["id"]): card for card in server.get("/v1/models")["data"]}
     except (KeyError, TypeError):
@@ -251,11 +297,12 @@ def _card(server: Server, served: str | None) -> dict[str, Any]:
     if served not in cards:
         which = f"has no model {served!r}" if served is not None else "serves several models, and one must be named"
         raise EngineError(f"{server.url} {which}: use one of {', '.join(cards) or 'none'}")
-    found: dict[str, Any] = cards[served]
-    return found
+    card: dict[str, Any] = cards[served]
+    return card
 
 
 def _local_root(server: Server, card: dict[str, Any]) -> Path:
+    """The directory that a server names as its model's, if it is on this machine too."""
     root = Path(str(card.get("root") or card["id"]))
     if not (root / "config.json").is_file():
         raise EngineError(

@@ -18,7 +18,7 @@ Raw = NDArray[np.integer[Any]]  # [R, layers, K], one row per input position
 
 
 def unpack_npy(text: str) -> Raw:
-    """vLLM: base64 of an .npy file."""
+    """The array that vLLM sends as base64 of an .npy file."""
     try:
         array: Raw = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
         if array.ndim != 3 or array.dtype.kind not in "iu":
@@ -31,9 +31,10 @@ def unpack_npy(text: str) -> Raw:
 
 
 def unpack_int32(text: str, rows: int, local: Checkpoint) -> Raw:
-    """SGLang: base64 of int32 [rows, layers, K] without a shape; `rows` are the ones it should have.
+    """The array that SGLang sends as base64 of int32 [rows, layers, K], without its shape.
 
-    Where these do not come out with the model's layers, it has other layers or other rows, for who wants to look.
+    `rows` is the number of rows that it should have. Where the size does not fit that number and the model's layers, it
+    is read with other layers or other rows, so that the doctor can say which.
     """
     try:
         flat = np.frombuffer(base64.b64decode(text, validate=True), "<i4")
@@ -55,7 +56,7 @@ def unpack_int32(text: str, rows: int, local: Checkpoint) -> Raw:
 
 
 def moe_layers(raw: Raw, local: Checkpoint) -> Raw:
-    """The layers that have experts: servers fill the others with zeros, or leave them out."""
+    """The rows of the layers that have experts. Servers fill the other layers with zeros, or leave them out."""
     shape = local.shape
     if raw.shape[2] == shape.top_k and raw.shape[1] == shape.layers:
         return raw
@@ -68,16 +69,19 @@ def moe_layers(raw: Raw, local: Checkpoint) -> Raw:
 
 
 def unrouted(ids: Raw) -> NDArray[np.bool_]:
-    """Which (row, layer) cannot be routing [R, L]: a token never goes to one expert twice."""
+    """Which (row, layer) pairs [R, L] cannot be routing, because a token never goes to one expert twice."""
     if ids.shape[2] == 1:
         return np.zeros(ids.shape[:2], bool)
     ordered = np.sort(ids, -1)
-    found: NDArray[np.bool_] = (ordered[..., 1:] == ordered[..., :-1]).any(-1)
-    return found
+    twice: NDArray[np.bool_] = (ordered[..., 1:] == ordered[..., :-1]).any(-1)
+    return twice
 
 
 def generated(raw: Raw, first: int, prompt: int, tokens: int, local: Checkpoint, advice: str) -> NDArray[np.int16]:
-    """R(t) [T, L, K] of T generated tokens; `raw` begins at input position `first`, P is `prompt`."""
+    """R(t) [T, L, K] of T generated tokens, from rows that begin at input position `first`; P is `prompt`.
+
+    Raises EngineError, with `advice` on the server's kernel, where rows are missing or hold no routing.
+    """
     if len(raw) != prompt + tokens - 1 - first:
         raise EngineError(
             f"{len(raw)} rows of routing for a prompt of {prompt} and {tokens} tokens, from position {first} on: there "

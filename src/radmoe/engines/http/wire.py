@@ -1,4 +1,4 @@
-"""One server: requests with retries, time limits and an end to waiting."""
+"""One server: requests with retries and time limits, and a way to end all waiting."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from radmoe.errors import EngineError, InputError
 
-BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # worth asking again
+BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses after which a request is sent again
 _LONGEST_WAIT = 30.0
 
 
 class Refused(EngineError):
-    """The server answered with an error that asking again would not change; `status` is HTTP's."""
+    """The server answered with an error that sending the request again would not change; `status` is HTTP's."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -27,11 +27,11 @@ class Refused(EngineError):
 
 
 class Server:
-    """A server's address and how patiently it is asked.
+    """A server's address, and its connections.
 
-    `timeout` are the seconds one request may take; `retries` how often it is sent again when the server is busy
-    or the connection breaks, `backoff` seconds later, then twice as long each time (or when the server says).
-    Threads may share it. `hang_up` ends all waiting.
+    A request may take `timeout` seconds. When the server is busy or the connection breaks, it is sent again, up to
+    `retries` times: `backoff` seconds later, then twice as long each time, or when the server's Retry-After says.
+    Threads may share one server. `close` ends all waiting, and `reopen` allows requests again.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class Server:
         self._lock = threading.Lock()
         self._busy: set[HTTPConnection] = set()
         self._idle: list[HTTPConnection] = []  # connections that may be used again
-        self._over = threading.Event()
+        self._closed = threading.Event()
         weakref.finalize(self, _close, self._idle)
 
     def get(self, path: str) -> Any:
-        """The JSON a path answers."""
+        """The JSON that a path answers to a GET request."""
         return self._json(path, self.fetch("GET", path))
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The JSON a path answers to a JSON body."""
+        """The JSON that a path answers to a POST request with a JSON body."""
         return self._json(path, self.fetch("POST", path, body))
 
     def fetch(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
-        """The bytes a path answers; busy servers and broken connections are asked again."""
+        """The bytes that a path answers; the request is sent again where the server is busy or the connection breaks."""
         data = None if body is None else json.dumps(body).encode()
         for attempt in range(self._retries + 1):
             wait = self._backoff * 2**attempt * (1 + random.random() / 4)
@@ -89,22 +89,22 @@ class Server:
             else:
                 if status < 300:
                     return answer
-                said = f"{self.url}{path} answered {status}: {_message(answer)}"
+                refusal = f"{self.url}{path} answered {status}: {_message(answer)}"
                 if status not in BUSY:
-                    raise Refused(status, said)
-                trouble = f"{said} (asked {attempt + 1} times)"
+                    raise Refused(status, refusal)
+                trouble = f"{refusal} (asked {attempt + 1} times)"
                 wait = after if after is not None else wait
-            if attempt == self._retries or self._over.wait(min(wait, _LONGEST_WAIT)) or self._over.is_set():
+            if attempt == self._retries or self._closed.wait(min(wait, _LONGEST_WAIT)) or self._closed.is_set():
                 raise EngineError(trouble)
         raise AssertionError("the loop above ends by itself")
 
-    def answer_again(self) -> None:
-        """After `hang_up`: the server may be asked again."""
-        self._over.clear()
+    def reopen(self) -> None:
+        """Allow requests again after `close`."""
+        self._closed.clear()
 
-    def hang_up(self) -> None:
-        """Close every connection; whoever waits for an answer gets an error."""
-        self._over.set()
+    def close(self) -> None:
+        """Close every connection; a thread that waits for an answer gets an error."""
+        self._closed.set()
         with self._lock:
             for connection in self._busy:
                 if connection.sock is not None:
@@ -113,16 +113,17 @@ class Server:
         _close(self._idle)
 
     def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes, float | None]:
-        connection, again = self._take(), False
+        """Send a request; its status, its body, and the seconds after which the server wants to be asked again."""
+        connection, reusable = self._take(), False
         try:
             connection.request(method, self._base + path, data, self._headers)
             answer = connection.getresponse()
             body = answer.read()
-            again = not answer.will_close and not self._over.is_set()
+            reusable = not answer.will_close and not self._closed.is_set()
         finally:
             with self._lock:
                 self._busy.discard(connection)
-            if again:
+            if reusable:
                 self._idle.append(connection)
             else:
                 connection.close()
@@ -131,14 +132,14 @@ class Server:
 
     def _take(self) -> HTTPConnection:
         try:
-            found = self._idle.pop()
+            connection = self._idle.pop()
         except IndexError:
             kind = HTTPSConnection if self._secure else HTTPConnection
             assert self._host is not None
-            found = kind(self._host, self._port, timeout=self._timeout)
+            connection = kind(self._host, self._port, timeout=self._timeout)
         with self._lock:
-            self._busy.add(found)
-        return found
+            self._busy.add(connection)
+        return connection
 
     def _json(self, path: str, answer: bytes) -> Any:
         try:
@@ -160,7 +161,7 @@ def _reason(error: Exception) -> str:
 
 
 def _message(answer: bytes) -> str:
-    """The one line an error body has to say: vLLM, SGLang and FastAPI word it differently."""
+    """The message in the body of an error, as one line; vLLM, SGLang and FastAPI put it in different places."""
     text = answer.decode("utf-8", "replace").strip()
     try:
         body = json.loads(text)

@@ -12,63 +12,64 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-def each(
-    jobs: Iterable[Job], work: Callable[[Job], Result], *, workers: int, give_up: Callable[[], None]
+def each_as_finished(
+    jobs: Iterable[Job], work: Callable[[Job], Result], *, workers: int, cancel: Callable[[], None]
 ) -> Iterator[Result]:
-    """`work(job)` for all jobs, `workers` at a time, in the order they finish.
+    """Yield `work(job)` for all jobs, `workers` at a time, in the order in which they finish.
 
-    Jobs are taken in their order, and at most twice `workers` of them before their results are. When one fails no
-    more are begun: those under way are finished and yielded, and then the first error is raised. Whoever stops
-    listening makes the crew `give_up`, which must end all waiting in `work`.
+    Jobs are taken in their order, and at most twice `workers` of them before their results are yielded. When one fails,
+    no more are begun: those under way are finished and yielded, and then the first error is raised. If the caller
+    closes the iterator early, `cancel` is called, which must end all waiting in `work`.
     """
     waiting = iter(jobs)
-    todo: SimpleQueue[Job | None] = SimpleQueue()
-    done: SimpleQueue[tuple[Result | None, BaseException | None, int]] = SimpleQueue()  # and jobs it took back
+    queued: SimpleQueue[Job | None] = SimpleQueue()
+    # result, error, and the number of queued jobs that were withdrawn because of the error
+    results: SimpleQueue[tuple[Result | None, BaseException | None, int]] = SimpleQueue()
 
-    def labour() -> None:
-        while (job := todo.get()) is not None:
+    def worker() -> None:
+        while (job := queued.get()) is not None:
             try:
-                done.put((work(job), None, 0))
+                results.put((work(job), None, 0))
             except BaseException as error:
-                done.put((None, error, _empty(todo)))
+                results.put((None, error, _withdraw(queued)))
 
     under_way = 0
     for job in islice(waiting, 2 * workers):
-        todo.put(job)
+        queued.put(job)
         under_way += 1
-    crew = [threading.Thread(target=labour, daemon=True) for _ in range(min(workers, under_way))]
-    for one in crew:
-        one.start()
-    failed: BaseException | None = None
+    threads = [threading.Thread(target=worker, daemon=True) for _ in range(min(workers, under_way))]
+    for thread in threads:
+        thread.start()
+    failure: BaseException | None = None
     try:
         while under_way:
-            result, error, taken_back = done.get()
-            under_way -= 1 + taken_back
+            result, error, withdrawn = results.get()
+            under_way -= 1 + withdrawn
             if error is not None:
-                failed = failed or error
+                failure = failure or error
             else:
-                more = next(waiting, None) if failed is None else None
+                more = next(waiting, None) if failure is None else None
                 if more is not None:
-                    todo.put(more)
+                    queued.put(more)
                     under_way += 1
                 yield result  # type: ignore[misc]  # None only beside an error
-        if failed is not None:
-            raise failed
+        if failure is not None:
+            raise failure
     finally:
-        _empty(todo)
-        for _ in crew:
-            todo.put(None)
+        _withdraw(queued)
+        for _ in threads:
+            queued.put(None)
         if under_way:
-            give_up()
+            cancel()
 
 
-def _empty(todo: SimpleQueue[Job | None]) -> int:
-    """How many jobs were taken back; a None, which sends a thread home, is left there."""
+def _withdraw(queued: SimpleQueue[Job | None]) -> int:
+    """Take the waiting jobs out of the queue and count them; a None, which ends a thread, is left there."""
     count = 0
     while True:
         try:
-            if todo.get_nowait() is None:
-                todo.put(None)
+            if queued.get_nowait() is None:
+                queued.put(None)
                 return count
         except Empty:
             return count

@@ -1,8 +1,8 @@
-"""llama.cpp's C API, out of the library that the xllamacpp wheel carries, through ctypes.
+"""llama.cpp's C API through ctypes, from the library in the xllamacpp wheel.
 
-Parameters cross the border as structs, by value, and their layout changes with llama.cpp from month to
-month. So one version of the wheel is known here and every other is refused; what the library calls its
-defaults is compared with what this layout reads as such.
+Parameters are passed as structs, by value, and the layout of these structs changes with llama.cpp from month to
+month. So one version of the wheel is known here and every other is refused, and the default parameters that the library
+returns are compared with what they should be under this layout.
 """
 
 from __future__ import annotations
@@ -128,20 +128,20 @@ _DEFAULTS = {  # of ContextParams, from its first field to its last that has one
     "no_perf": True, "op_offload": True, "swa_full": True, "kv_unified": False, "samplers": None, "ctx_other": None,
 }  # fmt: skip
 
-_said: deque[str] = deque(maxlen=8)  # error lines since `forget`
+_error_lines: deque[str] = deque(maxlen=8)  # since `forget_errors`
 
 
-def _heard(level: int, text: bytes, _: Any) -> None:
+def _on_log(level: int, text: bytes, _: Any) -> None:
     if level == _ERROR:
-        _said.append(text.decode("utf-8", "replace").strip())
+        _error_lines.append(text.decode("utf-8", "replace").strip())
 
 
-_log = _Log(_heard)  # held here, as llama.cpp does not
+_log = _Log(_on_log)  # llama.cpp keeps a bare pointer, so the reference is held here
 
 
 @cache
 def library() -> Any:
-    """The loaded library, its functions declared; one line where it is missing or another."""
+    """The loaded library, its functions declared; EngineError where it is missing or of another version."""
     spec = importlib.util.find_spec("xllamacpp")
     if spec is None:
         raise EngineError("the llama.cpp engine needs xllamacpp: pip install 'radmoe[llamacpp]'")
@@ -169,20 +169,20 @@ def library() -> Any:
     return lib
 
 
-def forget() -> None:
-    """Before something that may fail."""
-    _said.clear()
+def forget_errors() -> None:
+    """Forget the error lines so far; called before something that may fail."""
+    _error_lines.clear()
 
 
-def reason() -> str:
-    """What llama.cpp said first when it failed, without the function's name."""
-    if not _said:
+def error_reason() -> str:
+    """The first error line that llama.cpp has logged since `forget_errors`, without the function's name."""
+    if not _error_lines:
         return "it gave no reason"
-    return (_said[0].partition(": ")[2] or _said[0]).removeprefix("error loading model: ")
+    return (_error_lines[0].partition(": ")[2] or _error_lines[0]).removeprefix("error loading model: ")
 
 
 class Model:
-    """A loaded GGUF file; freed when nothing holds it."""
+    """A loaded GGUF file; it is freed when nothing refers to it any more."""
 
     def __init__(self, path: Path, gpu_layers: int) -> None:
         self.lib = library()
@@ -193,18 +193,18 @@ class Model:
             raise EngineError(f"cannot read {path} ({error.strerror}): pass a GGUF file") from None
         if magic != b"GGUF":
             raise EngineError(f"{path} is no GGUF file: it begins with {magic!r}")
-        forget()
+        forget_errors()
         params = self.lib.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         self.handle = self.lib.llama_model_load_from_file(str(path).encode(), params)
         if not self.handle:
-            raise EngineError(f"llama.cpp cannot load {path}: {reason()}")
+            raise EngineError(f"llama.cpp cannot load {path}: {error_reason()}")
         weakref.finalize(self, self.lib.llama_model_free, self.handle)
         self.vocab = self.lib.llama_model_get_vocab(self.handle)
         self.words: int = self.lib.llama_vocab_n_tokens(self.vocab)
 
     def meta(self, key: str) -> str | None:
-        """A scalar of the file's metadata, as text."""
+        """A scalar of the file's metadata, as text; None where the file does not have it."""
         text = ctypes.create_string_buffer(256)
-        found = self.lib.llama_model_meta_val_str(self.handle, key.encode(), text, len(text))
-        return None if found < 0 else text.value.decode()
+        length = self.lib.llama_model_meta_val_str(self.handle, key.encode(), text, len(text))
+        return None if length < 0 else text.value.decode()

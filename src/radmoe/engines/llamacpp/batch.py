@@ -1,8 +1,8 @@
 """Sequences that step together in one llama.cpp context, and what the routers chose for each.
 
-llama.cpp shows every tensor of a pass to a callback, which says whether it wants the pass to stop there
-and look. Stops cost time, so there is one per layer: at the final weights, when the chosen ids, which the
-experts have yet to read, are still in memory.
+llama.cpp shows every tensor of a pass to a callback, which answers whether the pass is to stop there so that it can
+read the tensor. Stops cost time, so there is one per layer: at the final weights. The chosen ids are still in memory
+then, because the experts have yet to read them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from radmoe.engines.llamacpp.api import (
     Eval,
     Model,
     Tensor,
-    forget,
-    reason,
+    error_reason,
+    forget_errors,
 )
 from radmoe.errors import EngineError
 
@@ -34,20 +34,24 @@ CACHES = {"f16": F16, "f32": F32}
 CHUNK = 512  # prompt tokens of one pass
 _NAME = Tensor.name.offset
 _IDS = b"ffn_moe_topk"
-_WEIGHTS = (b"ffn_moe_weights_norm", b"ffn_moe_weights_softmax", b"ffn_moe_weights")  # the first there is, is final
+_WEIGHTS = (
+    b"ffn_moe_weights_norm",
+    b"ffn_moe_weights_softmax",
+    b"ffn_moe_weights",
+)  # the first of these that exists is final
 
 Routing = tuple[NDArray[np.int16], NDArray[np.float32]]  # ids and weights [rows, L, K]
 
 
 class Recorder:
-    """The callback: it lets everything pass until `start`, and `take` hands over what it saw since.
+    """The callback. It records nothing until `start` is called, and `take` hands over what was recorded since.
 
-    It is called for every operation of a pass, some fifty a layer, so it does no more than look a name up.
+    It is called for every operation of a pass, some fifty a layer, so it does little more than look up a name.
     """
 
     def __init__(self, model: Model) -> None:
         self._lib = model.lib
-        self.callback = Eval(self._seen)  # held here, as llama.cpp does not
+        self.callback = Eval(self._on_tensor)  # llama.cpp keeps a bare pointer, so the reference is held here
         self.experts = int(model.meta(f"{model.meta('general.architecture')}.expert_count") or 0)
         self.layers: list[int] = []
         self._error: BaseException | None = None
@@ -60,14 +64,14 @@ class Recorder:
         self._weights: defaultdict[int, list[NDArray[np.float32]]] = defaultdict(list)
 
     def start(self, *, probe: bool = False) -> None:
-        """From the next pass on; a probe only learns the names of its tensors."""
+        """Record from the next pass on; a probe only learns the names of the tensors."""
         self._on = True
         self._names = set() if probe else None
         self._ids.clear()
         self._weights.clear()
 
     def probed(self) -> bool:
-        """After a probe: does the model route?"""
+        """Whether the model routes, after a pass that was a probe."""
         names, self._on = self._names or set(), False
         self._topk = _layers(names, _IDS)
         self._final = next(filter(None, (_layers(names, kind) for kind in _WEIGHTS)), {})
@@ -75,11 +79,11 @@ class Recorder:
         return self.experts > 1 and bool(self.layers)
 
     def take(self, rows: int) -> Routing:
-        """What was recorded, of a pass over this many rows; weights sum to 1."""
+        """The routing of a recorded pass over this many rows; weights sum to 1."""
         self._on = False
-        seen = [sum(map(len, self._ids[layer])) for layer in self.layers]
-        if set(seen) != {rows}:
-            raise EngineError(f"llama.cpp showed the routing of {min(seen)} rows in a pass of {rows}")
+        counts = [sum(map(len, self._ids[layer])) for layer in self.layers]
+        if set(counts) != {rows}:
+            raise EngineError(f"llama.cpp showed the routing of {min(counts)} rows in a pass of {rows}")
         ids, weights = (
             np.stack([np.concatenate(column[layer]) for layer in self.layers], 1)
             for column in (self._ids, self._weights)
@@ -89,13 +93,13 @@ class Recorder:
         return ids.astype(np.int16), weights / weights.sum(-1, keepdims=True)
 
     def check(self) -> None:
-        """Raise what could not be raised in the callback, through C: Ctrl-C above all."""
+        """Raise an error of the callback, which could not be raised through C: Ctrl-C above all."""
         if self._error is not None:
             error, self._error, self._on = self._error, None, False
             raise error
 
-    def _seen(self, tensor: int, ask: bool, _: Any) -> bool:
-        """Asked, whether to stop at this tensor; else it stopped there, and the answer is to go on."""
+    def _on_tensor(self, tensor: int, ask: bool, _: Any) -> bool:
+        """With `ask`: whether to stop at this tensor. Without: the pass has stopped at it, and True lets it go on."""
         try:
             if not self._on:
                 return False
@@ -125,14 +129,17 @@ class Recorder:
         return data
 
     def _read_ids(self, tensor: int) -> NDArray[np.int32]:
-        """[rows, K], out of a view whose rows are E apart."""
+        """Ids [rows, K], from a view whose rows are E apart."""
         shape = Tensor.from_address(tensor)
         data = self._read(tensor, I32)
         return np.ndarray((shape.ne[1], shape.ne[0]), np.int32, data, strides=(shape.nb[1], shape.nb[0])).copy()
 
 
 def _layers(names: set[bytes], kind: bytes) -> dict[bytes, int]:
-    """Tensors of a kind by name, with their layer; a view or reshape says so behind the number, and is none."""
+    """The layer of each tensor of a kind, by the tensor's name.
+
+    A view or a reshape has more behind the number of its layer, and is left out.
+    """
     parts = ((name, *name.partition(b"-")) for name in names)
     return {name: int(layer) for name, stem, _, layer in parts if stem == kind and layer.isdigit()}
 
@@ -158,11 +165,11 @@ class Context:
         if cache == "f32":
             params.flash_attn_type = FLASH_OFF  # it rounds to half precision
         params.cb_eval = recorder.callback
-        forget()
+        forget_errors()
         self._handle = self._lib.llama_init_from_model(model.handle, params)
         if not self._handle:
             raise EngineError(
-                f"llama.cpp cannot make room for {rows} rollouts of {length} tokens ({reason()}): "
+                f"llama.cpp cannot make room for {rows} rollouts of {length} tokens ({error_reason()}): "
                 "lower batch_size or max_tokens"
             )
         self._memory = self._lib.llama_get_memory(self._handle)
@@ -187,7 +194,7 @@ class Context:
             self._lib.llama_memory_seq_cp(self._memory, self._home, row, -1, -1)
 
     def probe(self) -> bool:
-        """A pass over one token, to learn what the routers are called; False where there are none."""
+        """Run a pass over one token to learn the names of the routers' tensors; False where there are none."""
         self._recorder.start(probe=True)
         self._decode([0], [0], [0], want=True)
         return self._recorder.probed()
@@ -195,20 +202,23 @@ class Context:
     def step(
         self, rows: Sequence[int], tokens: Sequence[int], positions: Sequence[int]
     ) -> tuple[NDArray[np.float32], Routing]:
-        """One token of each of these rows, ascending: logits [rows, V], valid until the next step, and the routing."""
+        """Feed one token to each of these rows (ascending).
+
+        Returns logits [rows, V], which are valid until the next step, and the routing.
+        """
         self._recorder.start()
         self._decode(rows, tokens, positions, want=True)
         routing = self._recorder.take(len(rows))
-        found = self._lib.llama_get_logits(self._handle)
-        return np.ctypeslib.as_array(found, (len(rows), self._model.words)), routing
+        logits = self._lib.llama_get_logits(self._handle)
+        return np.ctypeslib.as_array(logits, (len(rows), self._model.words)), routing
 
     def _decode(self, rows: Sequence[int], tokens: Sequence[int], positions: Sequence[int], *, want: bool) -> None:
         n = len(rows)
         self._token[:n], self._pos[:n], self._seq[:n], self._want[:n] = tokens, positions, rows, want
         arrays = (self._token, None, self._pos, self._ones, self._seqs, self._want)
         batch = Batch(n, *(None if a is None else a.ctypes.data for a in arrays))
-        forget()
+        forget_errors()
         status = self._lib.llama_decode(self._handle, batch)
         self._recorder.check()
         if status != 0:
-            raise EngineError(f"llama.cpp stopped with status {status} in a pass of {n} tokens: {reason()}")
+            raise EngineError(f"llama.cpp stopped with status {status} in a pass of {n} tokens: {error_reason()}")

@@ -1,4 +1,4 @@
-"""One token from one row of logits: what `decode.sample` does in torch, in NumPy."""
+"""One token from one row of logits, in NumPy: the same as `sample` of torch/decode.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def draw(logits: NDArray[np.float32], chance: float, temperature: float, top_p: float) -> int:
-    """A token from logits [V] and a uniform number, its place on the cumulative distribution; temperature 0 is greedy."""
+    """The token at the place `chance` of the cumulative distribution of logits [V]; temperature 0 takes the largest."""
     if temperature == 0:
         return int(logits.argmax())
     scaled = logits / np.float32(temperature)
@@ -15,7 +15,7 @@ def draw(logits: NDArray[np.float32], chance: float, temperature: float, top_p: 
     probs /= probs.sum()
     order = None
     if top_p < 1:
-        # tokens below this have less than 1 - top_p together, so none of them is in the nucleus
+        # Tokens below this have less than 1 - top_p together, so none of them is in the nucleus.
         few = np.flatnonzero(probs >= (1 - top_p) / len(probs))
         order = few[np.argsort(-probs[few], kind="stable")]
         probs = probs[order]
@@ -27,7 +27,7 @@ def draw(logits: NDArray[np.float32], chance: float, temperature: float, top_p: 
 
 
 def logprobs(logits: NDArray[np.float32], token: int, count: int) -> tuple[np.float32, NDArray[np.float32]]:
-    """Of the token, and the `count` largest, descending, under log_softmax of the raw logits [V]."""
+    """The logprob of the token, and the `count` largest, descending, under log_softmax of the raw logits [V]."""
     shifted = logits - logits.max()
     shifted -= np.log(np.exp(shifted).sum())
     count = min(count, len(logits))

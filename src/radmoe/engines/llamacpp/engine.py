@@ -1,9 +1,9 @@
 """Rollouts with their routing from any GGUF MoE model, through llama.cpp's evaluation callback.
 
-What is captured is what the transformers engine captures (see there): R(t) of the pass that predicts y_t,
-logprobs of the raw logits. Random numbers are named alike too, so that the same seed names the same
-rollout. llama.cpp computes a prompt's last layer for its last token only; here that token is a row's
-first step, so that all rows of all layers are seen.
+The same is captured as by the transformers engine (torch/engine.py): R(t) of the pass that predicts y_t, and logprobs
+of the raw logits. Random numbers have the same names too, so that the same seed gives the same rollout in both.
+llama.cpp computes the last layer of a prompt for its last token only. Here that token is the first step of a row, so
+that the rows of all layers are seen.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Sampling, asked, room_left, uniforms
+from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, uniforms, wanted_rollouts
 from radmoe.engines.llamacpp.api import MAX_SEQUENCES, Model
 from radmoe.engines.llamacpp.batch import CACHES, Context, Recorder
 from radmoe.engines.llamacpp.draw import draw, logprobs
 from radmoe.engines.llamacpp.tokenizer import GgufTokenizer
+from radmoe.engines.models import recorded_name
+from radmoe.engines.options import EngineOptions, refuse_options, refuse_server_options, required_model
+from radmoe.engines.prompts import Content
 from radmoe.errors import EngineError, InputError
 from radmoe.pool import Profile
-from radmoe.types import Rollout, RouterShape
+from radmoe.types import Kind, Rollout, RouterShape
 from radmoe.vocab import Vocab
 
 _SUGGESTED = {"temperature": "general.sampling.temp", "top_p": "general.sampling.top_p"}
@@ -33,13 +36,13 @@ _SMALL = 512  # width up to which an operation is too short to share among cores
 MAX_ROWS = MAX_SEQUENCES - 1  # one sequence holds the prompt
 
 
-class LlamaCppEngine:
+class LlamaCppEngine(Engine):
     """A loaded GGUF model, its tokenizer, and a callback that sees its routers.
 
     `tokenizer` is a Hugging Face tokenizer or the directory of one (default: the file's own). `cache` is the
-    type of the KV cache: "f16" as llama.cpp does it, or "f32", exact and without flash attention, twice the
-    memory. `threads` are the cores to use (default: all, for a small model one); `gpu_layers` the layers to put on a GPU where the installed
-    wheel has one (-1: all).
+    type of the KV cache: "f16" is llama.cpp's default; "f32" is exact, has no flash attention and takes twice the
+    memory. `threads` are the cores to use (default: one for a small model, else all). `gpu_layers` is the number of
+    layers to put on a GPU, where the installed wheel supports one (-1: all).
     """
 
     name = "llamacpp"
@@ -60,58 +63,56 @@ class LlamaCppEngine:
         self._model = Model(Path(model), gpu_layers)
         self._cache, self._threads = cache, threads or self._cores()
         self._recorder = Recorder(self._model)
+        self.model_name = recorded_name(model)
         self.shape: RouterShape = self._probe(Path(model))
         self.tokenizer, self.vocab = self._read_tokenizer(tokenizer)
         is_end = self._model.lib.llama_vocab_is_eog
         self.eos = frozenset(token for token in range(self._model.words) if is_end(self._model.vocab, token))
-        self.context: int = self._model.lib.llama_model_n_ctx_train(self._model.handle)
+        self.context = int(self._model.lib.llama_model_n_ctx_train(self._model.handle))
+        self.dtype = self._quantisation()
         self.versions = {"xllamacpp": version("xllamacpp")}
         self._sampled = 0
 
-    @property
-    def dtype(self) -> str:
-        """The file's quantisation in llama.cpp's words, such as "Q4_K - Medium" or "all F32"."""
-        lib = self._model.lib
-        return str(lib.llama_ftype_name(lib.llama_model_ftype(self._model.handle)).decode())
+    @classmethod
+    def open(cls, model: str | None, options: EngineOptions) -> Self:
+        refuse_server_options(options, cls.name)
+        refuse_options(options, ("dtype",), "is not of llamacpp: the GGUF file has its own")
+        refuse_options(options, ("device",), "is not of llamacpp: the installed wheel decides where it runs")
+        return cls(required_model(model, cls.name, "a GGUF file"), threads=options.threads)
 
     @property
     def tokens_sampled(self) -> int:
-        """Tokens the current or last `generate` has sampled, unfinished rollouts included."""
+        """The number of tokens that the current or last `generate` has sampled, unfinished rollouts included."""
         return self._sampled
 
     def suggested(self, name: str, otherwise: Any) -> Any:
         """A setting of the file's metadata (temperature, top_p), if it has it."""
-        found = self._model.meta(_SUGGESTED[name]) if name in _SUGGESTED else None
-        return otherwise if found is None else float(found)
-
-    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        return room_left(self.context, ids, name, max_tokens)
+        value = self._model.meta(_SUGGESTED[name]) if name in _SUGGESTED else None
+        return otherwise if value is None else float(value)
 
     def generate(
         self,
-        prompts: Sequence[Sequence[int]],
+        prompts: Sequence[Content | Sequence[int]],
         n: int,
         *,
         sampling: Sampling | None = None,
         batch_size: int = 32,
         keys: Sequence[str] | None = None,
         missing: Sequence[Sequence[int]] | None = None,
+        kinds: Sequence[Kind | None] | None = None,
         profile: Profile | None = None,
     ) -> Iterator[Completion]:
-        """Rollouts missing[i] (default: all n) of every prompt of token ids, each as it finishes, whole.
+        """Sample rollouts as `Engine.generate` says; yields each as it finishes, with the rows of all its tokens.
 
         The same call gives the same rollouts, bit for bit, on the same machine and threads. With another
         batch size the random numbers stay the same and the logits agree up to rounding. `batch_size`
         rollouts step together, 255 at most; each has room in the cache for the longest prompt and its answer.
         """
         sampling = sampling or Sampling()
-        names, wanted = asked(len(prompts), n, batch_size, keys, missing)
-        jobs = [
-            _Row(i, r, tuple(ids), self.room(ids, name, sampling.max_tokens), name)
-            for i, (ids, name) in enumerate(zip(prompts, names, strict=True))
-            for r in wanted[i]
-            if self._checked(ids)
-        ]
+        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
+        encoded = [tuple(check_prompt(self.encode(prompt), self._model.words)) for prompt in prompts]
+        limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
+        jobs = [_Row(i, r, encoded[i], limits[i], each.key) for i, each in enumerate(wanted) for r in each.rollouts]
         self._sampled = 0
         return self._run(jobs, sampling, batch_size)
 
@@ -139,7 +140,7 @@ class LlamaCppEngine:
             context.close()
 
     def _step(self, context: Context, live: list[tuple[int, _Row]], sampling: Sampling) -> list[tuple[int, _Row]]:
-        """One token more for every row; those it ended."""
+        """Sample one more token for every row; returns the rows that this ended."""
         logits, (ids, weights) = context.step(
             [place for place, _ in live], [row.last for _, row in live], [row.position for _, row in live]
         )
@@ -155,29 +156,30 @@ class LlamaCppEngine:
         return [(p, row) for p, row in live if row.tokens[-1] in self.eos or len(row.tokens) == row.limit]
 
     def _completion(self, row: _Row) -> Completion:
-        stopped = row.tokens[-1] in self.eos
-        text = self.tokenizer.decode(row.tokens[:-1] if stopped else row.tokens, skip_special_tokens=False)
-        columns = [np.stack(column) for part in (row.routing, row.logprobs) for column in zip(*part, strict=True)]
-        rollout = Rollout(np.array(row.tokens, np.int32), *columns)
-        return Completion(row.prompt_index, row.rollout_index, rollout, text, "stop" if stopped else "length")
+        reason = "stop" if row.tokens[-1] in self.eos else "length"
+        ids, weights = (np.stack(column) for column in zip(*row.routing, strict=True))
+        sampled, top = None, None
+        if row.logprobs:
+            sampled, top = (np.stack(column) for column in zip(*row.logprobs, strict=True))
+        rollout = Rollout(np.array(row.tokens, np.int32), ids, weights, sampled, top)
+        text = completion_text(self.tokenizer, rollout.token_ids, reason)
+        return Completion(row.prompt_index, row.rollout_index, rollout, text, reason)
 
-    def _checked(self, ids: Sequence[int]) -> bool:
-        if not len(ids):
-            raise InputError("a prompt of zero tokens has nothing to continue")
-        if min(ids) < 0 or max(ids) >= self._model.words:
-            raise InputError(f"token ids of a prompt lie in [0, {self._model.words}), got {min(ids)}..{max(ids)}")
-        return True
+    def _quantisation(self) -> str:
+        """The quantisation of the file in llama.cpp's words, such as "Q4_K - Medium" or "all F32"."""
+        lib = self._model.lib
+        return str(lib.llama_ftype_name(lib.llama_model_ftype(self._model.handle)).decode())
 
     def _context(self, rows: int, length: int) -> Context:
         return Context(self._model, self._recorder, rows=rows, length=length, threads=self._threads, cache=self._cache)
 
     def _cores(self) -> int:
-        """All, but one for a small model: threads would mostly wait for each other."""
+        """The threads to use: one for a small model, whose threads would mostly wait for each other, else all."""
         width = self._model.meta(f"{self._model.meta('general.architecture')}.embedding_length")
         return 1 if int(width or 0) <= _SMALL else os.cpu_count() or 1
 
     def _probe(self, path: Path) -> RouterShape:
-        """Two passes over one token: which tensors there are, then their shape."""
+        """The router's shape, from two passes over one token: the first shows which tensors there are."""
         context = self._context(1, 8)
         try:
             if not context.probe():
@@ -207,7 +209,7 @@ class LlamaCppEngine:
 
 @dataclass
 class _Row:
-    """One rollout on its way; `key` names its prompt in the random numbers."""
+    """One rollout that is being sampled; `key` names its prompt in the random numbers."""
 
     prompt_index: int
     rollout_index: int
@@ -221,9 +223,10 @@ class _Row:
 
     @property
     def last(self) -> int:
+        """The latest token of the sequence."""
         return self.tokens[-1] if self.tokens else self.prompt[-1]
 
     @property
     def position(self) -> int:
-        """Of the token `last` in the sequence."""
+        """The position of the token `last` in the sequence."""
         return len(self.prompt) - 1 + len(self.tokens)

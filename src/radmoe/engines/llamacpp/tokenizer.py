@@ -1,4 +1,4 @@
-"""The tokenizer a GGUF file carries: llama.cpp splits the text, the file's own template renders messages."""
+"""The tokenizer in a GGUF file: llama.cpp splits texts, and the file's own template renders messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from radmoe.vocab import Vocab
 
 
 class GgufTokenizer:
-    """As much of a Hugging Face tokenizer as engines are asked for."""
+    """The tokenizer of a GGUF file, with those methods of a Hugging Face tokenizer that engines need."""
 
     def __init__(self, model: Model) -> None:
         if model.lib.llama_vocab_type(model.vocab) != BPE:
@@ -34,7 +34,7 @@ class GgufTokenizer:
 
     def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
         data = text.encode()
-        room = len(data) + 8  # a token has a byte at least; and what the tokenizer adds
+        room = len(data) + 8  # a token has at least one byte, and the tokenizer may add a few tokens
         ids = (ctypes.c_int32 * room)()
         count = self._model.lib.llama_tokenize(self._model.vocab, data, len(data), ids, room, add_special_tokens, True)
         if count < 0:
@@ -53,7 +53,7 @@ class GgufTokenizer:
         *,
         add_generation_prompt: bool = False,
         tokenize: bool = True,
-        **said: object,
+        **arguments: object,
     ) -> str | list[int]:
         """Messages as the template writes them, or their token ids."""
         from jinja2.ext import loopcontrols
@@ -65,7 +65,7 @@ class GgufTokenizer:
         env.filters["tojson"] = _to_json
         env.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
         text = env.from_string(self.chat_template).render(
-            messages=messages, add_generation_prompt=add_generation_prompt, **self._named, **said
+            messages=messages, add_generation_prompt=add_generation_prompt, **self._named, **arguments
         )
         return self(text, add_special_tokens=False)["input_ids"] if tokenize else text
 
@@ -81,7 +81,7 @@ def _to_json(value: object, indent: int | None = None) -> str:
 
 
 def _tokenizer_json(model: Model) -> str:
-    """A tokenizer.json that spells every token; it has no merges, as llama.cpp does the splitting."""
+    """A tokenizer.json that spells every token. It has no merges, since llama.cpp splits the text."""
     own: dict[str, int] = {}
     added: list[dict[str, object]] = []
     for token in range(model.words):

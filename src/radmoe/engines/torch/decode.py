@@ -1,8 +1,8 @@
-"""The batch that samples: rows step together, each starts and finishes on its own.
+"""The batch that samples: its rows step together, and each starts and finishes on its own.
 
-A row begins with its prompt's cache, all but the prompt's last token, and feeds that token as its
-first step. So every sampled token, the first included, comes out of a batched pass of one position
-per row, and that pass's routing is R(t) of the token it predicts (row P-1+t of the whole sequence).
+A row begins with the cache of its prompt without the last token, and feeds that token as its first step. So every
+sampled token, the first included, comes out of a batched pass of one position per row, and the routing of that pass is
+R(t) of the token it predicts (row P-1+t of the whole sequence).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Row:
 class Decoder:
     """Samples jobs `batch_size` at a time; a finished row is refilled before the next step.
 
-    `capture=False` keeps the tokens only: it is there to measure what capture costs.
+    `capture=False` keeps the tokens only, which serves to measure what capture costs.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Decoder:
         self.sampled = 0  # tokens so far
 
     def run(self, jobs: Iterator[Job], batch_size: int) -> Iterator[Finished]:
-        """Jobs in the order they finish; the reason is "stop" or "length"."""
+        """Yield the jobs in the order in which they finish; the reason is "stop" or "length"."""
         first = list(islice(jobs, batch_size))
         self._open(len(first))
         self._start(range(len(first)), first)
@@ -102,7 +102,7 @@ class Decoder:
 
     @torch.inference_mode()
     def _start(self, rows: Sequence[int], jobs: Sequence[Job]) -> None:
-        """Begin jobs in empty rows, as many as there are jobs; those of one prompt at once."""
+        """Begin the jobs in empty rows; those of one prompt are begun together."""
         places = zip(rows, jobs, strict=False)
         for prompt, group in groupby(places, key=lambda place: place[1].prompt):
             started = list(group)
@@ -118,7 +118,7 @@ class Decoder:
                 self._rows[row] = _Row(job, self._at)
 
     def _prefill(self, tokens: tuple[int, ...]) -> Any:
-        """A prompt's cache; only the latest is kept, as rollouts of one prompt start one after another."""
+        """The cache of a prompt. Only the latest is kept, as rollouts of one prompt start one after another."""
         if not tokens:
             return None
         if self._prefilled is None or self._prefilled[0] != tokens:
@@ -131,17 +131,17 @@ class Decoder:
 
     @torch.inference_mode()
     def _settle(self) -> None:
-        """After rows came and went: drop empty rows, and columns that no row uses."""
+        """Drop empty rows, and columns that no row uses; called after rows came or went."""
         empty = sum(state is None for state in self._rows)
         if empty and empty * _SHRINK >= len(self._rows):
             self._flush()
             self._block = ()
-            kept = torch.tensor([r for r, state in enumerate(self._rows) if state is not None], device=self._device)
+            live = torch.tensor([r for r, state in enumerate(self._rows) if state is not None], device=self._device)
             self._rows = [state for state in self._rows if state is not None]
             for layer in self._cache.layers:
-                layer.keep(kept)
+                layer.keep(live)
             for name in ("_token", "_length", "_count", "_limit", "_noise"):
-                setattr(self, name, getattr(self, name)[kept])
+                setattr(self, name, getattr(self, name)[live])
         self._columns = int(self._length.max())
         for layer in self._cache.layers:
             layer.trim(self._columns)
@@ -150,7 +150,7 @@ class Decoder:
 
     @torch.inference_mode()
     def _until_some_finish(self) -> list[tuple[int, str]]:
-        """Step until rows finish; those rows, each with its reason."""
+        """Step until some rows finish; returns these rows, each with its reason."""
         while True:
             self._step()
             stopped = torch.isin(self._token, self._eos)
@@ -162,7 +162,7 @@ class Decoder:
                 return ended
 
     def _step(self) -> None:
-        """One pass over the batch: its routing and logits, and the tokens sampled from them."""
+        """Run one pass over the batch, record its routing and logits, and sample a token for every row."""
         mask = None
         if self._unused is not None:
             mask = torch.arange(self._columns + 1, device=self._device) >= self._unused
@@ -182,7 +182,7 @@ class Decoder:
         self.sampled += sum(state is not None for state in self._rows)
 
     def _write(self, logits: Tensor) -> None:
-        """This step's line of the block, [B, ...] per column."""
+        """Write this step into the block, [B, ...] per column."""
         line = [(self._token, torch.int32)]
         if self._capture:
             ids, weights = self._recorder.take()
@@ -199,7 +199,7 @@ class Decoder:
         self._at += 1
 
     def _flush(self) -> None:
-        """Hand each row its part of the block, and begin the block anew."""
+        """Give each row its part of the block, and begin a new block."""
         columns = [column[: self._at].cpu().numpy() for column in self._block]
         for row, state in enumerate(self._rows):
             if state is not None:
@@ -222,7 +222,7 @@ class Decoder:
 def sample(logits: Tensor, chance: Tensor, temperature: float, top_p: float) -> Tensor:
     """Tokens [B] from logits [B, V] and one uniform number per row [B, 1]; temperature 0 takes the largest.
 
-    The number marks a place on the cumulative distribution, summed in float64: a token follows from
+    The number marks a place on the cumulative distribution, which is summed in float64. So a token follows from
     its own row's logits and number, whatever else is in the batch.
     """
     if temperature == 0:

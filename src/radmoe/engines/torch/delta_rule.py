@@ -1,8 +1,8 @@
-"""One step of the gated delta rule, as linear-attention layers decode it, in one pass over the state.
+"""One step of the gated delta rule, with which linear-attention layers decode, in one pass over the state.
 
-transformers' reference multiplies the state [B, H, K, V] out three times per token, into new memory each time; on a
-CPU that is two thirds of a small model's step. One state after another, changed in place while it is in the cache, is
-the same sums.
+transformers' reference multiplies the state [B, H, K, V] three times per token, into new memory each time; on a
+CPU that is two thirds of a small model's step. Here one state after another is changed in place while it is in the
+processor's cache, which gives the same sums.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Rule = Callable[..., tuple[Tensor, Tensor | None]]
 
 
 def speed_up(model: Any) -> None:
-    """Let the modules this model's linear attention comes from decode by `step`, where it applies."""
+    """Make the modules that define this model's linear attention decode by `step`, where it applies."""
     for home in {type(module).__module__ for module in model.modules()}:
         reference = getattr(sys.modules.get(home), _NAME, None)
         if reference is not None and not hasattr(reference, "reference"):
@@ -35,7 +35,7 @@ def speed_up(model: Any) -> None:
 
 
 def stepwise(reference: Rule) -> Rule:
-    """The rule, by `step` for one token after others on a CPU, else by the reference."""
+    """The rule as a function that uses `step` for one token after others on a CPU, and the reference otherwise."""
 
     @wraps(reference)
     def rule(query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
@@ -84,16 +84,16 @@ def _advance(query: Array, key: Array, value: Array, decay: Array, beta: Array, 
     """
     rows, columns = state.shape[1:]
     for i in range(len(state)):
-        known, found = np.zeros(columns, np.float32), np.zeros(columns, np.float32)
+        known, queried = np.zeros(columns, np.float32), np.zeros(columns, np.float32)
         overlap = np.float32(0)
         for k in range(rows):
             overlap += query[i, k] * key[i, k]
             for v in range(columns):
                 known[v] += key[i, k] * state[i, k, v]
-                found[v] += query[i, k] * state[i, k, v]
+                queried[v] += query[i, k] * state[i, k, v]
         for v in range(columns):
             known[v] = beta[i] * (value[i, v] - decay[i] * known[v])
-            out[i, v] = decay[i] * found[v] + overlap * known[v]
+            out[i, v] = decay[i] * queried[v] + overlap * known[v]
         for k in range(rows):
             for v in range(columns):
                 state[i, k, v] = decay[i] * state[i, k, v] + key[i, k] * known[v]

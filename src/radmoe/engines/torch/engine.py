@@ -1,11 +1,11 @@
 """Rollouts with their routing from any local Hugging Face MoE checkpoint.
 
-What is captured, for the tokens y_0 .. y_{T-1} sampled after a prompt of P tokens:
+For the tokens y_0 .. y_{T-1} that are sampled after a prompt of P tokens, this is captured:
 
-    R(t)      ids and weights of the experts each layer chose in the pass that predicts y_t, which is
+    R(t)      ids and weights of the experts that each layer chose in the pass that predicts y_t, which is
               input position P-1+t; weights sum to 1 over K; shared experts are left out
     logprobs  of y_t, and the C largest, under log_softmax of the raw logits in float32: before
-              temperature and top-p, so that pools sampled differently compare
+              temperature and top-p, so that pools which were sampled differently can be compared
 
 A rollout ends with its end token, which is kept, or where it was cut off.
 """
@@ -15,15 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Sampling, asked, room_left
-from radmoe.engines.prompts import Content, encode
+from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, wanted_rollouts
+from radmoe.engines.models import SHIPPED, SHIPPED_DTYPE, recorded_name, resolve_model
+from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
+from radmoe.engines.prompts import Content
 from radmoe.engines.torch.decode import Decoder, Finished, Job
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
@@ -31,7 +33,7 @@ from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.streams import merge
 from radmoe.errors import EngineError, InputError
 from radmoe.pool import Profile
-from radmoe.types import Rollout, RouterShape
+from radmoe.types import Kind, Rollout, RouterShape
 from radmoe.vocab import Vocab
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -41,16 +43,18 @@ _MOST_STREAMS = 4  # more would wait for Python's lock
 _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
-class TransformersEngine:
+class TransformersEngine(Engine):
     """A loaded MoE model, its tokenizer, and hooks on its routers.
 
-    `model` is a checkpoint directory, or a loaded model together with its `tokenizer`; the engine takes
-    it over: it is put in eval mode, and its attention ("sdpa", or gpt-oss's own) is replaced by one that is
-    faster at single tokens. Nothing is downloaded. `threads` are the cores to use, for the whole process; `streams` how
-    many batches run side by side on them (default: as many as threads for a small model on CPU, else one).
+    `model` is a checkpoint directory, or a loaded model together with its `tokenizer`. The engine takes the model
+    over: it is put in eval mode, and its attention ("sdpa", or gpt-oss's own) is replaced by one that is
+    faster at single tokens. Nothing is downloaded. `threads` are the cores to use, for the whole process, and `streams`
+    is the number of batches that run side by side on them (default: as many as threads for a small model on CPU, else
+    one). `model_name` is what a pool records (default: the directory's name).
     """
 
     name = "transformers"
+    replays = True
 
     def __init__(
         self,
@@ -61,13 +65,15 @@ class TransformersEngine:
         device: str = "cpu",
         threads: int | None = None,
         streams: int | None = None,
+        model_name: str | None = None,
     ) -> None:
         check_version(transformers.__version__)
         for name, value in (("threads", threads), ("streams", streams)):
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
         if isinstance(model, str | Path):
-            model, tokenizer = _load(Path(model), tokenizer, dtype, device)
+            self.checkpoint = Path(model)
+            model, tokenizer = _load(self.checkpoint, tokenizer, dtype, device)
         elif tokenizer is None:
             raise InputError("a model that is already loaded needs its tokenizer: pass tokenizer=...")
         _refuse_bypasses(model)
@@ -75,6 +81,9 @@ class TransformersEngine:
         self.vocab = Vocab.from_tokenizer(tokenizer)
         self.eos = frozenset(_end_tokens(model, tokenizer))
         self._text_config = model.config.get_text_config()
+        self.model_name = model_name or recorded_name(self.checkpoint or model.config.model_type)
+        self.dtype = str(model.dtype).removeprefix("torch.")
+        self.context = getattr(self._text_config, "max_position_embeddings", None)
         self._recorder = Recorder(model)
         speed_up(model)
         rows_cache(model.config)  # refuses a cache it cannot batch now, not after the first prompt
@@ -91,23 +100,27 @@ class TransformersEngine:
         self._decoders: list[Decoder] = []
         self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
 
-    @property
-    def dtype(self) -> str:
-        return str(self.model.dtype).removeprefix("torch.")
-
-    @property
-    def context(self) -> int | None:
-        """Positions the model has, prompt and completion together; None where the config does not say."""
-        return getattr(self._text_config, "max_position_embeddings", None)
+    @classmethod
+    def open(cls, model: str | None, options: EngineOptions) -> Self:
+        refuse_server_options(options, cls.name)
+        name = required_model(model, cls.name, "a checkpoint directory, or lab-qwen")
+        transformers.logging.set_verbosity_error()  # hints about kernels that are not installed
+        return cls(
+            resolve_model(name),
+            dtype=options.dtype or (SHIPPED_DTYPE if name in SHIPPED else "auto"),
+            device=options.device,
+            threads=options.threads,
+            model_name=recorded_name(name),
+        )
 
     def suggested(self, name: str, otherwise: Any) -> Any:
         """A setting of the checkpoint's generation config (temperature, top_p, max_new_tokens), if it has it."""
-        found = getattr(self.model.generation_config, name, None)
-        return otherwise if found is None else found
+        value = getattr(self.model.generation_config, name, None)
+        return otherwise if value is None else value
 
     @property
     def tokens_sampled(self) -> int:
-        """Tokens the current or last `generate` has sampled, unfinished rollouts included."""
+        """The number of tokens that the current or last `generate` has sampled, unfinished rollouts included."""
         return sum(decoder.sampled for decoder in self._decoders)
 
     def generate(
@@ -119,17 +132,15 @@ class TransformersEngine:
         batch_size: int = 64,
         keys: Sequence[str] | None = None,
         missing: Sequence[Sequence[int]] | None = None,
+        kinds: Sequence[Kind | None] | None = None,
         profile: Profile | None = None,
         raw: bool = False,
         capture: bool = True,
     ) -> Iterator[Completion]:
-        """Sample n rollouts of every prompt; yields each as it finishes.
+        """Sample rollouts as `Engine.generate` says; yields each as it finishes, with the rows of all its tokens.
 
-        A prompt is a text or chat messages (see `prompts.encode`; `raw` leaves the chat template out), or
-        token ids. `keys[i]` names prompt i in the random numbers (default: its place in the list) and
-        `missing[i]` are its rollouts to sample (default: all n), so that a resumed run draws what the
-        interrupted one would have drawn. Arguments are checked before the first token is sampled. Rows that a
-        `profile` does not keep come too: they are here anyway.
+        `raw` leaves the chat template out where a prompt is a text. `capture=False` leaves routing out, to measure
+        what it costs. Rows that a `profile` does not keep come too, since they have been computed anyway.
 
         Determinism: each token is a function of its logits and of a random number named by (seed, key,
         rollout, step). The same call gives the same rollouts, bit for bit, on the same machine, library
@@ -141,46 +152,32 @@ class TransformersEngine:
         positions, and finished rows are refilled at once, so the batch stays full until work runs out.
         """
         sampling = sampling or Sampling()
-        names, wanted = asked(len(prompts), n, batch_size, keys, missing)
-        encoded = [self.encode(prompt, raw=raw) for prompt in prompts]
-        limits = [self.room(ids, name, sampling.max_tokens) for ids, name in zip(encoded, names, strict=True)]
-        jobs = [Job(i, r, names[i], tuple(ids), limits[i]) for i, ids in enumerate(encoded) for r in wanted[i]]
-        words = min(len(self.vocab), int(self._text_config.vocab_size))
+        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
+        vocab_size = int(self._text_config.vocab_size)
+        encoded = [check_prompt(self.encode(prompt, raw=raw), vocab_size) for prompt in prompts]
+        limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
+        jobs = [
+            Job(i, r, wanted[i].key, tuple(ids), limits[i]) for i, ids in enumerate(encoded) for r in wanted[i].rollouts
+        ]
+        words = min(len(self.vocab), vocab_size)
         streams = min(self.streams, batch_size, max(len(jobs), 1))
         self._decoders = [
             Decoder(self.model, self._recorder, sampling, eos=self.eos, words=words, capture=capture)
             for _ in range(streams)
         ]
-        # a job's stream follows from its place alone, so that batches, and their rounding, are the same every time
+        # A job's stream follows from its place alone, so that batches, and their rounding, are the same every time.
         running = [
             decoder.run(iter(jobs[k::streams]), len(range(k, batch_size, streams)))
             for k, decoder in enumerate(self._decoders)
         ]
         return self._completions(merge(running), batch_size)
 
-    def encode(self, prompt: Content | Sequence[int], *, raw: bool = False) -> list[int]:
-        """Token ids of a prompt."""
-        if isinstance(prompt, str) or any(isinstance(part, dict) for part in prompt):
-            ids = encode(self.tokenizer, cast(Content, prompt), raw=raw)[1]
-        else:
-            ids = [int(token) for token in cast(Sequence[int], prompt)]
-        if not ids:
-            raise InputError("a prompt of zero tokens has nothing to continue")
-        if min(ids) < 0 or max(ids) >= self._text_config.vocab_size:
-            raise InputError(
-                f"token ids of a prompt lie in [0, {self._text_config.vocab_size}), got {min(ids)}..{max(ids)}"
-            )
-        return ids
-
-    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        return room_left(self.context, ids, name, max_tokens)
-
     @torch.inference_mode()
     def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
-        """Expert ids and weights [S, L, K] of one pass over S given tokens; row p is input position p.
+        """Expert ids and weights [S, L, K] of one pass over S given tokens; row p is that of input position p.
 
-        The routing a rollout would have had if capture and replay were the same computation. They are
-        in exact arithmetic; in bfloat16 some expert sets differ, so replay is no capture (docs/capture.md).
+        This is the routing that a rollout would have had if capture and replay were the same computation. In exact
+        arithmetic they are; in bfloat16 some expert sets differ, so replay does not replace capture (docs/capture.md).
         """
         inputs = torch.tensor([list(token_ids)], device=self.model.device)
         with self._recorder.recording(), _memory("this sequence", "pass fewer tokens"):
@@ -195,11 +192,13 @@ class TransformersEngine:
             if done is None:
                 return
             job, columns, reason = done
-            tokens = columns[0]
-            routing = columns[1:] or (np.zeros((len(tokens), self.shape.layers, self.shape.top_k), np.int16),)
-            shown = tokens[:-1] if reason == "stop" else tokens
-            text = self.tokenizer.decode(shown.tolist(), skip_special_tokens=False)
-            yield Completion(job.prompt_index, job.rollout_index, Rollout(tokens, *routing), text, reason)
+            padded: list[Any] = [*columns, None, None, None, None]
+            tokens, ids, weights, sampled, top = padded[:5]
+            if ids is None:  # capture=False
+                ids = np.zeros((len(tokens), self.shape.layers, self.shape.top_k), np.int16)
+            text = completion_text(self.tokenizer, tokens, reason)
+            rollout = Rollout(tokens, ids, weights, sampled, top)
+            yield Completion(job.prompt_index, job.rollout_index, rollout, text, reason)
 
 
 def check_version(version: str) -> None:
@@ -234,7 +233,7 @@ def _load(path: Path, tokenizer: Any, dtype: str, device: str) -> tuple[Any, Any
 
 
 def _refuse_bypasses(model: Any) -> None:
-    """Kernels and compiled graphs may route where no hook sees it."""
+    """Refuse kernels and compiled graphs, which may route where no hook sees it."""
     if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
         raise EngineError("this model is compiled, and a compiled graph bypasses hooks: pass it without torch.compile")
     if getattr(model, "use_kernels", False):
@@ -242,9 +241,9 @@ def _refuse_bypasses(model: Any) -> None:
 
 
 def _lay_out_experts(model: Any) -> None:
-    """Keep stacks of expert weights [E, out, in] in memory as [E, in, out]: same values, same shapes.
+    """Keep stacks of expert weights [E, out, in] in memory as [E, in, out]; values and shapes stay the same.
 
-    A few rows times such a matrix take 0.4 to 0.6 of the time on CPU, where experts are half of a pass.
+    Multiplying a few rows by such a matrix then takes 0.4 to 0.6 of the time on CPU, where experts are half of a pass.
     """
     for module in model.modules():
         if getattr(module, "is_transposed", None) is False:  # set by transformers on every class of experts
@@ -256,13 +255,13 @@ def _lay_out_experts(model: Any) -> None:
 def _end_tokens(model: Any, tokenizer: Any) -> Iterator[int]:
     """End-of-sequence ids of the generation config, the config and the tokenizer."""
     for source in (model.generation_config, model.config.get_text_config(), tokenizer):
-        found = getattr(source, "eos_token_id", None)
-        yield from found if isinstance(found, list | tuple) else [] if found is None else [found]
+        ids = getattr(source, "eos_token_id", None)
+        yield from ids if isinstance(ids, list | tuple) else [] if ids is None else [ids]
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' own progress bars and load reports."""
+    """Silence transformers' own progress bars and load reports."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -278,7 +277,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _memory(what: str, advice: str) -> Iterator[None]:
-    """One line where memory runs out."""
+    """Turn running out of memory into an EngineError of one line."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

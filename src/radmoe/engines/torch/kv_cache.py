@@ -1,9 +1,8 @@
 """A key-value cache whose rows have lengths of their own, and attention over it.
 
-`model.generate()` keeps a batch until its last row ends. Here a row that ends makes place for the
-next rollout at once. All rows end at the same column, so a step appends one column to each; a
-shorter row leaves the columns on its left unused, and the attention mask hides them. Columns are
-counted from the left edge of the longest row.
+`model.generate()` keeps a batch until its last row ends. Here a row that ends is given to the next rollout at once. All
+rows end at the same column, so that a step appends one column to each. A shorter row leaves the columns on its left
+unused, and the attention mask hides them. Columns are counted from the left edge of the longest row.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ _SPARE = 128  # columns to grow by, at least
 class KVRows(CacheLayerMixin):  # type: ignore[misc]
     """Keys and values of one layer, [B, heads, columns, dim], with spare columns on the right.
 
-    A sliding layer holds its window's columns only. Appending costs one column, not a copy of the
-    cache (what `DynamicLayer` costs), and now and then a move to a larger buffer.
+    A sliding layer holds the columns of its window only. Appending writes one column, where `DynamicLayer` copies the
+    cache, and moves to a larger buffer now and then.
     """
 
     def __init__(self, window: int | None = None) -> None:
@@ -116,31 +115,32 @@ class StateRows(LinearAttentionLayer):  # type: ignore[misc]
     """Convolution and recurrent states of one linear-attention layer, [B, ...]: no columns to align."""
 
     def put(self, at: Tensor, rows: int, source: LinearAttentionLayer | None) -> None:
+        """Begin rows `at` (of `rows`) anew with the states of a prompt; None is the empty prompt."""
         for i in range(self.number_of_states):
             for name in ("conv", "recurrent"):
                 states, ready = getattr(self, f"{name}_states"), getattr(self, f"is_{name}_states_initialized")
-                found = None if source is None else getattr(source, f"{name}_states")[i]
-                if found is None:
+                state = None if source is None else getattr(source, f"{name}_states")[i]
+                if state is None:
                     if ready[i]:
                         states[i][at] = 0
                     continue
                 if not ready[i]:
-                    states[i], ready[i] = found.new_zeros((rows, *found.shape[1:])), True
-                    self.dtype, self.device = found.dtype, found.device
-                states[i][at] = found[0]
+                    states[i], ready[i] = state.new_zeros((rows, *state.shape[1:])), True
+                    self.dtype, self.device = state.dtype, state.device
+                states[i][at] = state[0]
             if source is not None and source.has_previous_state[i]:
                 self.has_previous_state[i] = True
                 self.conv_kernel_size[i] = source.conv_kernel_size[i]
 
     def trim(self, longest: int) -> None:
-        """A state has no columns."""
+        """Do nothing: a state has no columns."""
 
     def keep(self, rows: Tensor) -> None:
         self.reorder_cache(rows)
 
 
 def rows_cache(config: Any) -> Cache:
-    """An empty cache of rows for a model; refuses a kind of layer whose rows it cannot handle."""
+    """An empty cache of rows for a model; EngineError for a kind of layer whose rows it cannot handle."""
     layers: list[Any] = []
     for native in DynamicCache(config=config).layers:
         if type(native) is DynamicLayer:
@@ -160,9 +160,9 @@ def rows_cache(config: Any) -> Cache:
 
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any) -> Any:
-    """transformers' "sdpa", except that one new token does not copy its keys for every query head, and with sinks.
+    """transformers' "sdpa" attention, with sinks, and without copying keys for every query head of a single new token.
 
-    The heads that share a key head become the query positions of one attention: the same sums, an
+    The heads that share a key head become the query positions of one attention. The sums are the same, and it takes an
     eighth of the time at B = 64, 150 columns and three heads per key on CPU.
     """
     if kwargs.get("s_aux") is not None:
@@ -202,7 +202,7 @@ def attend_sinks(
 
 
 def speed_up_attention(model: Any) -> None:
-    """Let a model attend by `attend` where that computes what it does now."""
+    """Make a model use `attend` where that computes the same as its present attention."""
     config = model.config
     if config._attn_implementation == "sdpa" or (
         config._attn_implementation == "eager" and config.get_text_config().model_type in _EAGER

@@ -22,16 +22,16 @@ _EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_n
 
 
 class _Pass(threading.local):
-    """What was recorded in this thread: batches side by side share one model and its hooks."""
+    """What was recorded in this thread; batches that run side by side share one model and its hooks."""
 
     on: bool = False
     calls: list[tuple[nn.Module, Any]]
 
 
 class Recorder:
-    """Hooks on every router: what they chose in one pass, until `take` is called.
+    """Hooks on every router, which hold what the routers chose in one pass until `take` is called.
 
-    A hook keeps references and nothing else; tensors are stacked once per pass.
+    A hook only keeps references; tensors are stacked once per pass.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -46,7 +46,7 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Passes in here are recorded, those outside (a prompt's prefill) are not."""
+        """Record the passes of this thread inside the context; those outside (a prompt's prefill) are not recorded."""
         self._pass.calls, self._pass.on = [], True
         try:
             yield
@@ -54,10 +54,10 @@ class Recorder:
             self._pass.on = False
 
     def probe(self) -> RouterShape:
-        """The routers' common shape, from a recorded pass; refuses routers that answer otherwise."""
-        calls, found = self._pass.calls, len(self._routers)
+        """The common shape of the routers, from a recorded pass; EngineError for routers that answer otherwise."""
+        calls = self._pass.calls
         if {id(router) for router, _ in calls} != {id(router) for router in self._routers}:
-            raise EngineError(_bypassed(len(calls), found))
+            raise EngineError(_bypassed(len(calls), len(self._routers)))
         self._routers = [router for router, _ in calls]  # the order of the layers is the order they run in
         shapes = {_answer_shape(router, output) for router, output in calls}
         if len(shapes) > 1:
@@ -70,7 +70,7 @@ class Recorder:
     def take(self) -> tuple[Tensor, Tensor]:
         """Expert ids int16 and weights float32 of the recorded pass, [L, N, K] each.
 
-        Weights are divided by their sum over K, which takes a scaling factor (DeepSeek) away too.
+        Weights are divided by their sum over K, which removes a scaling factor (DeepSeek) too.
         """
         calls, self._pass.calls = self._pass.calls, []
         if [router for router, _ in calls] != self._routers:
@@ -106,7 +106,7 @@ def _targets(module: nn.Module) -> list[tuple[type[nn.Module], str | None]]:
 
 
 def _answer_shape(router: nn.Module, output: Any) -> tuple[int, int]:
-    """(E, K) of one router's answer."""
+    """(E, K) of one router's answer; EngineError where it is not (logits, weights, ids)."""
     kind = type(router).__name__
     if not (isinstance(output, tuple) and len(output) == 3 and all(isinstance(x, Tensor) for x in output)):
         raise EngineError(f"{kind} does not answer (logits, weights, ids): this engine does not know this router")
@@ -129,8 +129,8 @@ def _answer_shape(router: nn.Module, output: Any) -> tuple[int, int]:
     return int(logits.shape[1]), int(ids.shape[1])
 
 
-def _bypassed(ran: int, found: int) -> str:
+def _bypassed(ran: int, routers: int) -> str:
     return (
-        f"{ran} of {found} routers ran in a pass: a kernel or a compiled graph routes around them; "
+        f"{ran} of {routers} routers ran in a pass: a kernel or a compiled graph routes around them; "
         "load the model without use_kernels and torch.compile"
     )

@@ -1,7 +1,7 @@
 """Several iterators, each in a thread of its own, as one.
 
-A small model's passes are too short to be split over cores: two threads inside each operation wait for
-each other more than they help. Two batches side by side, one core each, do not.
+The passes of a small model are too short to be split over cores: two threads inside each operation wait for
+each other more than they help. Two batches that run side by side, on one core each, do not wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def merge(streams: Sequence[Iterator[T]]) -> Iterator[T]:
-    """What the streams yield, as it comes. An error in one ends all; closing the result stops them."""
+    """Yield what the streams yield, as it comes. An error in one ends all; closing the iterator stops them."""
     if len(streams) == 1:
         yield from streams[0]
         return

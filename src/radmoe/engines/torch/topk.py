@@ -1,4 +1,4 @@
-"""The C largest of every row, found in one pass over it: on a CPU torch.topk takes several times as long."""
+"""The C largest values of every row in one pass over it; on a CPU torch.topk takes several times as long."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ def largest(rows: Tensor, count: int) -> Tensor:
     """Values of the `count` largest entries of each row [B, V], descending [B, C]."""
     if rows.device.type != "cpu" or rows.dtype != torch.float32:
         return rows.topk(count).values
-    found = np.empty((len(rows), count), np.float32)
-    _largest(rows.contiguous().numpy(), found)
-    return torch.from_numpy(found)
+    best = np.empty((len(rows), count), np.float32)
+    _largest(rows.contiguous().numpy(), best)
+    return torch.from_numpy(best)
 
 
 @jit
-def _largest(rows: NDArray[np.float32], found: NDArray[np.float32]) -> None:
+def _largest(rows: NDArray[np.float32], best: NDArray[np.float32]) -> None:
     """Insertion into a short sorted list: nearly every entry is below its last and costs one comparison."""
-    count = found.shape[1]
+    count = best.shape[1]
     for i in range(rows.shape[0]):
-        best, row = found[i], rows[i]
-        best[:] = -np.inf
+        top, row = best[i], rows[i]
+        top[:] = -np.inf
         for j in range(row.shape[0]):
             value = row[j]
-            if value > best[count - 1]:
+            if value > top[count - 1]:
                 at = count - 1
-                while at > 0 and best[at - 1] < value:
-                    best[at] = best[at - 1]
+                while at > 0 and top[at - 1] < value:
+                    top[at] = top[at - 1]
                     at -= 1
-                best[at] = value
+                top[at] = value

@@ -1,4 +1,4 @@
-"""What is refused before vLLM is started: it takes long to, and says less."""
+"""What is refused before vLLM is started: starting takes about a minute, and vLLM's own error is less specific."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from radmoe.errors import EngineError
 
 
 def check_plugin() -> None:
-    """vLLM finds plugins by their entry points, which only an installed package has."""
+    """Refuse an environment in which vLLM would not load the plugin.
+
+    vLLM finds plugins by their entry points, which only an installed package has.
+    """
     import vllm.envs as envs
 
     if not any(point.name == NAME for point in entry_points(group="vllm.general_plugins")):
@@ -24,7 +27,7 @@ def check_plugin() -> None:
 
 
 def checked_config(vllm: Any, model: str | Path) -> Any:
-    """vLLM's configuration of a model; a dense one is refused before an engine is started for it."""
+    """vLLM's configuration of a model; EngineError for one that has no experts or that vLLM cannot load."""
     if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
         raise EngineError(f"{model} is no checkpoint: it has no config.json; pass the directory of a saved model")
     try:
@@ -38,7 +41,7 @@ def checked_config(vllm: Any, model: str | Path) -> Any:
 
 
 def _check_head(path: Path, config: Any) -> None:
-    """Refuse tied embeddings where vLLM ignores them (0.30): it would sample noise, without a word."""
+    """Refuse tied embeddings where vLLM 0.30 ignores them: it would sample noise and say nothing."""
     file, names = path / "model.safetensors", config.architectures
     if not file.is_file() or not getattr(config.hf_text_config, "tie_word_embeddings", False):
         return
@@ -50,6 +53,6 @@ def _check_head(path: Path, config: Any) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first; pydantic's count of errors comes before that."""
+    """The first line of an error's message; where pydantic puts a count of errors first, the line after it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[1] if len(lines) > 1 and "validation error" in lines[0] else lines[0]

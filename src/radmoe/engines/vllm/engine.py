@@ -1,7 +1,7 @@
-"""Rollouts with their routing from vLLM: its own routed experts (ids), or the plugin (ids and weights).
+"""Rollouts with their routing from vLLM: its own routed experts (ids), or the plugin's rows (ids and weights).
 
-`from_vllm` turns a finished `RequestOutput`, of `LLM` or of the asynchronous engine, into a group.
-`VllmEngine` is the offline engine, asked as the others are. docs/engines.md says what runs where.
+`from_vllm` turns a finished `RequestOutput`, of `LLM` or of the asynchronous engine, into a group. `VllmEngine` is the
+offline engine. docs/engines.md says what runs where.
 """
 
 from __future__ import annotations
@@ -10,22 +10,34 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Sampling, asked, rollout_seed, room_left
+from radmoe.engines.base import (
+    Completion,
+    Engine,
+    Sampling,
+    check_prompt,
+    completion_text,
+    rollout_seed,
+    wanted_rollouts,
+)
 from radmoe.engines.checkpoint import sparse_layers
-from radmoe.engines.kept_rows import check_layers, kept, spans
-from radmoe.engines.prompts import Content, encode
+from radmoe.engines.kept_rows import check_profile
+from radmoe.engines.models import recorded_name, resolve_model
+from radmoe.engines.options import EngineOptions, refuse_options, refuse_server_options, required_model
+from radmoe.engines.prompts import Content
 from radmoe.engines.vllm.checks import check_plugin, checked_config, first_line
-from radmoe.engines.vllm.outputs import from_vllm
+from radmoe.engines.vllm.outputs import from_vllm, to_rollout
 from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
 from radmoe.engines.vllm.plugin.endpoint import answered, captured_layers
 from radmoe.engines.vllm.plugin.payload import Routing, decode
 from radmoe.engines.vllm.plugin.settings import Settings
 from radmoe.errors import EngineError, InputError
-from radmoe.types import RouterShape
+from radmoe.pool.profile import spans
+from radmoe.types import Kind, RouterShape
 from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
@@ -34,14 +46,15 @@ if TYPE_CHECKING:
 __all__ = ["VllmEngine", "from_vllm", "request_parameters", "taken"]
 
 
-class VllmEngine:
+class VllmEngine(Engine):
     """vLLM in this process, capturing.
 
-    `model` is a checkpoint directory, or a name vLLM knows. With `weights` (the default) the plugin records ids and
-    weights; without, vLLM's own routed experts are used and the pool has ids only. `layers` and `memory_mib` are
-    the plugin's (see `Settings`). Anything else is an option of `vllm.LLM`.
+    `model` is a checkpoint directory, or a name that vLLM knows. With `weights` (the default) the plugin records ids
+    and weights; without, vLLM's own routed experts are used and the pool has ids only. `layers` and `memory_mib` are
+    the plugin's (see `Settings`). `model_name` is what a pool records (default: the directory's name). Anything else is
+    an option of `vllm.LLM`.
 
-    `shape` is the router's. With a layer subset, `layers` has its numbers, and `generate` wants a profile that
+    `shape` is the router's. With a layer subset, `layers` has its numbers, and `generate` needs a profile that
     keeps no others.
     """
 
@@ -54,6 +67,7 @@ class VllmEngine:
         weights: bool = True,
         layers: str | None = None,
         memory_mib: int = 4096,
+        model_name: str | None = None,
         **options: Any,
     ) -> None:
         vllm = _vllm()
@@ -78,30 +92,40 @@ class VllmEngine:
         except (RuntimeError, ValueError, OSError, AssertionError) as error:
             raise EngineError(f"vLLM did not start with {model}: {first_line(error)}") from error
         self.weights = weights
+        self.model_name = model_name or recorded_name(model)
+        self.checkpoint = Path(model) if Path(model).is_dir() else None
         self.tokenizer = self.llm.get_tokenizer()
         self.vocab = Vocab.from_tokenizer(self.tokenizer)
         self.versions = {"vllm": str(vllm.__version__)}
         self._config = self.llm.llm_engine.vllm_config.model_config
+        self.dtype = str(self._config.dtype).removeprefix("torch.")
+        self.context = self._config.max_model_len
         self._sampled = 0
-        self.layers: tuple[int, ...] | None = None
         self.shape = self._plugin_shape() if weights else _stock_shape(self._config)
 
-    @property
-    def dtype(self) -> str:
-        return str(self._config.dtype).removeprefix("torch.")
+    @classmethod
+    def open(cls, model: str | None, options: EngineOptions) -> Self:
+        refuse_server_options(options, cls.name)
+        refuse_options(options, ("device", "threads"), "is not of vllm: it chooses its device and its threads itself")
+        name = required_model(model, cls.name, "a checkpoint directory, or lab-qwen")
+        precision: dict[str, Any] = {} if options.dtype is None else {"dtype": options.dtype}
+        return cls(
+            resolve_model(name),
+            weights=options.weights,
+            layers=options.layers if options.weights else None,
+            model_name=recorded_name(name),
+            **precision,
+        )
 
     @property
     def tokens_sampled(self) -> int:
-        """Tokens of the rollouts the current or last `generate` has finished."""
+        """The number of tokens of the rollouts that the current or last `generate` has finished."""
         return self._sampled
 
     def suggested(self, name: str, otherwise: Any) -> Any:
         """A setting of the checkpoint's generation config, if it has it."""
-        found = self._config.try_get_generation_config().get(name)
-        return otherwise if found is None else found
-
-    def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        return room_left(self._config.max_model_len, ids, name, max_tokens)
+        value = self._config.try_get_generation_config().get(name)
+        return otherwise if value is None else value
 
     def generate(
         self,
@@ -112,46 +136,37 @@ class VllmEngine:
         batch_size: int = 512,
         keys: Sequence[str] | None = None,
         missing: Sequence[Sequence[int]] | None = None,
+        kinds: Sequence[Kind | None] | None = None,
         profile: Profile | None = None,
         raw: bool = False,
     ) -> Iterator[Completion]:
-        """Sample n rollouts of every prompt; yields those of a prompt when all of them are finished.
+        """Sample rollouts as `Engine.generate` says; yields those of a prompt when all of them are finished.
 
-        `batch_size` rollouts are handed to vLLM at once, or those of one prompt; it schedules them. `keys` and
-        `missing` as in `TransformersEngine.generate`: rollout r of a key has a seed of its own, whatever was sampled
-        before. vLLM's logits depend on the batch in their last bits, so that two runs may part ways. Of what the
-        plugin recorded, only the rows that a `profile` keeps are fetched.
+        `batch_size` rollouts are handed to vLLM at once, or those of one prompt; vLLM schedules them. Rollout r of a key
+        has a seed of its own, whatever was sampled before. vLLM's logits depend on the batch in their last bits, so
+        that two runs may part ways. Of what the plugin recorded, only the rows and layers that a `profile` keeps are
+        handed over. `raw` leaves the chat template out where a prompt is a text.
         """
         sampling = sampling or Sampling()
-        names, wanted = asked(len(prompts), n, batch_size, keys, missing)
-        check_layers(self.layers, profile)
-        encoded = [self.encode(prompt, raw=raw) for prompt in prompts]
-        for ids, name in zip(encoded, names, strict=True):
-            self.room(ids, name, sampling.max_tokens)
+        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
+        check_profile(profile, self.layers, self.vocab, [each.kind for each in wanted])
+        encoded = [check_prompt(self.encode(prompt, raw=raw), self._config.get_vocab_size()) for prompt in prompts]
+        for ids, each in zip(encoded, wanted, strict=True):
+            self.room(ids, each.key, sampling.max_tokens)
         self._sampled = 0
-        most = n if sampling.temperature else 1  # vLLM refuses to be greedy more than once a request
+        most = n if sampling.temperature else 1  # vLLM refuses a greedy request for more than one completion
         jobs = [
-            _Job(i, r, min(most, stop - r), encoded[i], names[i])
-            for i, rollouts in enumerate(wanted)
-            for start, stop in spans(np.array(rollouts, np.int64))
+            _Job(i, r, min(most, stop - r), encoded[i], each.key, each.kind)
+            for i, each in enumerate(wanted)
+            for start, stop in spans(np.array(each.rollouts, np.int64))
             for r in range(start, stop, most)
         ]
         return self._run(jobs, sampling, batch_size, profile)
 
-    def encode(self, prompt: Content | Sequence[int], *, raw: bool = False) -> list[int]:
-        """Token ids of a prompt."""
-        if isinstance(prompt, str) or any(isinstance(part, dict) for part in prompt):
-            ids = encode(self.tokenizer, cast(Content, prompt), raw=raw)[1]
-        else:
-            ids = [int(token) for token in cast(Sequence[int], prompt)]
-        if not ids:
-            raise InputError("a prompt of zero tokens has nothing to continue")
-        return ids
-
     def _run(
         self, jobs: list[_Job], sampling: Sampling, batch_size: int, profile: Profile | None
     ) -> Iterator[Completion]:
-        """Finished requests are fetched before more are sent, so that the plugin's memory is not outrun."""
+        """Run the jobs. Finished requests are fetched before more are sent, so that the plugin's memory suffices."""
         engine = self.llm.llm_engine
         waiting, running = jobs[::-1], dict[str, _Job]()
         try:
@@ -170,29 +185,34 @@ class VllmEngine:
             engine.abort_request(list(running))
 
     def _completions(self, output: Any, job: _Job, sampling: Sampling, profile: Profile | None) -> Iterator[Completion]:
-        routing = self._take(output, profile) if self.weights else None
-        group = from_vllm(
-            output, vocab=self.vocab, shape=self.shape, routing=routing, topk_logprobs=sampling.topk_logprobs
-        )
-        for completion, rollout in zip(output.outputs, group.rollouts, strict=True):
+        positions: dict[int, NDArray[np.int32] | None] = dict.fromkeys(range(job.n))
+        routing: dict[int, Routing] = {}
+        if self.weights:
+            if profile is not None:
+                tokens = {c.index: np.asarray(c.token_ids, np.int32) for c in output.outputs}
+                positions = {i: profile.kept_rows(tokens[i], self.vocab, job.kind) for i in tokens}
+            routing = self._take(output.request_id, positions, None if profile is None else profile.layers)
+        for completion in output.outputs:
+            index, where = completion.index, f"completion {completion.index} of request {output.request_id}"
+            rollout = to_rollout(
+                completion, where, self.shape, routing.get(index), positions[index], sampling.topk_logprobs
+            )
             self._sampled += len(rollout)
-            shown = rollout.token_ids[:-1] if completion.finish_reason == "stop" else rollout.token_ids
-            text = self.tokenizer.decode(shown.tolist(), skip_special_tokens=False)
-            yield Completion(job.prompt, job.first + completion.index, rollout, text, completion.finish_reason)
+            text = completion_text(self.tokenizer, rollout.token_ids, completion.finish_reason)
+            yield Completion(job.prompt, job.first + index, rollout, text, completion.finish_reason)
 
-    def _take(self, output: Any, profile: Profile | None) -> dict[int, Routing]:
-        """What the plugin has of a finished request: all of it, or what a profile keeps."""
-        request: dict[str, Any] = {"key": output.request_id, "n": len(output.outputs)}
-        if profile is None:
-            return taken(self.llm.collective_rpc(TAKE, args=(request,)))
-        tokens = {c.index: np.asarray(c.token_ids, np.int32) for c in output.outputs}
-        rows = {i: kept(profile, tokens[i], self.vocab) for i in tokens}
-        request["spans"] = {str(i): spans(rows[i]) for i in rows}
-        found = taken(self.llm.collective_rpc(TAKE, args=(request,)))
-        return {i: found[i].spread(rows[i], len(tokens[i]), self.shape, self.layers) for i in found}
+    def _take(
+        self, key: str, positions: dict[int, NDArray[np.int32] | None], layers: tuple[int, ...] | None
+    ) -> dict[int, Routing]:
+        """The plugin's rows of a finished request, of these tokens per completion (None: of all) and these layers."""
+        request: dict[str, Any] = {"key": key, "n": len(positions)}
+        if any(rows is not None for rows in positions.values()):
+            request["spans"] = {str(i): spans(rows) for i, rows in positions.items() if rows is not None}
+        routing = taken(self.llm.collective_rpc(TAKE, args=(request,)))
+        return {i: rows.of_layers(layers, self.shape, self.layers) for i, rows in routing.items()}
 
     def close(self) -> None:
-        """Stop vLLM."""
+        """Stop vLLM's engine core."""
         self.llm.llm_engine.engine_core.shutdown()
 
     def _plugin_shape(self) -> RouterShape:
@@ -204,7 +224,7 @@ class VllmEngine:
 
 
 def request_parameters(sampling: Sampling, n: int, *, key: str | None = None, seed: int | None = None) -> Any:
-    """vLLM's SamplingParams for n rollouts; `key` asks the plugin to keep their routing."""
+    """vLLM's SamplingParams for n rollouts; `key` asks the plugin to record their routing."""
     return _vllm().SamplingParams(
         n=n,
         temperature=sampling.temperature,
@@ -219,21 +239,22 @@ def request_parameters(sampling: Sampling, n: int, *, key: str | None = None, se
 
 
 class _Job(NamedTuple):
-    """Rollouts first .. first+n-1 of one prompt."""
+    """Rollouts first .. first+n-1 of one prompt, which are one request."""
 
     prompt: int
     first: int
     n: int
     ids: list[int]
     key: str
+    kind: Kind | None
 
     def seed(self, sampling: Sampling) -> int:
-        """Of the first rollout; vLLM adds 1 for each further one of a request."""
+        """The seed of the first rollout; vLLM adds 1 for each further one of a request."""
         return rollout_seed(sampling.seed, self.key, self.first)
 
 
 def taken(answers: list[Any]) -> dict[int, Routing]:
-    """Routing per completion, from what `collective_rpc(TAKE, ...)` of an engine of either kind answered."""
+    """Routing per completion, from what `collective_rpc(TAKE, ...)` answered, be the engine asynchronous or not."""
     answer = answered(answers)
     if "error" in answer:
         raise EngineError(answer["error"])
@@ -260,7 +281,7 @@ def _vllm() -> Any:
 
 
 def _stock_shape(config: Any) -> RouterShape:
-    """L counts the layers with experts, as far as the model's configuration names those without."""
+    """The router's shape; L counts the layers with experts, as far as the configuration names those without."""
     return RouterShape(
         len(sparse_layers(config.hf_text_config)), config.get_num_experts(), config.get_num_experts_per_tok()
     )

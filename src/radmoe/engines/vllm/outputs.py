@@ -9,54 +9,71 @@ from numpy.typing import NDArray
 
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError
-from radmoe.types import Rollout, RolloutGroup, RouterShape
+from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape, Rows
 from radmoe.vocab import Vocab
 
 
 def from_vllm(
     output: Any,
     *,
-    vocab: Vocab,
+    vocab: Vocab | Any,
     shape: RouterShape,
+    kind: Kind | None = None,
     problem_id: str | None = None,
     routing: dict[int, Routing] | None = None,
     topk_logprobs: int | None = None,
 ) -> RolloutGroup:
     """The group of a finished `RequestOutput`: its completions, in their order.
 
-    Without `routing` the ids are those vLLM returned itself (`enable_return_routed_experts=True`) and the
-    group has no weights; with it (`vllm_plugin.payload.decode`), ids and weights are the plugin's. Logprobs
-    are kept where the request asked for them, the C largest of each token: `topk_logprobs` says what C was, else it
-    is seen from the output. `shape.layers` counts the layers that have experts.
+    `vocab` is a Vocab or a tokenizer, such as `llm.get_tokenizer()`. `kind` says what an answer looks like.
+    `shape.layers` counts the layers that have experts. Without `routing` the ids are those that vLLM returned itself
+    (`enable_return_routed_experts=True`), and the group has no weights. With `routing`
+    (`radmoe.engines.vllm.plugin.payload.decode`) ids and weights are the plugin's; where it holds the rows of some
+    tokens only, so does the rollout (`Rollout.positions`). Logprobs are kept where the request asked for them, the C
+    largest of each token; `topk_logprobs` is C, and is read off the output where it is None.
     """
     if not output.finished:
         raise EngineError(f"request {output.request_id} is not finished: pass its last RequestOutput")
-    rollouts = [_rollout(output.request_id, c, shape, routing, topk_logprobs) for c in output.outputs]
-    return RolloutGroup(output.request_id if problem_id is None else problem_id, rollouts, shape, vocab)
+    rollouts = []
+    for completion in output.outputs:
+        where = f"completion {completion.index} of request {output.request_id}"
+        if routing is not None and completion.index not in routing:
+            raise EngineError(f"{where} is not in the capture, which holds {sorted(routing)}")
+        rows = None if routing is None else routing[completion.index]
+        positions = None if rows is None else rows.positions(len(completion.token_ids))
+        rollouts.append(to_rollout(completion, where, shape, rows, positions, topk_logprobs))
+    name = output.request_id if problem_id is None else problem_id
+    return RolloutGroup(name, rollouts, shape, Vocab.of(vocab), kind)
 
 
-def _rollout(
-    request: str, completion: Any, shape: RouterShape, routing: dict[int, Routing] | None, most: int | None
+def to_rollout(
+    completion: Any,
+    where: str,
+    shape: RouterShape,
+    routing: Routing | None,
+    positions: NDArray[np.int32] | None,
+    topk_logprobs: int | None,
 ) -> Rollout:
-    where = f"completion {completion.index} of request {request}"
+    """The rollout of one finished completion.
+
+    Its rows are vLLM's own where `routing` is None, else those of `routing` at `positions` (None: of all tokens).
+    `where` names the completion in errors.
+    """
     if completion.finish_reason == "abort":
         raise EngineError(f"{where} was aborted: it has no end, and its routing is not kept")
     tokens = np.asarray(completion.token_ids, np.int32)
-    weights: NDArray[np.float16] | None = None
     if routing is None:
-        ids = stock_rows(completion.routed_experts, len(tokens), shape, where)
-    elif completion.index in routing:
-        ids, weights = routing[completion.index].generated(len(tokens))
+        rows: Rows = (stock_rows(completion.routed_experts, len(tokens), shape, where), None)
     else:
-        raise EngineError(f"{where} is not in the capture, which holds {sorted(routing)}")
-    return Rollout(tokens, ids, weights, *_logprobs(completion, tokens, most))
+        rows = routing.generated(len(tokens), positions)
+    return Rollout(tokens, *rows, *_logprobs(completion, tokens, topk_logprobs), positions)
 
 
 def stock_rows(rows: Any, tokens: int, shape: RouterShape, where: str) -> NDArray[np.int16]:
-    """R(t) [T, L, K] from vLLM's routed experts, one row per input position up to the last token but one.
+    """R(t) [T, L, K] from vLLM's routed experts, which have one row per input position up to the last token but one.
 
-    A layer without experts is zero there, and left out. Zeros where experts should be are refused: kernels
-    that route by themselves and reused slots have left such rows.
+    A layer without experts has zeros there, and is left out. Zeros where experts should be are an EngineError: kernels
+    that route by themselves and reused slots leave such rows.
     """
     if rows is None:
         raise EngineError(
@@ -80,9 +97,10 @@ def stock_rows(rows: Any, tokens: int, shape: RouterShape, where: str) -> NDArra
 
 
 def _logprobs(completion: Any, tokens: NDArray[np.int32], most: int | None) -> tuple[Any, Any]:
-    """Logprobs of the sampled tokens [T] and the C largest [T, C], of the raw logits; None where not asked for.
+    """Logprobs of the sampled tokens [T] and the C largest [T, C], of the raw logits; None where there are none.
 
-    vLLM lists the C largest and the sampled token, which is one more where it is none of them.
+    vLLM lists the C largest and the sampled token, so that a step has one more where the sampled token is not among
+    the largest.
     """
     if not completion.logprobs:
         return None, None

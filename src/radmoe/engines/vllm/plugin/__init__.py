@@ -1,4 +1,4 @@
-"""Routing with weights out of vLLM, through vLLM's own entry points: no patch, no fork.
+"""Routing with weights out of an unmodified vLLM, which finds this plugin through its own entry points.
 
 settings.py   what is captured: window, layers, weights, memory; travels in vLLM's `additional_config`
 worker.py     in every worker: taps on the routers, rows mapped to requests (`vllm.general_plugins`)
@@ -7,9 +7,23 @@ store.py      rows of running and finished requests in bounded host memory (NumP
 payload.py    what leaves the worker, as bytes; `decode` reads it
 endpoint.py   the route a client of `vllm serve` fetches it from (`vllm.endpoint_plugins`)
 
-A request that wants its routing kept carries `extra_args={"radmoe": KEY}` (over HTTP `vllm_xargs`), KEY a
-text of the client's own choice, new for each request. Requests without it are not recorded. The plugin
-does nothing unless `additional_config` has an entry "radmoe". docs/engines.md is the protocol.
+No file of vLLM is changed and no fork is needed, but methods are wrapped while it runs. Each wrapper calls the original
+method and returns what that returned:
+
+    WorkerBase.__init__       the class, in every process of vLLM, when `register` runs; afterwards a worker whose
+                              `additional_config` has an entry "radmoe" is prepared, and any other is left as it is
+    worker.load_model         of such a worker; when the model is loaded, the following are wrapped
+    router._compute_routing   of every captured layer: copies the ids and weights it answered into a buffer
+    runner.execute_model      of the model runner: before and after a pass, to tell whose rows were computed
+    runner.prepare_inputs     of vLLM's second model runner only, to see the batch of the pass
+
+The worker also gets two methods, `radmoe_status` and `radmoe_take`, which `collective_rpc` calls. These names are
+internal to vLLM: docs/engines.md lists the versions that were run, and a model whose routers or runner are not known is
+refused when it is loaded.
+
+A request that wants its routing recorded carries `extra_args={"radmoe": KEY}` (over HTTP `vllm_xargs`), where KEY is a
+text of the client's own choice, new for each request. Requests without it are not recorded. docs/engines.md is the
+protocol.
 """
 
 from __future__ import annotations
@@ -21,15 +35,18 @@ TAKE, STATUS = "radmoe_take", "radmoe_status"  # methods of a worker, for collec
 
 
 def register() -> None:
-    """`vllm.general_plugins`: runs in every process of vLLM, once or more, before a worker is made."""
+    """Wrap `WorkerBase.__init__`, so that workers which are to capture are prepared for it.
+
+    vLLM calls this in each of its processes, once or more, before a worker is made (`vllm.general_plugins`).
+    """
     from vllm.v1.worker.worker_base import WorkerBase
 
-    made = WorkerBase.__init__
-    if getattr(made, NAME, False):
+    original = WorkerBase.__init__
+    if getattr(original, NAME, False):
         return
 
     def init(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, vllm_config, *args, **kwargs)
+        original(self, vllm_config, *args, **kwargs)
         if NAME in (vllm_config.additional_config or {}):
             from radmoe.engines.vllm.plugin.worker import attach
 

@@ -1,7 +1,7 @@
 """The routes of `vllm serve` that hand routing out (`vllm.endpoint_plugins`).
 
-GET  /v1/radmoe/status     what is captured: the router's shape, layers, window; or {"error": ...}
-POST /v1/radmoe/routing    {"key": KEY, "n": 64, "spans": {"0": [[start, stop], ...], ...}}, the last optional;
+GET  /v1/radmoe/status     answers what is captured: the router's shape, layers, window; or {"error": ...}
+POST /v1/radmoe/routing    takes {"key": KEY, "n": 64, "spans": {"0": [[start, stop], ...], ...}}, the last optional;
                            answers application/octet-stream (see payload.py), or 4xx with {"error": ...}
 
 They lie under /v1, so that `--api-key` guards them too.
@@ -19,7 +19,7 @@ OFF = """this server does not capture routing: start it with --additional-config
 
 
 class Endpoint:
-    """vLLM makes one per API server."""
+    """The plugin's routes; vLLM makes one of these per API server."""
 
     name = NAME
     required_tasks = ("generate",)
@@ -42,7 +42,7 @@ class Endpoint:
 
 
 async def call(engine: Any, method: str, *args: Any) -> dict[str, Any]:
-    """A plugin method of an asynchronous engine's workers; the answer of the one that records."""
+    """Call a method of the plugin in an asynchronous engine's workers; returns the answer of the one that records."""
     if NAME not in (engine.vllm_config.additional_config or {}):
         return {"error": OFF}
     answers = await engine.collective_rpc(method, args=args)
@@ -50,14 +50,14 @@ async def call(engine: Any, method: str, *args: Any) -> dict[str, Any]:
 
 
 def answered(answers: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """The answer of the worker that records; the others say None."""
+    """The answer of the worker that records; the others answer None."""
     return next(answer for answer in answers if answer is not None)
 
 
 def captured_layers(status: dict[str, Any]) -> tuple[int, ...] | None:
-    """Which MoE layers a plugin with this status captures; None is all of them."""
-    found = tuple(int(layer) for layer in status["captured_layers"])
-    return None if len(found) == status["layers"] else found
+    """The MoE layers that a plugin with this status captures; None where it captures all of them."""
+    layers = tuple(int(layer) for layer in status["captured_layers"])
+    return None if len(layers) == status["layers"] else layers
 
 
 async def _status(request: Any) -> Any:
@@ -81,7 +81,7 @@ async def _routing(request: Any) -> Any:
 
 
 def check_request(body: Any) -> dict[str, Any]:
-    """The body of a routing request, or what is wrong with it."""
+    """The body of a routing request; InputError where it is malformed."""
     if not isinstance(body, dict) or not set(body) <= {"key", "n", "spans"} or not isinstance(body.get("key"), str):
         raise InputError(f'a routing request is {{"key": text, "n": count, "spans": optional}}, got {str(body)[:80]}')
     n, spans = body.get("n", 1), body.get("spans")

@@ -1,7 +1,7 @@
 """What leaves a worker: the rows of one request's choices, as bytes.
 
-The letters RADR, the header's length (uint32, little-endian), a JSON header that lists columns as
-[name, dtype, shape], and the columns' bytes one after another, little-endian, in C order:
+A payload begins with the letters RADR and the header's length (uint32, little-endian). Then come a JSON header that
+lists columns as [name, dtype, shape], and the columns' bytes one after another, little-endian, in C order:
 
 choice   int32[n]       which choice (completion) of the request
 row_ptr  int64[n+1]     rows of choice i are row_ptr[i] .. row_ptr[i+1]
@@ -17,15 +17,16 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.kept_rows import filler, listed
-from radmoe.engines.vllm.plugin.store import Rows
+from radmoe.engines.kept_rows import format_layers
+from radmoe.engines.vllm.plugin.store import ChoiceRows
 from radmoe.errors import EngineError
-from radmoe.types import RouterShape
+from radmoe.types import RouterShape, Rows
 
 MAGIC = b"RADR"
 _COLUMNS = {"choice": 1, "row_ptr": 1, "token": 1, "layers": 1, "ids": 3, "weights": 3}  # and their dimensions
@@ -41,46 +42,51 @@ class Routing:
     weights: NDArray[np.float16] | None  # [R, L, K]
     layers: NDArray[np.int32]  # [L]
 
-    def generated(self, tokens: int) -> tuple[NDArray[np.int16], NDArray[np.float16] | None]:
-        """Rows R(0) .. R(T-1); refuses a capture that lacks one of them."""
+    def positions(self, tokens: int) -> NDArray[np.int32] | None:
+        """Which of the T generated tokens have a row here; None where all of them do."""
         first, last = np.searchsorted(self.token, (0, tokens))
-        if last - first != tokens:
+        return None if last - first == tokens else self.token[first:last]
+
+    def generated(self, tokens: int, positions: NDArray[np.int32] | None = None) -> Rows:
+        """Ids and weights [R, L, K] of the T generated tokens, or of those at `positions` (ascending).
+
+        Raises EngineError where the capture lacks one of these rows.
+        """
+        wanted = np.arange(tokens, dtype=np.int32) if positions is None else positions
+        rows = np.flatnonzero(np.isin(self.token, wanted, assume_unique=True))
+        if len(rows) != len(wanted):
             raise EngineError(
-                f"the capture has {last - first} of {tokens} rows of this completion: fetch whole windows, or ask for "
+                f"the capture has {len(rows)} of {len(wanted)} rows of this completion: fetch whole windows, or ask for "
                 'window "generated"'
             )
-        return self.ids[first:last], None if self.weights is None else self.weights[first:last]
+        return self.ids[rows], None if self.weights is None else self.weights[rows]
 
-    def spread(self, rows: NDArray[np.int64], tokens: int, shape: RouterShape, layers: Sequence[int] | None) -> Routing:
-        """R(0) .. R(T-1) of the whole router: these rows of these layers as they are, the rest filler.
+    def of_layers(self, layers: Sequence[int] | None, shape: RouterShape, captured: Sequence[int] | None) -> Routing:
+        """The same rows with these layers alone (None: with all that are here).
 
-        `layers` are those that should have been captured (None: all). Refuses a capture of others, or without one
-        of the rows.
+        `captured` are the layers that the engine said it captures (None: all of the router). Raises EngineError where
+        the rows are of others.
         """
-        every = np.arange(shape.layers, dtype=np.int32)
-        if self.layers.tolist() != list(every if layers is None else layers) or self.ids.shape[2] != shape.top_k:
+        expected = list(range(shape.layers) if captured is None else captured)
+        if self.layers.tolist() != expected or self.ids.shape[2] != shape.top_k:
             raise EngineError(
-                f"the capture has layers {listed(self.layers.tolist())}, top-{self.ids.shape[2]}, not layers "
-                f"{listed(layers)} of a router {shape}: was the server started anew with other settings?"
+                f"the capture has layers {format_layers(self.layers.tolist())}, top-{self.ids.shape[2]}, not layers "
+                f"{format_layers(captured)} of a router {shape}: was the server started anew with other settings?"
             )
-        at = np.intersect1d(rows, self.token, return_indices=True)[2]
-        if len(at) != len(rows):
-            raise EngineError(f"the capture has {len(at)} of the {len(rows)} rows asked for of this completion")
-        ids, weights = filler(tokens, shape)
-        place = np.ix_(rows, self.layers)
-        ids[place] = self.ids[at]
-        if self.weights is not None:
-            weights[place] = self.weights[at]
-        return Routing(np.arange(tokens, dtype=np.int32), ids, None if self.weights is None else weights, every)
+        if layers is None:
+            return self
+        columns = np.searchsorted(self.layers, layers)
+        weights = None if self.weights is None else self.weights[:, columns]
+        return Routing(self.token, self.ids[:, columns], weights, self.layers[columns])
 
     def prompt(self) -> tuple[NDArray[np.int32], NDArray[np.int16], NDArray[np.float16] | None]:
-        """Positions counted from the prompt's end (-1 is the one before R(0)), and their rows."""
+        """The rows of the prompt's own positions, which are counted from its end: -1 is the one before R(0)."""
         stop = int(np.searchsorted(self.token, 0))
         return self.token[:stop], self.ids[:stop], None if self.weights is None else self.weights[:stop]
 
 
-def encode(rows: Sequence[Rows], layers: Sequence[int]) -> bytes:
-    """The payload of some choices."""
+def encode(rows: Sequence[ChoiceRows], layers: Sequence[int]) -> bytes:
+    """The payload of some choices, as bytes."""
     columns: dict[str, NDArray[Any]] = {
         "choice": np.array([r.choice for r in rows], np.int32),
         "row_ptr": np.cumsum([0, *(len(r.token) for r in rows)], dtype=np.int64),
@@ -96,7 +102,7 @@ def encode(rows: Sequence[Rows], layers: Sequence[int]) -> bytes:
 
 
 def decode(payload: bytes) -> dict[int, Routing]:
-    """Routing per choice, from what a worker or the server's route answered."""
+    """Routing per choice, from the bytes that a worker or the server's route answered."""
     try:
         columns = _columns(payload)
         choice, row_ptr, token, layers = (columns[name] for name in ("choice", "row_ptr", "token", "layers"))
@@ -113,11 +119,11 @@ def decode(payload: bytes) -> dict[int, Routing]:
         raise EngineError(f"these {len(payload)} bytes are no routing payload: {error}") from None
     if not fits:
         raise EngineError(f"these {len(payload)} bytes are no routing payload: its columns contradict each other")
-    found = {}
-    for i, name in enumerate(choice):
-        part = slice(int(row_ptr[i]), int(row_ptr[i + 1]))
-        found[int(name)] = Routing(token[part], ids[part], None if weights is None else weights[part], layers)
-    return found
+    parts = [slice(int(start), int(stop)) for start, stop in pairwise(row_ptr)]
+    return {
+        int(name): Routing(token[part], ids[part], None if weights is None else weights[part], layers)
+        for name, part in zip(choice, parts, strict=True)
+    }
 
 
 def _columns(payload: bytes) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""What the plugin captures."""
+"""What the plugin captures, as `additional_config` says it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Settings:
                 "tail:W": the rows of at least the last W tokens.
     layers      a layer subset such as "s0" or "0-3"; None keeps all MoE layers.
     weights     whether weights are kept beside ids.
-    memory_mib  host memory for rows. Requests that were finished but not fetched make room, oldest first;
-                then the youngest running one loses its routing, and says so when fetched.
+    memory_mib  host memory for rows. Where it is full, requests that were finished but not fetched make room, oldest
+                first; then the youngest running one loses its routing, and fetching it is an error that says so.
     """
 
     window: str = "generated"

@@ -1,9 +1,9 @@
 """Routing rows of requests, by position, in bounded memory.
 
 One row is one position of one request: its experts at every layer. Rows lie in slots of one large
-array; a table [entry, position] says in which slot. A step of the engine, some rows of many requests, is
-a few array operations whatever the batch. Writing a position again (a preempted request is computed anew)
-overwrites its row.
+array; a table [entry, position] says in which slot. A step of the engine brings some rows of many requests, and storing
+them is a few array operations whatever the batch. A position that is computed again (after a preemption) overwrites
+its row.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Spans = Mapping[int, Sequence[tuple[int, int]]]  # per choice: token ranges [sta
 _MARGIN = 2  # under asynchronous scheduling up to this many rows follow a request's last token
 
 
-class Rows(NamedTuple):
-    """Rows of one choice: token[r] is t for R(t), negative for the prompt; ids and weights [R, L, K]."""
+class ChoiceRows(NamedTuple):
+    """Rows of one choice: token[r] is t for R(t), negative for the prompt; ids and weights are [R, L, K]."""
 
     choice: int
     token: NDArray[np.int32]
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Where rows of one step go: `source` rows of the step, to `slots`."""
+    """Where rows of one step go: rows `source` of the step go to `slots`."""
 
     source: NDArray[np.int64]
     slots: NDArray[np.int32]
@@ -50,7 +50,7 @@ class _Entry:
 class RowStore:
     """Rows of up to `entries` requests of up to `positions` positions, in `memory` bytes.
 
-    Memory is reserved, and only taken once rows are written to it.
+    The memory is reserved at once, and taken only when rows are written to it.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class RowStore:
 
     @property
     def used(self) -> int:
-        """Bytes of the rows held."""
+        """The bytes of the rows that are held."""
         return (self.capacity - self._free_count) * self.row_bytes
 
     def open(self, request: str, key: str, prompt: int) -> None:
-        """A request of `prompt` tokens begins."""
+        """Begin to hold rows of a request with a prompt of `prompt` tokens."""
         if request in self._entries:
             return
         entry = _Entry(request, key, -1, prompt)
@@ -106,9 +106,9 @@ class RowStore:
         self._keys.setdefault(key, []).append(entry)
 
     def plan(self, requests: Sequence[str], start: NDArray[np.integer], count: NDArray[np.integer]) -> Plan | None:
-        """Slots for a step in which request i computed `count[i]` positions from `start[i]` on; None if none is kept.
+        """Slots for a step in which request i computed `count[i]` positions from `start[i]` on.
 
-        Rows of the step lie in the order of the requests.
+        Rows of the step lie in the order of the requests. Returns None where no row of the step is to be held.
         """
         count = np.asarray(count, np.int64)
         offset = np.asarray(start, np.int64) - (np.cumsum(count) - count)
@@ -135,34 +135,34 @@ class RowStore:
         return Plan(source, slots)
 
     def fill(self, slots: NDArray[np.int32], ids: NDArray[np.integer], weights: NDArray[np.floating] | None) -> None:
-        """The rows of a plan, [R, L, K] each. Plans are filled in the order they were made."""
+        """Store the rows of a plan, [R, L, K] each. Plans are filled in the order in which they were made."""
         self._ids[slots] = ids
         if self._weights is not None:
             self._weights[slots] = weights
 
     def spoil(self, requests: Sequence[str], reason: str) -> None:
-        """The routing of these requests is not to be trusted."""
+        """Drop the routing of these requests, which is not to be trusted; fetching it will raise `reason`."""
         for request in requests:
             if (entry := self._entries.get(request)) is not None and entry.lost is None:
                 self._lose(entry, reason)
 
     def finish(self, request: str) -> None:
-        """A request ended or was aborted: its rows stay until fetched, or until room is needed."""
+        """Note that a request ended or was aborted: its rows stay until they are fetched, or until room is needed."""
         if (entry := self._entries.get(request)) is not None and not entry.finished:
             entry.finished = True
             self._done[request] = None
 
-    def take(self, key: str, n: int, spans: Spans | None = None) -> list[Rows]:
-        """Rows of a request's n choices, all of them or those of the token ranges asked for; then forget them."""
-        found = self._keys.get(key, [])
-        if len(found) != n:
-            held = f"{len(found)} choices" if found else "nothing"
+    def take(self, key: str, n: int, spans: Spans | None = None) -> list[ChoiceRows]:
+        """Hand out the rows of a request's n choices, all of them or those of some token ranges, and forget the request."""
+        entries = self._keys.get(key, [])
+        if len(entries) != n:
+            held = f"{len(entries)} choices" if entries else "nothing"
             raise EngineError(
                 f"the capture holds {held} under the key {key!r}, not {n} choices: a key names one request of one "
                 "prompt, is fetched once, and soon after the request ends"
             )
         taken = []
-        for entry in found:
+        for entry in entries:
             if entry.lost is not None:
                 raise EngineError(f"the routing of {entry.request} was lost: {entry.lost}")
             # vLLM names child i of a request with n > 1 i_REQUEST
@@ -176,7 +176,7 @@ class RowStore:
         for entry in self._keys.pop(key, []):
             self._remove(entry)
 
-    def _rows(self, entry: _Entry, choice: int, spans: Sequence[tuple[int, int]] | None) -> Rows:
+    def _rows(self, entry: _Entry, choice: int, spans: Sequence[tuple[int, int]] | None) -> ChoiceRows:
         position = np.flatnonzero(self._table[entry.row, : self._end[entry.row]])
         token = (position - (entry.prompt - 1)).astype(np.int32)
         if spans is not None:
@@ -185,10 +185,10 @@ class RowStore:
                 inside |= (token >= start) & (token < stop)
             position, token = position[inside], token[inside]
         slots = self._table[entry.row, position]
-        return Rows(choice, token, self._ids[slots], None if self._weights is None else self._weights[slots])
+        return ChoiceRows(choice, token, self._ids[slots], None if self._weights is None else self._weights[slots])
 
     def _make_room(self, rows: int) -> bool:
-        """Whether so many slots are free; if not even after forgetting what is finished, one request is given up."""
+        """Whether this many slots are free. Finished requests make room; where that is not enough, one loses its rows."""
         while self._free_count < rows and self._evict():
             pass
         if self._free_count >= rows:
@@ -198,7 +198,7 @@ class RowStore:
         return False
 
     def _evict(self) -> bool:
-        """Forget the request that has waited longest to be fetched."""
+        """Forget the finished request that has waited longest to be fetched; False where there is none."""
         oldest = next(iter(self._done), None)
         if oldest is None:
             return False

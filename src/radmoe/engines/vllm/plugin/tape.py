@@ -1,9 +1,9 @@
-"""Device buffers the routers write to.
+"""Device buffers that the routers write to.
 
 A tap copies what a router answered into a row block [L, N, K] that was allocated before CUDA graphs are
 recorded. A copy is a device operation, so a graph that was recorded with it repeats it at every replay,
-when no Python runs. `arm` marks the rows of the next pass as unwritten and `read` hands them over with that
-mark still on whatever no router wrote: a kernel that routes by itself is noticed, never read as zeros.
+when no Python runs. `arm` marks the rows of the next pass as unwritten, and rows that no router wrote still have that
+mark when `read` hands them over. So a kernel that routes by itself is noticed; its rows are never taken for zeros.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNWRITTEN = -1
 
 
 class Snapshot(NamedTuple):
-    """Ids [R, L, K] int16 and weights float16 of one pass on their way to the host; `ready` says when there."""
+    """Ids [R, L, K] int16 and weights float16 of one pass on their way to the host; `ready` tells when they are there."""
 
     ids: Tensor
     weights: Tensor | None
@@ -32,16 +32,16 @@ class Snapshot(NamedTuple):
 
 
 class Tape:
-    """Blocks for `rows` positions of one pass."""
+    """Buffers for up to `rows` positions of one pass."""
 
     def __init__(self, layers: int, rows: int, top_k: int, *, weights: bool, device: Any) -> None:
         self.rows = rows
-        self.idle = False  # taps write nothing; not for graphs, which do what they did when they were recorded
+        self.idle = False  # then taps write nothing; CUDA graphs do what they did when they were recorded
         self._ids = torch.full((layers, rows, top_k), UNWRITTEN, dtype=torch.int16, device=device)
         self._weights = torch.zeros((layers, rows, top_k), dtype=torch.float32, device=device) if weights else None
 
     def tap(self, layer: int, router: Any) -> None:
-        """Record what a router answers from now on."""
+        """Wrap a router's `_compute_routing`, so that what it answers is recorded from now on."""
         compute = router._compute_routing
 
         def routed(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -53,17 +53,18 @@ class Tape:
         router._compute_routing = routed
 
     def write(self, layer: int, weights: Tensor, ids: Tensor) -> None:
+        """Copy the answer of one layer's router, both [N, K]."""
         rows = min(len(ids), self.rows)
         self._ids[layer, :rows].copy_(ids[:rows])
         if self._weights is not None:
             self._weights[layer, :rows].copy_(weights[:rows])
 
     def arm(self, rows: int) -> None:
-        """Before a pass of so many positions."""
+        """Mark the rows of the next pass, of this many positions, as unwritten."""
         self._ids[:, :rows].fill_(UNWRITTEN)
 
     def read(self, source: Any) -> Snapshot:
-        """The rows `source` of the last pass; weights divided by their sum over K, which takes a scaling away too."""
+        """The rows `source` of the last pass. Weights are divided by their sum over K, which removes a scaling factor too."""
         index = torch.from_numpy(source).to(self._ids.device, non_blocking=True)
         ids = self._ids.index_select(1, index).transpose(0, 1)
         weights = None

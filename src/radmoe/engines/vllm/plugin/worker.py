@@ -1,8 +1,8 @@
 """In a worker: taps on the model's routers, and each pass's rows mapped to requests.
 
-Rows go by position. Chunked prefill brings a prompt's positions in parts; a preempted request brings them
-again; a prefix found in the cache brings none. Position P-1 is computed in every case, because its logits are
-needed, and so is every later one: R(t) of a generated token is always there (row P-1+t).
+Rows are mapped by position. Chunked prefill computes a prompt's positions in parts, a preempted request computes them
+again, and a prefix in the cache is not computed at all. Position P-1 is computed in every case, because its logits are
+needed, and so is every later one. So R(t) of a generated token always exists (row P-1+t).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class _Pending(NamedTuple):
 def attach(worker: Any) -> None:
     """Make a worker that was just created capture, once its model is loaded.
 
-    What cannot be captured does not stop the worker: `status` says why, and whoever starts the engine asks.
+    A model that cannot be captured does not stop the worker: `status` gives the reason, and whoever starts the engine
+    asks for it.
     """
     worker_load = worker.load_model
     recorder: list[Recorder] = []
@@ -57,7 +58,7 @@ def attach(worker: Any) -> None:
         return None if worker.rank else {"error": refusal} if refusal else recorder[0].status()
 
     def take(request: dict[str, Any]) -> dict[str, Any] | None:
-        """The payload of a request (see `Recorder.take`), or one line on what is wrong; None on other ranks."""
+        """The payload of a request (see `Recorder.take`), or one line that says what is wrong; None on other ranks."""
         if worker.rank:
             return None
         try:
@@ -71,7 +72,7 @@ def attach(worker: Any) -> None:
 
 
 class Recorder:
-    """The taps of one model and the rows they brought."""
+    """The taps on the routers of one model, and the rows that were recorded by them."""
 
     def __init__(self, runner: Any, config: Any, settings: Settings) -> None:
         from radmoe.readout import layer_subset
@@ -124,18 +125,21 @@ class Recorder:
         }
 
     def take(self, key: str, n: int = 1, spans: dict[str, list[tuple[int, int]]] | None = None) -> bytes:
-        """Payload of the n choices of a request; `spans` are token ranges [start, stop) per choice, none drops it."""
+        """The payload of the n choices of a request, which is then forgotten.
+
+        `spans` are token ranges [start, stop) per choice; a choice without any sends no row. None sends all rows.
+        """
         self._drain(wait=True)
         ranges = None if spans is None else {int(choice): spans[choice] for choice in spans}
         return encode(self._store.take(key, n, ranges), self._layers)
 
     def _step(self, scheduled: Any, *args: Any, **kwargs: Any) -> Any:
-        """One pass of the engine, recorded."""
+        """Run one pass of the engine (it stands in for `execute_model`), and record it."""
         self._announce(scheduled)
         total = scheduled.total_num_scheduled_tokens
-        nobody = not len(self._store)
-        self._tape.idle = nobody and self._runner.device.type == "cpu"
-        if nobody or not total:
+        unused = not len(self._store)
+        self._tape.idle = unused and self._runner.device.type == "cpu"
+        if unused or not total:
             return self._execute(scheduled, *args, **kwargs)
         self._tape.arm(total)
         output = self._execute(scheduled, *args, **kwargs)
@@ -147,6 +151,7 @@ class Recorder:
         return output
 
     def _prepared(self, *args: Any, **kwargs: Any) -> Any:
+        """Stand in for `prepare_inputs`, and remember the batch."""
         self._batch = self._prepare(*args, **kwargs)
         return self._batch
 
@@ -159,15 +164,16 @@ class Recorder:
         return requests, batch.num_computed_tokens_cpu[: len(requests)].astype(np.int64)
 
     def _announce(self, scheduled: Any) -> None:
+        """Tell the store which requests ended, and which of the new ones carry a key."""
         for request in scheduled.finished_req_ids:
             self._store.finish(request)
         for new in scheduled.scheduled_new_reqs:
-            asked = (getattr(new.sampling_params, "extra_args", None) or {}).get(NAME)
-            if asked is not None:
-                self._store.open(new.req_id, str(asked), len(new.prompt_token_ids or ()))
+            key = (getattr(new.sampling_params, "extra_args", None) or {}).get(NAME)
+            if key is not None:
+                self._store.open(new.req_id, str(key), len(new.prompt_token_ids or ()))
 
     def _drain(self, *, wait: bool = False) -> None:
-        """Store what has arrived on the host, in order."""
+        """Store the rows that have arrived on the host, in order; `wait` waits for all of them."""
         while self._pending and (wait or self._pending[0].snapshot.arrived()):
             plan, snapshot, requests = self._pending.popleft()
             snapshot.wait()
@@ -179,8 +185,8 @@ class Recorder:
 
 
 def find_routers(model: Any) -> list[Any]:
-    """The routers of a vLLM model, by layer."""
-    found: dict[int, Any] = {}
+    """The routers of a vLLM model, in the order of its layers."""
+    routers: dict[int, Any] = {}
     for module in model.modules():
         router = getattr(module, "router", None)
         if router is None or not hasattr(module, "layer_id"):
@@ -194,14 +200,14 @@ def find_routers(model: Any) -> list[Any]:
             raise EngineError(
                 f"layer {module.layer_id} routes by {type(router).__name__}, which the plugin does not know"
             )
-        found[int(module.layer_id)] = router
-    if not found:
+        routers[int(module.layer_id)] = router
+    if not routers:
         raise EngineError("this is not a mixture-of-experts model: without a router there is no routing to capture")
-    return [found[layer] for layer in sorted(found)]
+    return [routers[layer] for layer in sorted(routers)]
 
 
 def _refuse(runner: Any, config: Any) -> None:
-    """Settings under which rows could not be told apart."""
+    """Refuse settings under which rows could not be told apart."""
     parallel, model = config.parallel_config, config.model_config
     for wrong, line in (
         (
@@ -225,7 +231,7 @@ IGNORED_TIE = (
 
 
 def _ignored_tie(model: Any, config: Any) -> bool:
-    """Whether a head that should be the embeddings is not (vLLM 0.30: gpt-oss, Qwen3-Next)."""
+    """Whether the head should be the embeddings and is not (in vLLM 0.30: gpt-oss and Qwen3-Next)."""
     import torch
 
     head = getattr(getattr(model, "lm_head", None), "weight", None)
