@@ -15,7 +15,7 @@ import pytest
 import radmoe.cli as cli
 import tiny_moe
 from radmoe.engines.http import VllmHttpEngine
-from radmoe.pool import open_pool, schema, verify
+from radmoe.pool import open_pool, schema
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))  # the fake server is there
 from fake_server import FakeServer
@@ -46,7 +46,8 @@ def capture(
 
     def call(server: FakeServer, name: str, *options: object, expect: int = 0) -> str:
         capsys.readouterr()
-        fixed = ["--engine", "vllm-http", "--url", server.url, "--model", checkpoint, "--prompts", prompts, "--raw"]
+        fixed = ["--engine", "vllm-http", "--url", server.url, "--model", checkpoint, "--data", prompts, "--raw"]
+        fixed += ["--kind", "math"]
         asked = ["-n", 2, "--max-tokens", 40, "--batch-size", 1, "--out", tmp_path / name]  # one at a time: in order
         monkeypatch.setattr(sys, "argv", ["radmoe", "capture", *map(str, [*fixed, *asked, *options])])
         with pytest.raises(SystemExit) as exit_:
@@ -60,14 +61,14 @@ def capture(
 
 def files(pool: Path) -> dict[str, bytes]:
     """All of a pool, byte for byte."""
-    assert verify(pool) == []
+    assert open_pool(pool).verify() == []
     return {str(f.relative_to(pool)): f.read_bytes() for f in sorted(pool.rglob("*")) if f.is_file()}
 
 
 def rows(pool: Path) -> list[int]:
     """Routing rows the pool keeps of each rollout, over all problems in order."""
     opened = open_pool(pool)
-    return [len(r) if r.kept is None else len(r.kept) for g in opened.groups() for r in g.rollouts]
+    return [len(r) if r.positions is None else len(r.positions) for g in opened.groups() for r in g.rollouts]
 
 
 def everything(self: Any, *args: Any, generate: Any = VllmHttpEngine.generate, **asked: Any) -> Any:
@@ -109,7 +110,7 @@ def test_a_server_that_captures_some_layers_makes_the_pool_of_these(
     assert files(tmp_path / "whole") == files(tmp_path / "some") == files(tmp_path / "said")
     assert sum(some.sent) < 2 * sum(whole.sent)
     body = json.loads((tmp_path / "some" / schema.POOL_JSON).read_text())
-    assert (body["layers"], body["profile"]["layers"]) == (3, [0, 2])
+    assert (body["layers"], body["run"]["profile"]["layers"]) == (3, [0, 2])
     for server in (whole, some):
         capture(server, f"deep-{server.captured}", "--layers", "2", "--readouts", "delimiter:e@4")
     assert files(tmp_path / "deep-[0, 1, 2]") == files(tmp_path / "deep-[0, 2]")

@@ -68,7 +68,7 @@ def test_a_fault_is_an_exit_code_and_a_flag(run: Run, checkpoint: Path) -> None:
     [
         (["llm"], "unknown engine 'llm': use one of transformers, vllm, vllm-http, sglang-http, llamacpp"),
         (["vllm-http"], "vllm-http needs --url, the address of a server"),
-        (["transformers", "--url", "x"], "transformers has no --url"),
+        (["transformers", "--url", "x"], "--url is of vllm-http and sglang-http: transformers runs the model itself"),
         (["transformers"], "transformers needs --model"),
     ],
 )

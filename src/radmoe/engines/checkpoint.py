@@ -65,9 +65,9 @@ class Checkpoint:
 def sparse_layers(text: Any) -> list[int]:
     """The layers of a text model that have experts, as far as its configuration names those without."""
     layers = range(text.num_hidden_layers)
-    kinds = getattr(text, "mlp_layer_types", None)
-    if kinds is not None:
-        return [layer for layer in layers if kinds[layer] == "sparse"]
+    layer_types = getattr(text, "mlp_layer_types", None)
+    if layer_types is not None:
+        return [layer for layer in layers if layer_types[layer] == "sparse"]
     dense = set(getattr(text, "mlp_only_layers", None) or ())
     first = getattr(text, "first_k_dense_replace", None) or 0
     every = getattr(text, "decoder_sparse_step", None) or 1

@@ -13,7 +13,7 @@ from radmoe.engines.doctor import checks
 from radmoe.engines.doctor.checks import FAILED, OK, SKIPPED, WARNING, Finding
 from radmoe.engines.doctor.remedies import remedy
 from radmoe.engines.kept_rows import format_layers
-from radmoe.errors import RadmoeError
+from radmoe.errors import EngineError, RadmoeError
 
 _TEXT = (
     "A train leaves the town at nine and another at ten; the second is faster by a third. "
@@ -34,7 +34,8 @@ def examine(
 ) -> Iterator[Finding]:
     """Check one engine with seven short rollouts; yields findings as they come.
 
-    `open_engine` makes the engine (one over a server with probe=False); an error that it raises is the first finding.
+    `open_engine` makes the engine (one over a server with probe=False). An EngineError that it raises is the first
+    finding; an InputError is a wrong call, and is raised.
     `name` is the engine's, and decides what is advised. An engine that cannot replay tokens itself is compared with the
     one that `open_reference` opens, if any. `seed` chooses the prompt; without one it is a prompt that a server's cache
     cannot know from an earlier check-up.
@@ -49,7 +50,7 @@ def _findings(
 ) -> Iterator[Finding]:
     try:
         engine = open_engine()
-    except RadmoeError as error:
+    except EngineError as error:
         yield Finding("engine", FAILED, str(error))
         return
     versions = ", ".join(f"{what} {version}" for what, version in engine.versions.items())
