@@ -82,24 +82,26 @@ def sampled(name: str, dtype: str, chosen: argparse.Namespace) -> tuple[Any, lis
         engine.llm.apply_model(bfloat16_sinks)
     prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=chosen.problems)]
     sampling = Sampling(temperature=chosen.temperature, max_tokens=160, topk_logprobs=0)
-    asked = [request_parameters(sampling, chosen.n, key=f"k{i}", seed=i) for i in range(len(prompts))]
-    outputs = engine.llm.generate([{"prompt_token_ids": p} for p in prompts], asked, use_tqdm=False)
-    found = []
+    parameters = [request_parameters(sampling, chosen.n, key=f"k{i}", seed=i) for i in range(len(prompts))]
+    outputs = engine.llm.generate([{"prompt_token_ids": p} for p in prompts], parameters, use_tqdm=False)
+    rollouts = []
     for i, output in enumerate(outputs):
         routing = taken(engine.llm.collective_rpc(TAKE, args=({"key": f"k{i}", "n": chosen.n},)))
-        options = {"vocab": engine.vocab, "shape": engine.shape}
+        options = {"vocab": engine.vocab, "shape": engine.shape, "kind": "math"}
         group = from_vllm(output, routing=routing, **options)
-        found += [Sampled(i, prompts[i], rollout) for rollout in group.rollouts]
+        rollouts += [Sampled(i, prompts[i], rollout) for rollout in group.rollouts]
         if not chosen.compiled:
-            for one, stock in zip(found[-chosen.n :], from_vllm(output, **options).rollouts, strict=True):
+            for one, stock in zip(rollouts[-chosen.n :], from_vllm(output, **options).rollouts, strict=True):
                 one.stock = stock.expert_ids
     if not chosen.compiled:
         once = request_parameters(Sampling(max_tokens=1, topk_logprobs=0), 1, seed=0)
-        given = [{"prompt_token_ids": one.tokens} for one in found]
-        for one, output in zip(found, engine.llm.generate(given, [once] * len(found), use_tqdm=False), strict=True):
+        given = [{"prompt_token_ids": one.tokens} for one in rollouts]
+        for one, output in zip(
+            rollouts, engine.llm.generate(given, [once] * len(rollouts), use_tqdm=False), strict=True
+        ):
             one.again = np.asarray(output.outputs[0].routed_experts)[one.rows].astype(np.int16)
     engine.close()
-    return engine, found
+    return engine, rollouts
 
 
 def bfloat16_sinks(model: Any) -> None:
@@ -115,7 +117,7 @@ def same(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
     return equal
 
 
-def replayed(engine: TransformersEngine, found: list[Sampled], rounding: str | None = None) -> list[Routing]:
+def replayed(engine: TransformersEngine, rollouts: list[Sampled], rounding: str | None = None) -> list[Routing]:
     def one(s: Sampled) -> Routing:
         if rounding is None:
             ids, mass = engine.teacher_forced(s.tokens)
@@ -123,17 +125,17 @@ def replayed(engine: TransformersEngine, found: list[Sampled], rounding: str | N
             ids, mass = forced_as_vllm(engine, s.tokens, len(s.prompt), rounding)
         return ids[s.rows], mass[s.rows].astype(np.float16)
 
-    return [one(s) for s in found]
+    return [one(s) for s in rollouts]
 
 
-def margins(engine: TransformersEngine, found: list[Sampled]) -> tuple[NDArray[Any], NDArray[Any]]:
+def margins(engine: TransformersEngine, rollouts: list[Sampled]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Per set: the gap from the K-th logit to the next, and one bfloat16 step at the K-th."""
     logits: list[torch.Tensor] = []
     hooks = [
         r.register_forward_hook(lambda _, args, out: logits.append(out[0].float())) for r in find_routers(engine.model)
     ]
     gaps, steps, k = [], [], engine.shape.top_k
-    for s in found:
+    for s in rollouts:
         logits.clear()
         engine.teacher_forced(s.tokens)
         top = torch.stack(logits, 1)[s.rows].topk(k + 1).values.numpy()
@@ -144,14 +146,16 @@ def margins(engine: TransformersEngine, found: list[Sampled]) -> tuple[NDArray[A
     return np.concatenate(gaps), np.concatenate(steps)
 
 
-def picks(engine: Any, found: list[Sampled], routing: list[Routing]) -> tuple[int, list[str]]:
+def picks(engine: Any, rollouts: list[Sampled], routing: list[Routing]) -> tuple[int, list[str]]:
     """Problems on which RAD picks the same rollout from both routings, and how near a tie the others were."""
     equal, others = 0, []
-    for problem in sorted({s.problem for s in found}):
-        at = [i for i, s in enumerate(found) if s.problem == problem]
-        captured = [found[i].rollout for i in at]
-        again = [Rollout(found[i].rollout.token_ids, *routing[i]) for i in at]
-        mine, theirs = (select(RolloutGroup("p", g, engine.shape, engine.vocab), k=3) for g in (captured, again))
+    for problem in sorted({s.problem for s in rollouts}):
+        at = [i for i, s in enumerate(rollouts) if s.problem == problem]
+        captured = [rollouts[i].rollout for i in at]
+        again = [Rollout(rollouts[i].rollout.token_ids, *routing[i]) for i in at]
+        mine, theirs = (
+            select(RolloutGroup("p", g, engine.shape, engine.vocab, "math"), k=3) for g in (captured, again)
+        )
         equal += mine.index == theirs.index
         if mine.index != theirs.index and mine.index is not None and theirs.index is not None:
             gap = 1 - mine.density[theirs.index] / mine.density[mine.index]
@@ -166,36 +170,36 @@ def measure(
     name: str, dtype: str, chosen: argparse.Namespace
 ) -> tuple[list[str], list[tuple[str, NDArray[Any]]], list[str]]:
     """A row of the first table, rows of the second (agreement per layer), and remarks."""
-    engine, found = sampled(name, dtype, chosen)
+    engine, rollouts = sampled(name, dtype, chosen)
     exact = TransformersEngine(weights(name), dtype="float32", streams=1)
-    routings = {EXACT: replayed(exact, found)}
+    routings = {EXACT: replayed(exact, rollouts)}
     if dtype == "bfloat16":
         rough = TransformersEngine(weights(name), dtype=dtype, streams=1)
         rounding = COMPILED if chosen.compiled else EAGER
-        routings |= {OWN: replayed(rough, found), AS_VLLM: replayed(rough, found, rounding)}
+        routings |= {OWN: replayed(rough, rollouts), AS_VLLM: replayed(rough, rollouts, rounding)}
 
     def agree(other: Callable[[int], NDArray[Any]]) -> NDArray[np.bool_]:
-        return np.concatenate([same(s.rollout.expert_ids, other(i)) for i, s in enumerate(found)])
+        return np.concatenate([same(s.rollout.expert_ids, other(i)) for i, s in enumerate(rollouts)])
 
     shares = {kind: agree(lambda i, r=routing: r[i][0]) for kind, routing in routings.items()}  # type: ignore[misc]
     if not chosen.compiled:
-        shares[ITSELF] = agree(lambda i: found[i].again)  # type: ignore[arg-type,return-value]
+        shares[ITSELF] = agree(lambda i: rollouts[i].again)  # type: ignore[arg-type,return-value]
     between = ""
     if OWN in routings:
         pairs = zip(routings[OWN], routings[EXACT], strict=True)
         between = percent(np.concatenate([same(a[0], b[0]) for a, b in pairs]))
     cells = [percent(shares[kind]) if kind in shares else "" for kind in (EXACT, OWN, AS_VLLM, ITSELF)]
-    stock = "all" if all(np.array_equal(s.rollout.expert_ids, s.stock) for s in found) else "NOT ALL"
+    stock = "all" if all(np.array_equal(s.rollout.expert_ids, s.stock) for s in rollouts) else "NOT ALL"
     stock = "" if chosen.compiled else stock
     row = [name, dtype, f"{shares[EXACT].size:,}", stock, *cells, between]
     print("measured:", *row, file=sys.stderr, flush=True)
     layers = [(kind, share.mean(0)) for kind, share in shares.items()] if dtype == "bfloat16" else []
-    return row, layers, list(remarks(engine, found, routings, shares, exact, dtype))
+    return row, layers, list(remarks(engine, rollouts, routings, shares, exact, dtype))
 
 
 def remarks(
     engine: Any,
-    found: list[Sampled],
+    rollouts: list[Sampled],
     routings: dict[str, list[Routing]],
     shares: dict[str, NDArray[Any]],
     exact: TransformersEngine,
@@ -203,15 +207,18 @@ def remarks(
 ) -> Iterator[str]:
     for kind, routing in routings.items():
         apart = np.concatenate(
-            [weights_apart((s.rollout.expert_ids, s.rollout.weights), r) for s, r in zip(found, routing, strict=True)]
+            [
+                weights_apart((s.rollout.expert_ids, s.rollout.weights), r)
+                for s, r in zip(rollouts, routing, strict=True)
+            ]
         )
-        equal, others = picks(engine, found, routing)
+        equal, others = picks(engine, rollouts, routing)
         yield (
             f"{kind} replay: weights of sets that agree differ by {np.median(apart):.1e} in the median, {apart.max():.1e} at "
-            f"most; {equal} of {len({s.problem for s in found})} picks agree" + "".join(f"; one {o}" for o in others)
+            f"most; {equal} of {len({s.problem for s in rollouts})} picks agree" + "".join(f"; one {o}" for o in others)
         )
     if dtype == "bfloat16":
-        gaps, steps = margins(exact, found)
+        gaps, steps = margins(exact, rollouts)
         gaps, lost = gaps / steps, ~shares[EXACT]
         yield (
             f"gap between the K-th and the next logit in float32, in bfloat16 steps: median {np.median(gaps):.0f} over all sets, "

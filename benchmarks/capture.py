@@ -69,11 +69,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=256)
     options = parser.parse_args()
-    found = measure(options.model, options.batch_size, options.threads, options.rounds, options.tokens, options.device)
+    arms = measure(options.model, options.batch_size, options.threads, options.rounds, options.tokens, options.device)
     print(
         f"{options.model}, batch {options.batch_size}, {options.device}, {options.threads} thread(s), {options.rounds} interleaved rounds"
     )
-    for name, row in found.items():
+    for name, row in arms.items():
         print(
             f"{name:28s} {row['tokens_s']:7,.0f} tokens/s median, {row['best_tokens_s']:7,.0f} best, "
             f"{row['cpu_us_per_token']:6.0f} CPU us/token, cost {row['cost_wall']:+.1%} wall, {row['cost_cpu']:+.1%} CPU"

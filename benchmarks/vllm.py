@@ -2,10 +2,10 @@
 
     .engines/venv/bin/python -m benchmarks.vllm CHECKPOINT [--dtype float32] [-n 64] [--rounds 5]
 
-Without means without: the taps on the routers and the wrapped step are taken off. With includes fetching and
-decoding all rows. Both arms sample the same tokens (same seeds). CPU time of this process as well as the wall's:
-on a shared machine only the first is steady, and steadier still the share of it that passes inside the plugin,
-which a last run counts. Then the bytes per token that each capture window lets out.
+In the arm without the plugin, the wrappers of the routers and of the model runner are taken off. The arm with it
+includes fetching and decoding all rows. Both arms sample the same tokens (same seeds). Both the CPU time of this process
+and the wall time are printed: on a shared machine only the first is steady, and the share of it that passes inside the
+plugin, which a last run counts, is steadier still. Then come the bytes per token that leave the worker, by window.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
 
 
 class Switch:
-    """Takes the plugin off a running engine, and puts it on again."""
+    """Takes the plugin's wrappers off a running engine, and puts them on again."""
 
     def __init__(self, engine: Any) -> None:
         from radmoe.engines.vllm.plugin.worker import find_routers
@@ -49,9 +49,9 @@ def run(
     from radmoe.engines.vllm.plugin import TAKE
 
     sampling = Sampling(max_tokens=tokens, topk_logprobs=0)
-    asked = [request_parameters(sampling, n, key=f"{seed}-{i}", seed=seed) for i in range(len(prompts))]
+    parameters = [request_parameters(sampling, n, key=f"{seed}-{i}", seed=seed) for i in range(len(prompts))]
     wall, cpu = time.perf_counter(), time.process_time()
-    outputs = engine.llm.generate([{"prompt_token_ids": p} for p in prompts], asked, use_tqdm=False)
+    outputs = engine.llm.generate([{"prompt_token_ids": p} for p in prompts], parameters, use_tqdm=False)
     if capture:
         for i, output in enumerate(outputs):
             routing = taken(engine.llm.collective_rpc(TAKE, args=({"key": f"{seed}-{i}", "n": n},)))
@@ -66,17 +66,17 @@ def overhead(engine: Any, prompts: list[list[int]], n: int, tokens: int, rounds:
     switch.off()
     run(engine, prompts, n, tokens, 0, False)  # warms up
     for number in range(1, rounds + 1):
-        found = {}
+        runs = {}
         for capture in (True, False) if number % 2 else (False, True):
             if capture:
                 switch.on()
-            found[capture] = run(engine, prompts, n, tokens, number, capture)
+            runs[capture] = run(engine, prompts, n, tokens, number, capture)
             if capture:
                 switch.off()
-        ratios.append([found[True][k] / found[False][k] - 1 for k in (0, 1)])
-        speed = [found[c][2] / found[c][0] for c in (False, True)]
+        ratios.append([runs[True][k] / runs[False][k] - 1 for k in (0, 1)])
+        speed = [runs[c][2] / runs[c][0] for c in (False, True)]
         print(
-            f"round {number}: {found[True][2]:,} tokens, {speed[0]:,.0f} tokens/s without, {speed[1]:,.0f} with; "
+            f"round {number}: {runs[True][2]:,} tokens, {speed[0]:,.0f} tokens/s without, {speed[1]:,.0f} with; "
             f"CPU {ratios[-1][1]:+.1%}, wall {ratios[-1][0]:+.1%}",
             flush=True,
         )
@@ -86,7 +86,7 @@ def overhead(engine: Any, prompts: list[list[int]], n: int, tokens: int, rounds:
 
 
 def inside(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
-    """The plugin's own CPU time: everything it calls, as a share of a run's."""
+    """Print the plugin's own CPU time, of everything that it calls, as a share of a run's."""
     from radmoe.engines.vllm.plugin.store import RowStore
     from radmoe.engines.vllm.plugin.tape import Tape
     from radmoe.engines.vllm.plugin.worker import Recorder
@@ -116,7 +116,7 @@ def inside(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
 
 
 def windows(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
-    """Bytes per generated token that leave the worker, by what is asked for."""
+    """Print the bytes per generated token that leave the worker, by what is fetched."""
     from radmoe.engines.base import Sampling
     from radmoe.engines.vllm.engine import request_parameters
     from radmoe.engines.vllm.plugin import TAKE
@@ -129,8 +129,8 @@ def windows(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
         ("generated tokens, shallowest tenth of the layers", None, max(layers // 10, 1) / layers),
         ("windows of 16, shallowest tenth of the layers", 16, max(layers // 10, 1) / layers),
     ):
-        asked = request_parameters(Sampling(max_tokens=tokens, topk_logprobs=0), n, key="w", seed=1)
-        (output,) = engine.llm.generate([{"prompt_token_ids": prompts[0]}], asked, use_tqdm=False)
+        parameters = request_parameters(Sampling(max_tokens=tokens, topk_logprobs=0), n, key="w", seed=1)
+        (output,) = engine.llm.generate([{"prompt_token_ids": prompts[0]}], parameters, use_tqdm=False)
         lengths = [len(c.token_ids) for c in output.outputs]
         spans = None if span is None else {str(i): [[max(t - span, 0), t]] for i, t in enumerate(lengths)}
         payload = engine.llm.collective_rpc(TAKE, args=({"key": "w", "n": n, "spans": spans},))[0]["payload"]

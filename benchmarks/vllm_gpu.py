@@ -71,10 +71,10 @@ def run(arm: str, llm: Any, chosen: argparse.Namespace, number: int) -> tuple[fl
     from radmoe.engines.vllm.plugin import TAKE
 
     key = f"run-{number}" if arm == "plugin" else None
-    asked = request_parameters(Sampling(max_tokens=chosen.tokens, topk_logprobs=0), chosen.n, key=key)
+    parameters = request_parameters(Sampling(max_tokens=chosen.tokens, topk_logprobs=0), chosen.n, key=key)
     prompt = [(7919 * (number + 1) + 31 * i) % 150_000 for i in range(chosen.prompt)]
     began = time.perf_counter()
-    (output,) = llm.generate([{"prompt_token_ids": prompt}], asked, use_tqdm=False)
+    (output,) = llm.generate([{"prompt_token_ids": prompt}], parameters, use_tqdm=False)
     sampled, fetched = time.perf_counter(), 0
     assert sum(len(c.token_ids) for c in output.outputs) == chosen.n * chosen.tokens
     if arm == "plugin":

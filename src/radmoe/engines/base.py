@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.engines.options import EngineOptions
-from radmoe.engines.prompts import Content, encode
+from radmoe.engines.prompts import encode
 from radmoe.errors import EngineError, InputError
 from radmoe.types import Kind, Rollout, RouterShape, check_kind
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
+    from radmoe.problems import Content
     from radmoe.vocab import Vocab
 
 
@@ -144,7 +145,7 @@ class Engine(Protocol):
     def encode(self, prompt: Content | Sequence[int], *, raw: bool = False) -> list[int]:
         """Token ids of a prompt: a text, chat messages (see `prompts.encode`), or token ids, which stay as they are."""
         if isinstance(prompt, str) or any(isinstance(part, dict) for part in prompt):
-            ids = encode(self.tokenizer, cast(Content, prompt), raw=raw)[1]
+            ids = encode(self.tokenizer, cast("Content", prompt), raw=raw)[1]
         else:
             ids = [int(token) for token in cast(Sequence[int], prompt)]
         if not ids:

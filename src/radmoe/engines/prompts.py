@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from radmoe.errors import InputError
 
-Message = dict[str, Any]
-Content = str | Sequence[Message]  # a text, or chat messages
+if TYPE_CHECKING:
+    from radmoe.problems import Content
 
 _STYLES: dict[str, dict[str, object]] = {  # how a model is to think -> what its chat template is told
     "thinking": {"enable_thinking": True},
@@ -27,7 +26,7 @@ def template_arguments(style: str) -> dict[str, object]:
 
 
 def encode(tokenizer: Any, content: Content, *, raw: bool = False, **arguments: object) -> tuple[str, list[int]]:
-    """A prompt as the model sees it: its text and token ids.
+    """A prompt as the model sees it: its text and token ids. `content` is a text, or chat messages.
 
     A text becomes one user message of the tokenizer's chat template, if it has one; `raw` takes the text as it is, with
     the tokenizer's own special tokens. Messages need a chat template. `arguments` go to the template (see

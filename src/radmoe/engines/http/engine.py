@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,15 @@ from radmoe.engines.http.workers import each_as_finished
 from radmoe.engines.kept_rows import check_profile
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options
-from radmoe.engines.prompts import Content
 from radmoe.engines.vllm.plugin.endpoint import captured_layers
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError, InputError, RadmoeError
-from radmoe.pool import Profile
 from radmoe.pool.profile import spans
 from radmoe.types import Kind, Rollout, RouterShape, Rows, check_ids
+
+if TYPE_CHECKING:
+    from radmoe.pool import Profile
+    from radmoe.problems import Content
 
 _SPELLING = "So the sum of 12 and 30 is \\boxed{42}.\n\n```python\nprint('ä, 你好')\n```\n"
 _LOST = 409  # the plugin's rows made room for others, or went to an answer that never arrived: sample again

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,13 @@ from radmoe.engines.llamacpp.draw import draw, logprobs
 from radmoe.engines.llamacpp.tokenizer import GgufTokenizer
 from radmoe.engines.models import recorded_name
 from radmoe.engines.options import EngineOptions, refuse_options, refuse_server_options, required_model
-from radmoe.engines.prompts import Content
 from radmoe.errors import EngineError, InputError
-from radmoe.pool import Profile
 from radmoe.types import Kind, Rollout, RouterShape
 from radmoe.vocab import Vocab
+
+if TYPE_CHECKING:
+    from radmoe.pool import Profile
+    from radmoe.problems import Content
 
 _SUGGESTED = {"temperature": "general.sampling.temp", "top_p": "general.sampling.top_p"}
 _SMALL = 512  # width up to which an operation is too short to share among cores

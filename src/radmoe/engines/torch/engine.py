@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -25,16 +25,18 @@ from numpy.typing import NDArray
 from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, wanted_rollouts
 from radmoe.engines.models import SHIPPED, SHIPPED_DTYPE, recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
-from radmoe.engines.prompts import Content
 from radmoe.engines.torch.decode import Decoder, Finished, Job
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
 from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.streams import merge
 from radmoe.errors import EngineError, InputError
-from radmoe.pool import Profile
 from radmoe.types import Kind, Rollout, RouterShape
 from radmoe.vocab import Vocab
+
+if TYPE_CHECKING:
+    from radmoe.pool import Profile
+    from radmoe.problems import Content
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 _OLDEST, _TOO_NEW = (5, 22), (6, 0)  # older routers answer otherwise (docs/capture.md)

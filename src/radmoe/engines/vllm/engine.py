@@ -28,7 +28,6 @@ from radmoe.engines.checkpoint import sparse_layers
 from radmoe.engines.kept_rows import check_profile
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options, refuse_server_options, required_model
-from radmoe.engines.prompts import Content
 from radmoe.engines.vllm.checks import check_plugin, checked_config, first_line
 from radmoe.engines.vllm.outputs import from_vllm, to_rollout
 from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
@@ -42,6 +41,7 @@ from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
+    from radmoe.problems import Content
 
 __all__ = ["VllmEngine", "from_vllm", "request_parameters", "taken"]
 
