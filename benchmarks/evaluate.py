@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from radmoe.lab import planted
@@ -43,7 +44,7 @@ def write(path: Path, problems: int) -> None:
             name = f"problem-{number:05d}"
             for i, (rollout, answer) in enumerate(zip(made.group.rollouts, made.answers, strict=True)):
                 if i >= writer.done(name):
-                    writer.add(name, rollout, rollout_index=i)
+                    writer.add(name, rollout, kind="math", rollout_index=i)
                 labels.append(Label(name, i, answer, answer == made.truth))
     write_labels(path, labels)
 
@@ -63,7 +64,7 @@ def _cpu() -> float:
 
 def measure(path: Path, jobs: int) -> dict[str, tuple[float, float]]:
     """Seconds, wall and CPU, of each stage of `radmoe evaluate`."""
-    from radmoe.evaluation import Settings, cache, evaluate_pool, report
+    from radmoe.evaluation import build_report, cache, evaluate_pool
     from radmoe.evaluation.render import FORMATS
     from radmoe.evaluation.screen import plain
 
@@ -71,55 +72,51 @@ def measure(path: Path, jobs: int) -> dict[str, tuple[float, float]]:
     for file in (path / cache.FOLDER).glob("*.json"):
         file.unlink()
     with stage(f"open, select, grade ({jobs} processes)", spent):
-        records = evaluate_pool(path, Settings(), jobs=jobs)
+        records = evaluate_pool(path, jobs=jobs)
     with stage("tables, tests and intervals", spent):
-        found = report([records])
+        report = build_report(records)
     formats: dict[str, Callable[..., str]] = {"terminal": plain, **FORMATS}
     with stage(f"{len(formats)} formats", spent):
         for render in formats.values():
-            render(found)
+            render(report)
     with stage("the pool again, from its cache", spent):
-        evaluate_pool(path, Settings(), jobs=jobs)
-    print(f"\n{found.verdict}")
+        evaluate_pool(path, jobs=jobs)
+    print(f"\n{report.verdict}")
     return spent
 
 
 def breakdown(path: Path, problems: int = 100) -> None:
-    """Milliseconds of CPU that a problem spends where, on the first problems and one process."""
-    from radmoe.confidence import every_scalar, token_confidence
-    from radmoe.grading.labels import read_labels
-    from radmoe.kernels import weighted_jaccard
-    from radmoe.pool import open_pool
-    from radmoe.readout import Reading, read
-    from radmoe.selector import choose
+    """Milliseconds of CPU that a problem spends where, on the first problems and one process.
 
-    with stage("open the pool (each process)", {}):
-        pool = open_pool(path)
-    with stage("read the labels", {}):
-        read_labels(path)
-    spent: dict[str, float] = {}
+    Stages come first, in the order in which methods ask for them; then what each method adds to them.
+    """
+    from radmoe.cohort import METHODS, open_cohort
+
+    with stage("open the cohort: pool, labels, kinds", {}):
+        cohort = open_cohort(path)
+    spent: dict[str, list[float]] = {}
 
     def clock(name: str, call: Callable[[], Any]) -> Any:
         start = time.process_time()
         result = call()
-        spent[name] = spent.get(name, 0.0) + time.process_time() - start
+        spent.setdefault(name, []).append(time.process_time() - start)
         return result
 
-    for problem in pool.problems[:problems]:
-        group = clock("token ids", lambda p=problem: pool.group(p))
-        wide: Reading = clock("anchors, windows of 16", lambda g=group: read(g, "delimiter@16", "math"))
-        found = wide.anchors
-        narrow = clock("marker windows", lambda g=group, a=found: read(g, "delimiter@marker", "math", anchors=a))
-        for reading in (wide, narrow):
-            S = clock("similarity, both readouts", lambda r=reading: weighted_jaccard(r.Z))
-            clock("density and picks, both readouts", lambda s=S, r=reading: choose(s, r))
-        clock(
-            "logprobs and confidence",
-            lambda g=group: [every_scalar(token_confidence(r.topk_logprobs)) for r in g.rollouts],
-        )
-    print(f"\nper problem, CPU, mean of {problems}:")
+    for name in cohort.problems[:problems]:
+        problem = clock("token ids", lambda n=name: cohort.graded(n))
+        strict = problem.setting.strict
+        clock("anchors, windows of 16, similarity", lambda p=problem: p.similarity())
+        clock("marker windows, similarity", lambda p=problem, r=strict: p.similarity(r))
+        clock("RAD's selection and basin", lambda p=problem: p.selection)
+        clock("top-k logprobs and confidence", lambda p=problem: p.confidence)
+        clock("sampled logprobs and likelihood", lambda p=problem: p.likelihoods)
+        clock("steps", lambda p=problem: p.steps)
+        for method in METHODS.values():
+            clock(f"method {method.name}", lambda m=method, p=problem: m.judge(p))
+    count = min(problems, len(cohort))
+    print(f"\nper problem, CPU, median of {count} (sum {1e3 * sum(map(median, spent.values())):.2f} ms):")
     for name, seconds in spent.items():
-        print(f"  {name:42} {1e3 * seconds / problems:7.2f} ms")
+        print(f"  {name:42} {1e3 * median(seconds):7.2f} ms")
 
 
 def main() -> None:

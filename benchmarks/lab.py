@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
+SHOWN = {"average": "Avg", "majority": "majority", "rad": "RAD", "rad+dc": "RAD+DC", "oracle": "oracle"}
 PURITY = ("delimiter@16", "delimiter@marker", "rand-one-loc@16")
 
 
@@ -36,35 +37,32 @@ class Cell:
 
 
 def measure(path: Path) -> Cell:
-    from radmoe import baselines
-    from radmoe.grading.labels import read_labels
-    from radmoe.pool import open_pool
-    from radmoe.selector import select
-    from radmoe.studies.purity import pool_purity
+    """Every figure of a graded pool, problem by problem."""
+    from radmoe.cohort import METHODS, open_cohort
+    from radmoe.studies.purity import problem_purity
 
-    pool, labels = open_pool(path), read_labels(path)
-    said, kind = pool.sampling, pool.kind or "math"
-    cell = Cell(pool.model, said.get("style") or "default", said["task"], kind, said["temperature"], said["n"])
-
-    def note(what: str, value: float) -> None:
-        cell.scores.setdefault(what, {})[group.problem_id] = value
-
-    for group in pool.groups():
-        graded = [labels[group.problem_id][i] for i in pool.rollout_indices(group.problem_id)]
-        right, answers = [label.correct for label in graded], [label.answer for label in graded]
-        vote = baselines.majority(answers)
-        note("avg", fmean(right))
-        note("majority", 0.0 if vote is None else float(right[vote]))
-        for name, confidence in (("rad", None), ("rad+dc", "conf50")):
-            pick = select(group, task=kind, confidence=confidence).index
-            note(name, 0.0 if pick is None else float(right[pick]))
-        note("oracle", float(any(right)))
-        note("tokens", fmean(len(rollout) for rollout in group.rollouts))
-        strings = Counter(answer for answer in answers if answer is not None)
-        note("top string", max(strings.values(), default=0) / len(graded))
-    if kind == "math":
-        for readout in PURITY:
-            cell.scores[readout] = pool_purity(pool, labels, readout)
+    cohort = open_cohort(path)
+    pool, kinds = cohort.pool, list(cohort.settings)
+    if len(kinds) > 1:
+        raise SystemExit(f"{path} holds answers of several kinds ({', '.join(kinds)}): give pools of one")
+    cell = Cell(
+        pool.model,
+        pool.style or "default",
+        pool.task or path.name,
+        kinds[0],
+        pool.sampling["temperature"],
+        max(len(marks.answers) for marks in cohort.marks.values()),
+    )
+    for problem in cohort:
+        values = {name: METHODS[name].judge(problem).hit for name in SHOWN}
+        values["tokens"] = float(problem.lengths.mean())
+        strings = Counter(answer for answer in problem.answers if answer is not None)
+        values["top string"] = max(strings.values(), default=0) / len(problem)
+        if kinds[0] == "math":
+            purities = {readout: problem_purity(problem, readout) for readout in PURITY}
+            values |= {readout: purity for readout, purity in purities.items() if purity is not None}
+        for name, value in values.items():
+            cell.scores.setdefault(name, {})[problem.problem_id] = value
     return cell
 
 
@@ -86,8 +84,8 @@ def row(cell: Cell) -> list[str]:
     def mean(what: str) -> float:
         return fmean(cell.scores[what].values())
 
-    shown = [cell.model, cell.style, f"{cell.temperature:g}", cell.task, str(len(cell.scores["avg"]))]
-    shown += [f"{100 * mean(what):.1f}" for what in ("avg", "majority", "rad", "rad+dc", "oracle")]
+    shown = [cell.model, cell.style, f"{cell.temperature:g}", cell.task, str(len(cell.scores["average"]))]
+    shown += [f"{100 * mean(method):.1f}" for method in SHOWN]
     shown.append(f"{mean('tokens'):.0f}")
     shown.append(f"{fmean(value <= 0.2 for value in cell.scores['top string'].values()):.0%}")
     for readout in PURITY:
@@ -95,24 +93,24 @@ def row(cell: Cell) -> list[str]:
         if len(values) < 2:
             shown.append("")
             continue
-        found = bootstrap_mean(values)
-        shown.append(f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]")
+        interval = bootstrap_mean(values)
+        shown.append(f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]")
     return shown
 
 
 HEADINGS = [
-    "model", "style", "T", "task", "problems", "Avg", "majority", "RAD", "RAD+DC", "oracle", "tokens",
+    "model", "style", "T", "task", "problems", *SHOWN.values(), "tokens",
     "no string > 20%", *(f"purity {readout}" for readout in PURITY),
 ]  # fmt: skip
 
 
 def first(cell: Cell, count: int) -> Cell:
     """Only the first problems of the task, by the number at the end of their ids."""
-    kept = {
+    scores = {
         what: {name: value for name, value in values.items() if int(name.rpartition("-")[2]) < count}
         for what, values in cell.scores.items()
     }
-    return replace(cell, scores=kept)
+    return replace(cell, scores=scores)
 
 
 def loads() -> None:
@@ -125,9 +123,9 @@ def loads() -> None:
 
     for name, model in MODELS.items():
         source = batches(model, tokens=12_000, pad=model.config().pad_token_id, seed=5, workers=0)
-        found = expert_load(weights(name), torch.from_numpy(next(source)[0]))
+        load = expert_load(weights(name), torch.from_numpy(next(source)[0]))
         print(
-            f"{name}: entropy of the least even layer {found['entropy_min']:.3f}, rarest expert {found['rarest_expert']:.2f}"
+            f"{name}: entropy of the least even layer {load['entropy_min']:.3f}, rarest expert {load['rarest_expert']:.2f}"
         )
 
 

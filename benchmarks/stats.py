@@ -29,8 +29,8 @@ Call = Callable[[], tuple[float, ...]]
 
 def by_scipy(d: np.ndarray[Any, Any], batch: int | None) -> tuple[float, ...]:
     rng = np.random.default_rng(0)
-    found = bootstrap((d,), np.mean, n_resamples=RESAMPLES, method="percentile", batch=batch, rng=rng)
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    result = bootstrap((d,), np.mean, n_resamples=RESAMPLES, method="percentile", batch=batch, rng=rng)
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 def by_loop(d: np.ndarray[Any, Any]) -> tuple[float, ...]:
@@ -44,8 +44,8 @@ def intervals(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> dict[str, Cal
     d = x.astype(float) - y.astype(float)
 
     def ours() -> tuple[float, ...]:
-        found = stats.paired_bootstrap(x, y, resamples=RESAMPLES)
-        return found.low, found.high
+        interval = stats.paired_bootstrap(x, y, resamples=RESAMPLES)
+        return interval.low, interval.high
 
     return {
         OURS: ours,

@@ -6,7 +6,8 @@ RadmoeError
 │   ├── RolloutError      arrays of a rollout that contradict each other or the router
 │   ├── KernelError       a matrix with NaN, infinite or negative entries
 │   ├── GoldNotFound      problems that come without answers or tests: nothing can be graded
-│   └── VocabError        a tokenizer that cannot be turned into token bytes
+│   ├── VocabError        a tokenizer that cannot be turned into token bytes
+│   └── MethodUnavailable a method that cannot be used on a problem: something it reads is not there
 ├── AnchorNotFound        no rollout carries the anchor: nothing can be selected
 ├── EngineError           a model that cannot be loaded, run or recorded
 └── PoolError             a pool directory
@@ -48,6 +49,10 @@ class GoldNotFound(InputError):
 
 class VocabError(InputError):
     """A tokenizer that cannot be turned into token bytes."""
+
+
+class MethodUnavailable(InputError):
+    """A method cannot be used on a problem, because something that it reads is not there."""
 
 
 class AnchorNotFound(RadmoeError):

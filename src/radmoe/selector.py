@@ -149,7 +149,7 @@ def choose(
     density = knn_density(among, setting.k)
     score = density
     if confidence == "ranksum":
-        score = ranks(_levels(density, setting.k)) + ranks(trust)
+        score = ranks(levels(density, setting.k)) + ranks(trust)
     return _selection(group, reading, setting, members[scored], among, density, score, trust[scored])
 
 
@@ -217,7 +217,7 @@ def _selection(
 ) -> Selection:
     """Put the pick and its reasons together; arrays are over the scored rollouts `runs`."""
     k = setting.k
-    best_first = np.lexsort((runs, -trust, -_levels(score, k)))
+    best_first = np.lexsort((runs, -trust, -levels(score, k)))
     rank = np.empty(len(runs), np.int64)
     rank[best_first] = np.arange(len(runs))
     root = _climb(S, k, rank)
@@ -263,7 +263,7 @@ def _climb(S: NDArray[np.float32], k: int, rank: Ints) -> Ints:
     return root
 
 
-def _levels(score: Floats, k: int) -> Ints:
+def levels(score: Floats, k: int) -> Ints:
     """Scores as ranks in which those that float32 similarities cannot tell apart are equal."""
     order = np.argsort(score)
     levels = np.empty(len(score), np.int64)

@@ -5,27 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from radmoe.cli.common import console, progress
 
-if TYPE_CHECKING:
-    from radmoe.pool import Pool
-
 EXAMPLES = "Examples: radmoe demo   |   radmoe demo --out /tmp/demo --seed 7   |   radmoe demo -n 64 --limit 30"
 
 MODELS = ("lab-qwen", "lab-oss")
 TASKS = {"math-3": 9, "code": 5}  # problems of each for each model
-METHODS = ("a random rollout", "majority of answers", "RAD", "RAD+DC", "oracle (best of all)")
+SHOWN = {  # methods by the names of the registry, and what a newcomer calls them
+    "average": "a random rollout",
+    "majority": "majority of answers",
+    "rad": "RAD",
+    "rad+dc": "RAD+DC",
+    "oracle": "oracle (best of all)",
+}
 
 
 class Shown(NamedTuple):
-    """One problem: the share or the fact of being right per method (NaN: no vote), and where its picture is."""
+    """One problem: how right each method is on it (NaN: there is nothing to vote on), and where its picture is."""
 
     problem_id: str
-    right: tuple[float, ...]
+    hits: dict[str, float]
     picture: Path
 
 
@@ -44,76 +47,65 @@ def command(
     routing. Running it again samples nothing anew.
     """
     from radmoe.cli.rollouts import capture_pool
-    from radmoe.pool import open_pool
 
     screen = console()
     shown: list[Shown] = []
     for model in MODELS:
-        found: dict[str, list[Shown]] = {}
+        by_task: dict[str, list[Shown]] = {}
         for task, problems in TASKS.items():
             path = out / f"{model}-{task}-n{n}-s{seed}"
             captured = capture_pool(model, path, task=task, n=n, limit=limit or problems, seed=seed)
             screen.print(f"[dim]{captured}[/dim]", soft_wrap=True)
-            found[task] = list(_problems(open_pool(path), out / "pictures" / path.name))
-            shown += found[task]
-        _table(model, found, n)
+            by_task[task] = list(_problems(path, out / "pictures" / path.name))
+            shown += by_task[task]
+        _table(model, by_task, n)
     screen.print("\nPictures: the consensus matrix by basin, and the rollouts on a plane")
     for problem in shown:
-        screen.print(f"  {problem.picture}  {_said(problem)}", soft_wrap=True)
+        screen.print(f"  {problem.picture}  {_verdict(problem.hits)}", soft_wrap=True)
     screen.print("\nNow try:")
     for call in (f"select {path} --text", f"evaluate {out}/*-s{seed}", f"inspect {path}"):
         screen.print(f"  .venv/bin/radmoe {call}", soft_wrap=True)
 
 
-def _problems(pool: Pool, pictures: Path) -> Iterator[Shown]:
-    """Every problem judged and drawn. Labels are read after the picks are made, to judge them."""
-    from radmoe import baselines
-    from radmoe.grading.labels import read_labels
+def _problems(path: Path, pictures: Path) -> Iterator[Shown]:
+    """Judge every method on every problem, and draw it."""
+    from radmoe.cohort import METHODS, open_cohort
+    from radmoe.evaluation.scores import NEAR_UNIQUE_KINDS
     from radmoe.report.pictures import draw_problem
-    from radmoe.selector import select
 
-    kind = pool.kind or "math"
-    picks = {
-        group.problem_id: (group, [select(group, task=kind, confidence=c).index for c in (None, "conf50")])
-        for group in progress(pool.groups(), len(pool.problems), "selecting")
-    }
-    labels = read_labels(pool.path)
-    for problem_id in progress(sorted(picks), len(picks), "drawing"):
-        group, chosen = picks[problem_id]
-        graded = [labels[problem_id][i] for i in pool.rollout_indices(problem_id)]
-        marks = [label.correct for label in graded]
-        voted = baselines.majority([label.answer for label in graded])
-        right = [baselines.average(marks), *(float(at is not None and marks[at]) for at in (voted, *chosen))]
-        if kind == "code":
-            right[1] = math.nan  # nearly every program is a string of its own: there is nothing to count
-        found = Shown(problem_id, (*right, float(any(marks))), pictures / f"{problem_id}.png")
-        title = f"{pool.model}, {problem_id}: {sum(marks)} of {len(marks)} rollouts right; {_said(found)}"
-        draw_problem(group, graded, found.picture, task=kind, title=title)
-        yield found
+    cohort = open_cohort(path)
+    for problem in progress(cohort, len(cohort), "selecting and drawing"):
+        hits = {name: METHODS[name].judge(problem).hit for name in SHOWN}
+        if problem.setting.kind in NEAR_UNIQUE_KINDS:
+            hits["majority"] = math.nan  # nearly every program is a string of its own: there is nothing to count
+        right = f"{int(problem.correct.sum())} of {len(problem)} rollouts right"
+        title = f"{cohort.pool.model}, {problem.problem_id}: {right}; {_verdict(hits)}"
+        picture = pictures / f"{problem.problem_id}.png"
+        draw_problem(problem.group, problem.labels, picture, kind=problem.setting.kind, title=title)
+        yield Shown(problem.problem_id, hits, picture)
 
 
-def _said(problem: Shown) -> str:
-    _, voted, picked, *_ = problem.right
-    vote = "" if math.isnan(voted) else f", majority {'right' if voted else 'wrong'}"
-    return f"RAD {'right' if picked else 'wrong'}{vote}"
+def _verdict(hits: dict[str, float]) -> str:
+    """Whether RAD, and the majority where there is one, are right."""
+    vote = "" if math.isnan(hits["majority"]) else f", majority {'right' if hits['majority'] else 'wrong'}"
+    return f"RAD {'right' if hits['rad'] else 'wrong'}{vote}"
 
 
-def _table(model: str, found: dict[str, list[Shown]], n: int) -> None:
+def _table(model: str, by_task: dict[str, list[Shown]], n: int) -> None:
     """Methods by task, in percent, with 95% intervals over problems."""
     from rich.table import Table
 
     from radmoe.stats import bootstrap_mean
 
-    columns = {task: [problem.right for problem in shown] for task, shown in found.items()}
-    columns["together"] = [right for rows in columns.values() for right in rows]
+    columns = by_task | {"together": [problem for shown in by_task.values() for problem in shown]}
     table = Table(title=f"\n{model}: right, in percent [95% interval]", title_justify="left")
     table.add_column("method")
-    for task, rows in columns.items():
-        table.add_column(f"{task}\n{len(rows)} x {n}", justify="right")
-    for i, method in enumerate(METHODS):
+    for task, shown in columns.items():
+        table.add_column(f"{task}\n{len(shown)} x {n}", justify="right")
+    for method, label in SHOWN.items():
         cells = []
-        for rows in columns.values():
-            values = [row[i] for row in rows]
+        for shown in columns.values():
+            values = [problem.hits[method] for problem in shown]
             if any(map(math.isnan, values)):
                 cells.append("--")
                 continue
@@ -122,5 +114,5 @@ def _table(model: str, found: dict[str, list[Shown]], n: int) -> None:
                 continue
             interval = bootstrap_mean(values)
             cells.append(f"{100 * interval.estimate:.0f} [{100 * interval.low:3.0f},{100 * interval.high:4.0f}]")
-        table.add_row(method, *cells, style="bold" if method == "RAD" else "")
+        table.add_row(label, *cells, style="bold" if method == "rad" else "")
     console().print(table)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, Kernel, Neighbours, ReadoutName, console, defaults
+from radmoe.cli.common import Json, Kernel, KindName, Neighbours, ReadoutName, console
 from radmoe.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,16 +15,14 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "Examples: radmoe evaluate pool/   |   radmoe evaluate pools/*/ --out tables.md   |   "
-    "radmoe evaluate pool/ --readout boundary@16 --json   |   radmoe evaluate mine/ --task code --name humaneval --format latex"
+    "radmoe evaluate pool/ --readout boundary@16 --json   |   radmoe evaluate mine/ --kind code --name humaneval --format latex   |   "
+    "radmoe evaluate pools/lab-*/ --by family --window 32"
 )
 
 
 def command(
     pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)],
-    task: Annotated[
-        str | None,
-        typer.Option("--task", help="math, choice, code or agent.", show_default="as the pool says, else math"),
-    ] = None,
+    kind: KindName = None,
     name: Annotated[
         list[str] | None,
         typer.Option("--name", help="Dataset name, one per pool in order.", show_default="task or directory"),
@@ -32,6 +30,13 @@ def command(
     readout: ReadoutName = None,
     k: Neighbours = None,
     kernel: Kernel = None,
+    window: Annotated[
+        int, typer.Option("--window", help="Tokens of a confidence window; a shorter rollout uses its plain mean.")
+    ] = 2048,
+    by: Annotated[
+        str,
+        typer.Option("--by", help="Rows of tables: configuration (model and style), or family (its styles pooled)."),
+    ] = "configuration",
     resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 10_000,
     seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.")] = 0,
     jobs: Annotated[
@@ -54,7 +59,7 @@ def command(
     """Compare RAD with random picks, votes and the oracle on graded pools: the paper's tables for your rollouts.
 
     Accuracy by dataset, the strict marker-only readout, anchor coverage, where the lift comes from, paired
-    tests, the random envelope, dense wrong basins, every other baseline, and one sentence that sums it up.
+    tests, the random envelope, dense wrong basins, every other method, and one sentence that sums it up.
     A cell that shows -- says below the table why. Grade the pools first (radmoe grade).
     """
     try:
@@ -65,18 +70,23 @@ def command(
     names: list[str | None] = list(name or [])
     if names and len(names) != len(pools):
         raise InputError(f"{len(names)} --name for {len(pools)} pools: give one per pool, in their order")
+    if by not in ("configuration", "family"):
+        raise InputError(f"unknown grouping {by!r}: use --by configuration or --by family")
+    options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel, "window": window}
+    options |= {"jobs": _jobs(jobs), "use_cache": cache}
     records = [
-        _evaluate(pool, task, readout, k, kernel, dataset, _jobs(jobs), cache)
+        one
         for pool, dataset in zip(pools, names or [None] * len(pools), strict=True)
+        for one in _evaluate(pool, dataset, options)
     ]
-    from radmoe.evaluation import render, report, screen
+    from radmoe.evaluation import build_report, render, screen
     from radmoe.evaluation.scores import Draws
 
-    found = report(records, Draws(resamples, seed))
+    report = build_report(records, Draws(resamples, seed), by=by)
     if chosen == "terminal" and out is None:
-        screen.terminal(found, console())
+        screen.terminal(report, console())
         return
-    text = screen.plain(found) if chosen == "terminal" else render.FORMATS[chosen](found)
+    text = screen.plain(report) if chosen == "terminal" else render.FORMATS[chosen](report)
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -106,31 +116,22 @@ def _jobs(jobs: int | None) -> int:
     return jobs
 
 
-def _evaluate(
-    path: Path,
-    task: str | None,
-    readout: str | None,
-    k: int | None,
-    kernel: str | None,
-    dataset: str | None,
-    jobs: int,
-    cache: bool,
-) -> Records:
+def _evaluate(path: Path, dataset: str | None, options: dict[str, Any]) -> tuple[Records, ...]:
+    """Evaluate one pool, with a progress bar; what was inferred of its kinds is said on stderr."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from radmoe.evaluation import Settings, evaluate_pool, naming
-    from radmoe.pool.reader import manifest
+    from radmoe.evaluation import evaluate_pool
 
-    settings = Settings(**defaults(naming.kind(manifest(path), task), readout, k, kernel))
     errors = console(stderr=True)
     columns = (TextColumn(f"evaluating {path.name}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         work = bar.add_task("evaluating", total=None)
-        return evaluate_pool(
+        records = evaluate_pool(
             path,
-            settings,
             dataset=dataset,
-            jobs=jobs,
-            use_cache=cache,
             progress=lambda done, total: bar.update(work, completed=done, total=total),
+            **options,
         )
+    for note in dict.fromkeys(one.inferred for one in records if one.inferred):
+        typer.echo(f"radmoe: {path}: {note}", err=True)
+    return records

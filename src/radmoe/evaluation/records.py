@@ -9,83 +9,50 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.cohort import METHODS
+from radmoe.confidence import WINDOW
 from radmoe.errors import InputError
-from radmoe.readout import Readout
+from radmoe.selector import Setting
 
-# What selects, by the name it has everywhere: key -> label. N is filled in where a pool has one.
-METHODS = {
-    "average": "Avg@N",
-    "majority": "Cons@N",
-    "deepconf": "DeepConf",
-    "rad": "RAD",
-    "rad+dc": "RAD+DC",
-    "strict": "RAD",
-    "strict+dc": "RAD+DC",
-    "deepconf-mean": "DeepConf mean",
-    "deepconf-tail": "DeepConf tail",
-    "deepconf-lowest-window": "DeepConf lowest window",
-    "deepconf-tail-top10": "DeepConf tail, top 10%",
-    "deepconf-bottom-window-top10": "DeepConf bottom window, top 10%",
-    "confident": "most confident (cBW)",
-    "medoid": "medoid",
-    "longest": "longest",
-    "shortest": "shortest",
-    "most-steps": "most steps",
-    "fewest-steps": "fewest steps",
-    "oracle": "oracle pass@N",
-}
-VOTES = ("majority", *(m for m in METHODS if m.startswith("deepconf")))
-ROUTING = ("rad", "rad+dc", "strict", "strict+dc", "medoid")  # need two located rollouts somewhere
-NO_PICK = -1  # abstained, or nobody could vote: counts as wrong
+NO_PICK = -1  # the method abstained, or nobody could vote: this counts as wrong
 
 COUNTS = ("rollouts", "right", "answered", "distinct", "plurality", "located", "located_right", "basin")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How RAD read the pool. `strict` is the marker-only readout of the same anchor, None where there is none."""
-
-    task: str = "math"
-    readout: str = "delimiter@16"
-    k: int = 10
-    kernel: str = "weighted"
-
-    @property
-    def strict(self) -> str | None:
-        readout = Readout.parse(self.readout)
-        if readout.width in ("marker", "union") or readout.kind not in ("delimiter", "boundary", "trajectory"):
-            return None
-        return str(Readout(readout.kind, "marker", readout.name, readout.occurrence))
-
-
 class Problem(NamedTuple):
-    """One problem: counts over its rollouts, what each method picked, whether that is right, and what kept one from picking."""
+    """One problem: counts over its rollouts, each method's pick, how right it is, and why a method could not be used."""
 
     problem_id: str
     counts: dict[str, int]
     picks: dict[str, int]
-    hits: dict[str, bool]
+    hits: dict[str, float]
     missing: dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """An evaluated pool: arrays over its P problems, and who it is.
+    """The evaluated problems of a pool that are of one kind: arrays over these P problems, and what they are called.
 
-    `counts`: rollouts, right ones, ones with an answer, distinct answers, votes of the most frequent; located by the
-    readout, right among those; size of the basin RAD picked from.
-    `missing` says why a method has no result here. `notes` are what a reader of the tables must know.
+    `counts` holds the number of rollouts, of right ones, of those with an answer, of distinct answers, the votes of the
+    most frequent answer, the rollouts that the readout located, the right ones among those, and the size of the basin
+    that RAD picked from. `picks` has the index of each method's pick, for methods that make one. `hits` is 1 where the
+    pick is right and 0 where it is not; for a method that draws one of several rollouts it is the chance that the draw
+    is right. `missing` says why a method has no result here, `notes` what a reader of the tables must know, and
+    `inferred` which kind was told from markers.
     """
 
     pool: str
-    settings: Settings
+    setting: Setting
     problem_ids: tuple[str, ...]
     counts: dict[str, NDArray[np.int64]]
     picks: dict[str, NDArray[np.int64]]
-    hits: dict[str, NDArray[np.bool_]]
+    hits: dict[str, NDArray[np.float64]]
+    window: int = WINDOW
     missing: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    inferred: str = ""
     model: str = ""
+    family: str = ""
     dataset: str = ""
 
     def __len__(self) -> int:
@@ -93,9 +60,16 @@ class Records:
 
     @classmethod
     def collect(
-        cls, problems: Iterable[Problem], *, pool: str, settings: Settings, notes: tuple[str, ...] = ()
+        cls,
+        problems: Iterable[Problem],
+        *,
+        pool: str,
+        setting: Setting,
+        window: int = WINDOW,
+        notes: tuple[str, ...] = (),
+        inferred: str = "",
     ) -> Records:
-        """Stack problems. A method that failed on one has no result at all: its denominator would be another."""
+        """Stack problems. A method that failed on one has no result at all, since its denominator would be another."""
         rows = list(problems)
         if not rows:
             raise InputError(f"{pool} has no labelled problem: grade the pool first")
@@ -103,40 +77,64 @@ class Records:
         most = max(row.counts["located"] for row in rows)
         if most < 2:
             why = "no rollout has" if most == 0 else "no two rollouts of a problem have"
-            missing |= dict.fromkeys(ROUTING, f"{why} the anchor of {settings.readout} for task {settings.task}")
+            reason = f"{why} the anchor of {setting.readout} for kind {setting.kind}"
+            missing |= dict.fromkeys(_never_picking("routing", rows), reason)
         if not any(row.counts["answered"] for row in rows):
-            missing |= dict.fromkeys(VOTES, "no rollout has an answer that could be read")
+            reason = "no rollout has an answer that could be read"
+            missing |= dict.fromkeys((name for name, method in METHODS.items() if "answers" in method.reads), reason)
         for row in rows:
             missing = row.missing | missing
-        methods = [m for m in METHODS if m not in missing and all(m in row.picks for row in rows)]
+        measured = [name for name in METHODS if name not in missing and all(name in row.hits for row in rows)]
+        picking = [name for name in measured if all(name in row.picks for row in rows)]
         return cls(
             pool,
-            settings,
+            setting,
             tuple(row.problem_id for row in rows),
             {name: np.array([row.counts[name] for row in rows], np.int64) for name in COUNTS},
-            {m: np.array([row.picks[m] for row in rows], np.int64) for m in methods},
-            {m: np.array([row.hits[m] for row in rows], bool) for m in methods},
+            {name: np.array([row.picks[name] for row in rows], np.int64) for name in picking},
+            {name: np.array([row.hits[name] for row in rows], np.float64) for name in measured},
+            window,
             missing,
             notes,
+            inferred,
         )
 
     def to_json(self) -> dict[str, Any]:
         """All but the names, which are given anew on every call."""
-        body = {"pool": self.pool, "missing": self.missing}
-        body |= {"settings": asdict(self.settings), "problem_ids": list(self.problem_ids), "notes": list(self.notes)}
+        body: dict[str, Any] = {"pool": self.pool, "setting": asdict(self.setting), "window": self.window}
+        body |= {"problem_ids": list(self.problem_ids), "missing": self.missing}
+        body |= {"notes": list(self.notes), "inferred": self.inferred}
         for name in ("counts", "picks", "hits"):
-            body[name] = {key: values.astype(np.int64).tolist() for key, values in getattr(self, name).items()}
+            body[name] = {key: _numbers(values) for key, values in getattr(self, name).items()}
         return body
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Records:
         return cls(
             body["pool"],
-            Settings(**body["settings"]),
+            Setting(**body["setting"]),
             tuple(body["problem_ids"]),
             {key: np.array(values, np.int64) for key, values in body["counts"].items()},
             {key: np.array(values, np.int64) for key, values in body["picks"].items()},
-            {key: np.array(values, bool) for key, values in body["hits"].items()},
+            {key: np.array(values, np.float64) for key, values in body["hits"].items()},
+            body["window"],
             body["missing"],
             tuple(body["notes"]),
+            body["inferred"],
         )
+
+
+def _never_picking(what: str, rows: list[Problem]) -> list[str]:
+    """The methods that read this and picked nothing anywhere."""
+    return [
+        name
+        for name, method in METHODS.items()
+        if what in method.reads and all(row.picks.get(name, NO_PICK) == NO_PICK for row in rows)
+    ]
+
+
+def _numbers(values: NDArray[Any]) -> list[int] | list[float]:
+    """An array as JSON numbers; whole ones are written without a point."""
+    whole = values.astype(np.int64)
+    numbers: list[int] | list[float] = (whole if np.array_equal(whole, values) else values).tolist()
+    return numbers

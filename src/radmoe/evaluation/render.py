@@ -8,6 +8,8 @@ import json
 import re
 from collections.abc import Callable, Iterator
 
+from radmoe.confidence import WINDOW
+from radmoe.evaluation.records import Records
 from radmoe.evaluation.report import Report
 from radmoe.evaluation.table import Cell, Table
 
@@ -21,19 +23,19 @@ def value_text(cell: Cell) -> str:
         return ABSENT
     if isinstance(cell.value, str):
         return cell.value
-    if cell.kind == "count":
+    if cell.unit == "count":
         return f"{cell.value:,}"
-    if cell.kind == "p":
+    if cell.unit == "p":
         return "<0.001" if cell.value < 0.001 else f"{cell.value:.3f}"
-    if cell.kind == "points":
+    if cell.unit == "points":
         return _signed(100 * cell.value)
-    return f"{100 * cell.value:.1f}" if cell.kind == "percent" else str(cell.value)
+    return f"{100 * cell.value:.1f}" if cell.unit == "percent" else str(cell.value)
 
 
 def interval_text(cell: Cell) -> str:
     if cell.low is None or cell.high is None:
         return "" if cell.value is None or not cell.note else ABSENT
-    if cell.kind == "points":
+    if cell.unit == "points":
         return f"[{_signed(100 * cell.low)}, {_signed(100 * cell.high)}]"
     return f"[{100 * cell.low:.1f}, {100 * cell.high:.1f}]"
 
@@ -49,12 +51,19 @@ def _signed(value: float) -> str:
 def head(report: Report) -> str:
     """What was evaluated, in one line."""
     pools = report.pools
-    settings = list(dict.fromkeys(f"{r.settings.readout}, {r.settings.kernel}, k={r.settings.k}" for r in pools))
+    settings = list(dict.fromkeys(_setting(r) for r in pools))
     sizes = sorted({int(n) for r in pools for n in r.counts["rollouts"]})
     rollouts = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
     models = ", ".join(dict.fromkeys(r.model for r in pools))
     problems = sum(map(len, pools))
     return f"{models}: {problems:,} problem{'s' * (problems != 1)} x {rollouts} rollouts; {'; '.join(settings)}"
+
+
+def _setting(records: Records) -> str:
+    """How rollouts were read and compared; the confidence window where it is not the usual one."""
+    setting = records.setting
+    window = "" if records.window == WINDOW else f", window {records.window}"
+    return f"{setting.readout}, {setting.kernel}, k={setting.k}{window}"
 
 
 def _grid(
@@ -81,7 +90,7 @@ def markdown(report: Report) -> str:
     parts = [head(report) + "."]
     for table in report.tables:
         titles = [*[table.sections] * table.sectioned, *_titles(table)]
-        labels = 1 + table.sectioned
+        labels = table.sectioned + table.text_columns
         lines = [titles, ["---"] * labels + ["---:"] * (len(titles) - labels)]
         for section, texts in _grid(table, _markdown_cell):
             lines.append([*[_escape_bar(section)] * table.sectioned, *texts])
@@ -108,13 +117,15 @@ def _escape_bar(text: str) -> str:
 
 
 def comma_separated(report: Report) -> str:
-    """One line per cell: numbers as fractions, empty where there is none, and the reason beside it."""
+    """One line per number: a fraction, or nothing and the reason beside it. Columns of text are left out."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(FIELDS)
     for table in report.tables:
         for row in table.rows:
             for column, cell in zip(table.columns[1:], row.cells[1:], strict=True):
+                if column.text:
+                    continue
                 parts = (cell.value, cell.low, cell.high, cell.gain, cell.n)
                 numbers = ["" if part is None else part for part in parts]
                 writer.writerow(
@@ -137,7 +148,7 @@ def _latex_table(table: Table) -> str:
         r"  \centering\footnotesize",
         rf"  \caption{{{_tex(table.title)}. {' '.join(map(_tex, table.notes))}}}",
         rf"  \label{{tab:{table.key}}}",
-        rf"  \begin{{tabular}}{{@{{}}l{'r' * (len(titles) - 1)}@{{}}}}",
+        rf"  \begin{{tabular}}{{@{{}}{'l' * table.text_columns}{'r' * (len(titles) - table.text_columns)}@{{}}}}",
         r"    \toprule",
         f"    {' & '.join(map(_tex, titles))} \\\\",
         r"    \midrule",
@@ -154,7 +165,7 @@ def _latex_table(table: Table) -> str:
 
 def _latex_cell(cell: Cell) -> str:
     text = value_text(cell)
-    if cell.kind == "points" and cell.value is not None:
+    if cell.unit == "points" and cell.value is not None:
         text = f"${text}^{{{cell.stars}}}$" if cell.stars else f"${text}$"
     else:
         text = _tex(text)

@@ -32,13 +32,16 @@ class Report:
                 {
                     "pool": r.pool,
                     "model": r.model,
+                    "family": r.family,
                     "dataset": r.dataset,
                     "problems": len(r),
                     "rollouts": int(r.counts["rollouts"].sum()),
-                    **asdict(r.settings),
-                    "strict": r.settings.strict,
+                    **asdict(r.setting),
+                    "strict": r.setting.strict,
+                    "window": r.window,
                     "missing": r.missing,
                     "notes": list(r.notes),
+                    "inferred": r.inferred,
                 }
                 for r in self.pools
             ],
@@ -48,14 +51,14 @@ class Report:
         }
 
 
-def report(pools: Sequence[Records], draws: Draws | None = None) -> Report:
-    """Every table that applies to these pools."""
+def build_report(pools: Sequence[Records], draws: Draws | None = None, *, by: str = "configuration") -> Report:
+    """Every table that applies to these pools, with rows grouped by configuration (model and style) or by family."""
     if not pools:
         raise InputError("no pool to report on: give at least one")
     draws = draws or Draws()
     if draws.resamples < 1:
         raise InputError(f"resamples must be at least 1, got {draws.resamples}")
-    at_hand = Collection(tuple(pools))
+    at_hand = Collection(tuple(pools), by)
     tables = (
         main_table(at_hand, draws),
         strict_table(at_hand, draws),
@@ -71,7 +74,8 @@ def report(pools: Sequence[Records], draws: Draws | None = None) -> Report:
 
 
 def verdict(pools: Collection, draws: Draws) -> str:
-    """Whether RAD did better than a rollout at random, by how much, how sure that is, and how it stands to a vote."""
+    """One sentence: whether RAD did better than a random rollout, by how much, how sure that is, and how it compares
+    with a vote."""
     scores = pools.scores()
     assert scores is not None
     reason = scores.why_not("rad")
@@ -97,7 +101,7 @@ def verdict(pools: Collection, draws: Draws) -> str:
 
 
 def _against_vote(pools: Collection, draws: Draws) -> str:
-    scores = pools.cell(None, None)
+    scores = pools.votable()
     if scores is None:
         return "; a vote over exact strings has nothing to count here"
     if (reason := scores.why_not("majority") or scores.why_not("rad")) is not None:

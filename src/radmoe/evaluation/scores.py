@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.evaluation.records import METHODS, VOTES, Records
+from radmoe.cohort import METHODS
+from radmoe.cohort.families import DOMAINS, WELL_POSED
+from radmoe.errors import InputError
+from radmoe.evaluation.records import Records
 from radmoe.stats import Interval, bootstrap_mean, cluster_bootstrap
+from radmoe.types import Kind
 
 Floats = NDArray[np.float64]
 
 NEAR_UNIQUE = 20  # a plurality of at most one vote in this many is that of near-unique strings
+NEAR_UNIQUE_KINDS: tuple[Kind, ...] = ("code", "agent")  # programs and patches are strings of their own (Table 1)
+
+GROUPINGS = {"configuration": "model", "family": "family"}  # what tables group by -> the name in Records, and in tables
 
 ONE, NO_SPREAD = "one problem", "all problems alike"
 
@@ -30,13 +37,13 @@ class Draws:
 
 
 def degenerate(records: Records) -> str | None:
-    """Why a vote over exact strings has nothing to count here; None where it is well-posed.
+    """Why a vote over exact strings has nothing to count here; None where it has.
 
-    Programs and patches are near-unique strings by nature (Table 1). Elsewhere it shows: in the median problem the most
-    frequent answer has one vote, or one in twenty.
+    Programs and patches are near-unique strings by nature. Answers of another kind are if, in the median problem, the
+    most frequent one has a single vote, or at most one in twenty.
     """
-    if records.settings.task in ("code", "agent"):
-        return f"exact strings of {records.settings.task} are near-unique: a vote has nothing to count"
+    if records.setting.kind in NEAR_UNIQUE_KINDS:
+        return f"exact strings of {records.setting.kind} are near-unique: a vote has nothing to count"
     voting = records.counts["answered"] >= 2
     if not voting.any():
         return None
@@ -61,7 +68,7 @@ class Scores:
     @cached_property
     def full(self) -> Floats:
         """avg@full: the share of right rollouts of each problem."""
-        return np.asarray(self.count("right") / self.count("rollouts"))
+        return self.hits("average")
 
     @cached_property
     def cohort(self) -> Floats:
@@ -81,32 +88,30 @@ class Scores:
 
     @cached_property
     def clusters(self) -> NDArray[np.int64]:
-        """The problem behind each entry, as a number: configurations that were asked the same ones share it."""
+        """The problem behind each entry, as a number: configurations that were asked the same problem share it."""
         numbers: dict[tuple[str, str], int] = {}
-        asked = [(r.dataset, problem) for r in self.records for problem in r.problem_ids]
-        return np.array([numbers.setdefault(problem, len(numbers)) for problem in asked])
+        problems = [(r.dataset, problem) for r in self.records for problem in r.problem_ids]
+        return np.array([numbers.setdefault(problem, len(numbers)) for problem in problems])
 
     def why_not(self, method: str) -> str | None:
-        """Why a method has no result on these problems."""
+        """Why a method has no result on these problems; None where it has one."""
         for records in self.records:
-            if method in VOTES and (reason := degenerate(records)) is not None:
+            if METHODS[method].vote and (reason := degenerate(records)) is not None:
                 return reason
-            if method != "average" and method not in records.hits:
-                return records.missing.get(method, f"{METHODS[method]} was not measured")
+            if method not in records.hits:
+                return records.missing.get(method, f"{METHODS[method].label} was not measured")
         return None
 
     def hits(self, method: str) -> Floats:
-        """Right or wrong, per problem; for "average" the expectation of it."""
-        if method == "average":
-            return self.full
-        return np.concatenate([r.hits[method] for r in self.records]).astype(np.float64)
+        """How right a method is on each problem: 1 or 0, or a chance where it draws one of several rollouts."""
+        return np.concatenate([r.hits[method] for r in self.records])
 
     def interval(
         self, x: Floats, draws: Draws, y: Floats | None = None, *, on: NDArray[np.bool_] | None = None
     ) -> Interval | None:
         """Bootstrap over problems (those `on`) of the mean of x, or of x - y.
 
-        None where nothing can be resampled: one problem, or all alike.
+        None where nothing can be resampled: there is one problem, or all are alike.
         """
         gaps = x if y is None else x - y
         clusters = self.clusters
@@ -122,45 +127,72 @@ class Scores:
     def bounds(
         self, x: Floats, draws: Draws, y: Floats | None = None, *, on: NDArray[np.bool_] | None = None
     ) -> dict[str, Any]:
-        """`interval` as a cell takes it: low and high, or a note that says why not."""
-        found = self.interval(x, draws, y, on=on)
-        if found is None:
+        """`interval` as a cell takes it: low and high, or a note that says why there is none."""
+        interval = self.interval(x, draws, y, on=on)
+        if interval is None:
             return {"note": f"{NO_SPREAD if len(self) > 1 else ONE}: no interval"}
-        return {"low": found.low, "high": found.high}
+        return {"low": interval.low, "high": interval.high}
 
     def label(self, method: str) -> str:
-        """A method's name, with the number of rollouts where that is one number."""
+        """A method's name in tables, with the number of rollouts where that is one number."""
         sizes = set(self.count("rollouts").tolist())
-        return METHODS[method].replace("@N", f"@{sizes.pop()}") if len(sizes) == 1 else METHODS[method]
+        label = METHODS[method].label
+        return label.replace("@N", f"@{sizes.pop()}") if len(sizes) == 1 else label
 
 
 @dataclass(frozen=True)
 class Collection:
-    """The pools at hand, as the tables cut them: by configuration, by dataset, well-posed or not."""
+    """The pools at hand, as the tables cut them: into groups of configurations, data sets and domains."""
 
     records: tuple[Records, ...]
+    by: str = "configuration"
+
+    def __post_init__(self) -> None:
+        if self.by not in GROUPINGS:
+            raise InputError(f"unknown grouping {self.by!r}: use one of {', '.join(GROUPINGS)}")
+
+    def group_of(self, records: Records) -> str:
+        """The configuration, or the family, that records belong to."""
+        name: str = getattr(records, GROUPINGS[self.by])
+        return name
 
     @property
-    def models(self) -> list[str]:
-        return list(dict.fromkeys(r.model for r in self.records))
+    def groups(self) -> list[str]:
+        return list(dict.fromkeys(map(self.group_of, self.records)))
 
     @property
     def datasets(self) -> list[str]:
         """Well-posed ones first, as in Table 1."""
-        ordered = sorted(self.records, key=lambda r: degenerate(r) is not None)
+        ordered = sorted(self.records, key=lambda r: not _well_posed(r))
         return list(dict.fromkeys(r.dataset for r in ordered))
 
     def scores(self, where: Callable[[Records], bool] = lambda r: True) -> Scores | None:
         chosen = [r for r in self.records if where(r)]
         return Scores(chosen) if chosen else None
 
-    def cell(self, model: str | None, dataset: str | None) -> Scores | None:
-        """One configuration (None: all) on one dataset (None: all that are well-posed)."""
+    def cell(self, group: str | None, dataset: str) -> Scores | None:
+        """One group (None: all) on one data set."""
+        return self.scores(lambda r: group in (None, self.group_of(r)) and r.dataset == dataset)
+
+    def domain(self, group: str | None, domain: str) -> Scores | None:
+        """One group (None: all) on a domain. The well-posed one holds only sets on which a vote can count."""
         return self.scores(
-            lambda r: model in (None, r.model) and (degenerate(r) is None if dataset is None else r.dataset == dataset)
+            lambda r: (
+                group in (None, self.group_of(r))
+                and r.setting.kind in DOMAINS[domain]
+                and (domain != WELL_POSED or _well_posed(r))
+            )
         )
 
+    def votable(self) -> Scores | None:
+        """Everything on which a vote over exact strings has something to count, of whatever kind."""
+        return self.scores(lambda r: degenerate(r) is None)
+
     def cells(self) -> list[tuple[str, str, Scores]]:
-        """Every configuration and dataset that was measured."""
-        found = ((m, d, self.cell(m, d)) for m in self.models for d in self.datasets)
-        return [(m, d, scores) for m, d, scores in found if scores is not None]
+        """Every group and data set that was measured."""
+        pairs = ((group, dataset, self.cell(group, dataset)) for group in self.groups for dataset in self.datasets)
+        return [(group, dataset, scores) for group, dataset, scores in pairs if scores is not None]
+
+
+def _well_posed(records: Records) -> bool:
+    return records.setting.kind in DOMAINS[WELL_POSED] and degenerate(records) is None

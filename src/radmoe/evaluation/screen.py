@@ -90,13 +90,13 @@ def _lines(table: Table, *, stacked: bool) -> Iterator[Line]:
     body = [(row.section, list(_pieces(table, row, gaining, stacked))) for row in table.rows]
     every = [*header, *(line for _, lines in body for line in lines)]
     widths = [max(len(line[at][0]) for line in every) for at in range(len(lower))]
-    yield from (_pad(line, widths) for line in header)
+    yield from (_pad(line, widths, table.text_columns) for line in header)
     for number, (section, rows) in enumerate(groupby(body, key=lambda pair: pair[0])):
         if table.sectioned:
             yield from [[("", "")]] * (number > 0)
             yield [(section, "italic")]
         for _, lines in rows:
-            yield from (_pad(line, widths) for line in lines)
+            yield from (_pad(line, widths, table.text_columns) for line in lines)
 
 
 def _pieces(table: Table, row: Row, gaining: list[bool], stacked: bool) -> Iterator[Line]:
@@ -121,12 +121,12 @@ def _colour(cell: Cell) -> str:
     return "green" if gain > 0 else "red" if gain < 0 else "dim"
 
 
-def _pad(line: Line, widths: list[int]) -> Line:
-    """Names to the left, numbers to the right."""
-    (name, style), *rest = line
-    out = [(name.ljust(widths[0]), style)]
-    for (text, look), width in zip(rest, widths[1:], strict=True):
-        out.append((" " * GAP + text.rjust(width), look))
-    while len(out) > 1 and not out[-1][0].strip():
-        out.pop()
-    return out
+def _pad(line: Line, widths: list[int], text_columns: int) -> Line:
+    """Words to the left, numbers to the right."""
+    pieces: Line = []
+    for at, ((text, style), width) in enumerate(zip(line, widths, strict=True)):
+        padded = text.ljust(width) if at < text_columns else text.rjust(width)
+        pieces.append((" " * GAP * (at > 0) + padded, style))
+    while len(pieces) > 1 and not pieces[-1][0].strip():
+        pieces.pop()
+    return pieces

@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["text", "count", "percent", "points", "p"]
+Unit = Literal["text", "count", "percent", "points", "p"]
 
 
 @dataclass(frozen=True)
 class Cell:
     """A value and what belongs to it. Fractions are fractions here; renderers turn them into percent.
 
-    `value` is None where there is nothing to show: `note` then says why. `gain` is a difference to the floor of the same
-    column, `low` and `high` the interval of `value`, `n` the problems it is over where no column says so.
+    `value` is None where there is nothing to show, and `note` then says why. `gain` is the difference to the average
+    rollout in the same column, `low` and `high` are the interval of `value`, and `n` is the number of problems it is
+    over where no column says so.
     """
 
     value: float | int | str | None
-    kind: Kind = "text"
+    unit: Unit = "text"
     low: float | None = None
     high: float | None = None
     gain: float | None = None
@@ -29,19 +30,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """`interval` heads a column of its own for the intervals of the cells; empty, they are not shown in tables.
+    """A column of cells.
 
-    `n` is the number of problems behind each cell, where it is one number.
+    `interval` heads a column of its own for the intervals of the cells; where it is empty, tables do not show them.
+    `n` is the number of problems behind each cell, where it is one number. A column of `text` stands to the left.
     """
 
     title: str
     interval: str = ""
     n: int | None = None
+    text: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
-    """Cells under the columns, the first of them the row's name; rows of one `section` stand together."""
+    """Cells under the columns, the first of which is the row's name. Rows of one `section` stand together."""
 
     cells: tuple[Cell, ...]
     section: str = ""
@@ -56,12 +59,17 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    sections: str = "model"  # what a section is
+    sections: str = "model"  # what a section is: a model, a family or a comparison
 
     @property
     def sectioned(self) -> bool:
-        """Whether the sections tell anything apart."""
-        return self.sections != "model" or len({row.section for row in self.rows}) > 1
+        """Whether the sections are shown: a single model or family needs no heading."""
+        return self.sections == "comparison" or len({row.section for row in self.rows}) > 1
+
+    @property
+    def text_columns(self) -> int:
+        """How many columns hold words; they come first, beginning with the rows' names."""
+        return 1 + sum(column.text for column in self.columns)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -76,7 +84,7 @@ class Table:
 
 def _plain(cell: Cell) -> dict[str, Any]:
     """A cell without what it does not have; an absent value stays, as null."""
-    body: dict[str, Any] = {"value": cell.value, "kind": cell.kind}
+    body: dict[str, Any] = {"value": cell.value, "unit": cell.unit}
     for name in ("low", "high", "gain", "n", "stars", "best", "note"):
         if (value := getattr(cell, name)) not in (None, "", False):
             body[name] = value

@@ -6,12 +6,20 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from radmoe.cohort.families import DOMAINS
 from radmoe.evaluation.accuracy import CI, POOLED
-from radmoe.evaluation.scores import Collection, Draws, Scores
+from radmoe.evaluation.records import Records
+from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.stats import holm, mcnemar, poisson_binomial_test, random_envelope
 
-PAIRS = (("rad", "majority"), ("rad+dc", "rad"), ("rad+dc", "majority"))
+PAIRS = (
+    ("rad", "majority"),
+    ("rad+dc", "rad"),
+    ("rad+dc", "majority"),
+    ("rad", "likelihood"),
+    ("rad", "text-overlap"),
+)
 LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 
 
@@ -22,17 +30,30 @@ def _columns(*titles: str) -> tuple[Column, ...]:
 
 
 def _by_dataset(pools: Collection, cells: Callable[[Scores], tuple[Cell, ...]]) -> Iterator[Row]:
-    """A row per dataset of each configuration, and what they are together."""
-    for model in pools.models:
-        mine = [(d, scores) for m, d, scores in pools.cells() if m == model]
-        for dataset, scores in mine:
-            yield Row((Cell(dataset), *cells(scores)), model)
-        together = pools.cell(model, None)
-        if together is not None and len(together.records) > 1:
-            yield Row((Cell("well-posed"), *cells(together)), model)
-    together = pools.cell(None, None)
-    if len(pools.models) > 1 and together is not None:
-        yield Row((Cell("well-posed"), *cells(together)), POOLED)
+    """For each group a row per data set, then a row per domain that puts several of them together; then all groups."""
+    for group in pools.groups:
+        shown = []
+        for name, dataset, scores in pools.cells():
+            if name == group:
+                shown.append(scores.records)
+                yield Row((Cell(dataset), *cells(scores)), group)
+        yield from _by_domain(pools, group, cells, shown)
+    if len(pools.groups) > 1:
+        yield from _by_domain(pools, None, cells, [])
+
+
+def _by_domain(
+    pools: Collection,
+    group: str | None,
+    cells: Callable[[Scores], tuple[Cell, ...]],
+    shown: list[tuple[Records, ...]],
+) -> Iterator[Row]:
+    """A row per domain, unless a row before it is of the same pools."""
+    for domain in DOMAINS:
+        scores = pools.domain(group, domain)
+        if scores is not None and scores.records not in shown:
+            shown.append(scores.records)
+            yield Row((Cell(domain), *cells(scores)), POOLED if group is None else group)
 
 
 def coverage_table(pools: Collection) -> Table:
@@ -52,7 +73,7 @@ def coverage_table(pools: Collection) -> Table:
         "mixed: problems with right and wrong rollouts, the only ones a selector can change.",
         "Problems by how many rollouts have the anchor; under (c) RAD abstains, which counts as wrong.",
     )
-    return Table("coverage", "Anchor coverage", columns, tuple(_by_dataset(pools, cells)), notes)
+    return Table("coverage", "Anchor coverage", columns, tuple(_by_dataset(pools, cells)), notes, GROUPINGS[pools.by])
 
 
 def lift_table(pools: Collection, draws: Draws) -> Table:
@@ -91,7 +112,9 @@ def lift_table(pools: Collection, draws: Draws) -> Table:
         "n: problems with two located rollouts. Δanc = avg@coh - avg@full, Δsel = dens - avg@coh, Δfull = their sum.",
         "Δsel/HR: share of the headroom 1 - avg@coh. Stars: Poisson-binomial exact, one-sided, p < 0.05, 0.01, 0.001.",
     )
-    return Table("lift", "Where RAD's lift comes from", columns, tuple(_by_dataset(pools, cells)), notes)
+    return Table(
+        "lift", "Where RAD's lift comes from", columns, tuple(_by_dataset(pools, cells)), notes, GROUPINGS[pools.by]
+    )
 
 
 def paired_table(pools: Collection, draws: Draws) -> Table:
@@ -99,20 +122,20 @@ def paired_table(pools: Collection, draws: Draws) -> Table:
     rows: list[Row] = []
     reasons: dict[str, None] = {}
     for first, second in PAIRS:
-        found: list[tuple[str, Scores]] = []
-        for model, dataset, scores in pools.cells():
+        compared: list[tuple[str, Scores]] = []
+        for group, dataset, scores in pools.cells():
             reason = scores.why_not(second) or scores.why_not(first)
             if reason is None:
-                found.append((f"{model} {dataset}" if len(pools.models) > 1 else dataset, scores))
+                compared.append((f"{group} {dataset}" if len(pools.groups) > 1 else dataset, scores))
             else:
                 reasons[reason] = None
-        if not found:
+        if not compared:
             continue
-        section = f"{found[0][1].label(first)} - {found[0][1].label(second)}"
-        adjusted = holm([mcnemar(s.hits(first), s.hits(second)).p for _, s in found]).tolist()
-        if len(found) > 1:
-            found.append((POOLED, Scores([r for _, s in found for r in s.records])))
-        for (label, scores), corrected in zip(found, [*adjusted, None][: len(found)], strict=True):
+        section = f"{compared[0][1].label(first)} - {compared[0][1].label(second)}"
+        adjusted = holm([mcnemar(s.hits(first), s.hits(second)).p for _, s in compared]).tolist()
+        if len(compared) > 1:
+            compared.append((POOLED, Scores([r for _, s in compared for r in s.records])))
+        for (label, scores), corrected in zip(compared, [*adjusted, None][: len(compared)], strict=True):
             rows.append(Row((Cell(label), *_paired(scores, first, second, corrected, draws)), section))
     columns = _columns("problems", "n", f"gap[{CI}]", "first", "second", "p", "Holm p")
     notes = (
@@ -134,20 +157,27 @@ def envelope_table(pools: Collection) -> Table:
     """App. "Exact random baselines": what one rollout at random gives, and how far above its upper line a method is."""
 
     def cells(scores: Scores) -> tuple[Cell, ...]:
-        found = random_envelope(scores.full)
-        out = [Cell(len(scores), "count"), Cell(found.mean, "percent", found.lower, found.upper)]
+        envelope = random_envelope(scores.full)
+        out = [Cell(len(scores), "count"), Cell(envelope.mean, "percent", envelope.lower, envelope.upper)]
         for method in ("rad", "rad+dc"):
             reason = scores.why_not(method)
             if reason is not None:
                 out += [missing(reason), missing(reason)]
                 continue
             accuracy = float(scores.hits(method).mean())
-            out += [Cell(accuracy, "percent"), Cell(accuracy - found.upper, "points")]
+            out += [Cell(accuracy, "percent"), Cell(accuracy - envelope.upper, "points")]
         return tuple(out)
 
     columns = _columns("dataset", "n", "random[envelope]", "RAD", "above", "RAD+DC", "above")
     notes = ("random: mean and 95% envelope of one rollout per problem; above: points over the envelope's upper end.",)
-    return Table("envelope", "Against random picks on these problems", columns, tuple(_by_dataset(pools, cells)), notes)
+    return Table(
+        "envelope",
+        "Against random picks on these problems",
+        columns,
+        tuple(_by_dataset(pools, cells)),
+        notes,
+        GROUPINGS[pools.by],
+    )
 
 
 def basin_table(pools: Collection, draws: Draws) -> Table:
@@ -170,4 +200,4 @@ def basin_table(pools: Collection, draws: Draws) -> Table:
 
     columns = _columns("dataset", "n", "RAD wrong", "dense", "dense, wrong", f"rate %[{CI}]")
     notes = ("dense: RAD's basin holds at least half of the rollouts. Agreement is not truth: it can be wrong.",)
-    return Table("basins", "Dense wrong basins", columns, tuple(_by_dataset(pools, cells)), notes)
+    return Table("basins", "Dense wrong basins", columns, tuple(_by_dataset(pools, cells)), notes, GROUPINGS[pools.by])

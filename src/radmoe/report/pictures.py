@@ -1,7 +1,7 @@
 """One problem as a picture: who routes like whom.
 
-Left, the consensus matrix ordered by basin; right, the rollouts on a plane, as far apart as their routing differs.
-Answers only colour what was laid out without them.
+On the left is the consensus matrix ordered by basin; on the right are the rollouts on a plane, as far apart as their
+routing differs. Answers only colour what was laid out without them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
+from radmoe.kinds import infer_kind
 from radmoe.pool.schema import disk_errors
-from radmoe.selector import select, similarity
+from radmoe.selector import choose, setting_for, similarity
 
 if TYPE_CHECKING:
     from radmoe.grading.labels import Label
-    from radmoe.types import RolloutGroup, Selection
+    from radmoe.types import Kind, RolloutGroup, Selection
 
 RIGHT, WRONG, NONE, PICK, INK = "#1b9e77", "#d95f02", "#9aa0a6", "#111111", "#3c4043"
 _NAMED = 4  # answers named in the legend
 
 
 def by_basin(selection: Selection, runs: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Places in `runs` so that basins lie together: the pick's first, then by size, each from its mode outwards."""
+    """An order of `runs` in which basins lie together: the pick's comes first, the others by size, and each begins at
+    its mode."""
     roots = selection.roots[runs]
     sizes = np.bincount(roots)[roots]
     order: NDArray[np.intp] = np.lexsort((-selection.score[runs], roots, -sizes, roots != selection.index))
@@ -35,7 +37,7 @@ def by_basin(selection: Selection, runs: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def plane(S: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Places in two dimensions whose distances are near 1 - S (classical scaling), [n, 2]; signs are fixed."""
+    """Points in two dimensions [n, 2] whose distances are near 1 - S (classical scaling), with fixed signs."""
     squared = (1.0 - S.astype(np.float64)) ** 2
     centred = squared - squared.mean(0) - squared.mean(1)[:, None] + squared.mean()
     values, vectors = np.linalg.eigh(-centred / 2)
@@ -47,16 +49,28 @@ def plane(S: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def draw_problem(
-    group: RolloutGroup, labels: Sequence[Label] | None, path: Path, *, task: str = "math", title: str | None = None
+    group: RolloutGroup,
+    labels: Sequence[Label] | None,
+    path: Path,
+    *,
+    kind: Kind | None = None,
+    title: str | None = None,
 ) -> Path:
-    """Write the picture of a problem; `labels` (in the rollouts' order) colour it by what is right."""
+    """Write the picture of a problem as a PNG. `labels`, in the rollouts' order, colour it by what is right.
+
+    `kind` is the group's own unless given; where neither says, it is told from the markers that are there.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("pictures need matplotlib: pip install 'radmoe[report]'") from None
-    S, reading = similarity(group, task=task)
-    runs = np.flatnonzero(reading.located)
-    picked = select(group, task=task)
+    kind = kind or group.kind or infer_kind([group], f"problem {group.problem_id!r}")
+    runs = np.empty(0, np.intp)  # no marker anywhere: nothing is located
+    if kind is not None:
+        setting = setting_for(kind)
+        S, reading = similarity(group, setting)
+        selection = choose(group, S, reading, setting)
+        runs = np.flatnonzero(reading.located)
     figure = Figure(figsize=(10, 4.8), dpi=110, layout="constrained")
     figure.suptitle(title or group.problem_id, fontsize=12, color=INK, x=0.02, ha="left")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
@@ -65,21 +79,21 @@ def draw_problem(
             axes.set_axis_off()
         left.text(0, 0.5, f"{len(runs)} of {len(group.rollouts)} rollouts have the anchor: nothing to compare")
     else:
-        _matrix(left, S, picked, runs, figure)
-        _map(right, S, picked, runs, labels)
+        _matrix(left, S, selection, runs, figure)
+        _map(right, S, selection, runs, labels)
     path.parent.mkdir(parents=True, exist_ok=True)
     with disk_errors(path):
         figure.savefig(path)
     return path
 
 
-def _matrix(axes: Any, S: NDArray[np.float32], picked: Selection, runs: NDArray[np.intp], figure: Any) -> None:
-    order = by_basin(picked, runs)
+def _matrix(axes: Any, S: NDArray[np.float32], selection: Selection, runs: NDArray[np.intp], figure: Any) -> None:
+    order = by_basin(selection, runs)
     shown = S[np.ix_(order, order)].astype(np.float64)
     np.fill_diagonal(shown, np.nan)  # every rollout agrees with itself: that would only stretch the scale
     image = axes.imshow(shown, cmap="viridis", interpolation="nearest")
     axes.set_facecolor("#f1f3f4")
-    roots = picked.roots[runs][order]
+    roots = selection.roots[runs][order]
     for edge in np.flatnonzero(np.diff(roots)) + 0.5:
         axes.axhline(edge, color="white", lw=0.8)
         axes.axvline(edge, color="white", lw=0.8)
@@ -93,14 +107,14 @@ def _matrix(axes: Any, S: NDArray[np.float32], picked: Selection, runs: NDArray[
 
 
 def _map(
-    axes: Any, S: NDArray[np.float32], picked: Selection, runs: NDArray[np.intp], labels: Sequence[Label] | None
+    axes: Any, S: NDArray[np.float32], selection: Selection, runs: NDArray[np.intp], labels: Sequence[Label] | None
 ) -> None:
     at = plane(S)
     groups = _classes(runs, labels)
     for name, colour, members in groups:
         axes.scatter(*at[members].T, s=46, color=colour, alpha=0.75, linewidths=0, label=name)
-    if picked.index is not None:
-        pick = int(np.flatnonzero(runs == picked.index)[0])
+    if selection.index is not None:
+        pick = int(np.flatnonzero(runs == selection.index)[0])
         axes.scatter(*at[pick], s=190, facecolors="none", edgecolors=PICK, linewidths=1.6, label="RAD's pick", zorder=3)
     axes.set_title("rollouts, near where routing agrees", fontsize=10, color=INK, loc="left")
     axes.set_xticks([])
@@ -115,7 +129,7 @@ def _map(
 def _classes(
     runs: NDArray[np.intp], labels: Sequence[Label] | None
 ) -> list[tuple[str, tuple[float, ...] | str, list[int]]]:
-    """Points of one colour: right and wrong answers, the frequent ones by name where they are short."""
+    """Name, colour and members of each class of points: right and wrong answers, frequent short ones by their text."""
     from matplotlib import colormaps
 
     if labels is None:
@@ -125,18 +139,18 @@ def _classes(
     for place, run in enumerate(runs):
         label = labels[run]
         named = label.answer is not None and len(label.answer) <= 12 and counts[label.answer] > 1
-        kind = "right" if label.correct else "no answer" if label.answer is None else "wrong"
-        members.setdefault((kind, label.answer if named else None), []).append(place)
+        verdict = "right" if label.correct else "no answer" if label.answer is None else "wrong"
+        members.setdefault((verdict, label.answer if named else None), []).append(place)
     ordered = sorted(members.items(), key=lambda item: (item[0][0] != "right", item[0][1] is None, -len(item[1])))
     wrong = iter(colormaps["autumn"](np.linspace(0.05, 0.75, _NAMED)))
     shown: list[tuple[str, tuple[float, ...] | str, list[int]]] = []
     others: list[int] = []
-    for (kind, answer), places in ordered:
-        if kind == "right":
+    for (verdict, answer), places in ordered:
+        if verdict == "right":
             shown.append((f"right{f': {answer}' if answer else ''} ({len(places)})", RIGHT, places))
-        elif kind == "wrong" and answer is not None and (colour := next(wrong, None)) is not None:
+        elif verdict == "wrong" and answer is not None and (colour := next(wrong, None)) is not None:
             shown.append((f"wrong: {answer} ({len(places)})", tuple(colour), places))
-        elif kind == "wrong":
+        elif verdict == "wrong":
             others += places
         else:
             shown.append((f"no answer ({len(places)})", NONE, places))

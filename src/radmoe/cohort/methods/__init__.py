@@ -1,0 +1,16 @@
+"""The methods that ship with radmoe. Every module of this folder is loaded, and registers what it defines.
+
+routing.py      RAD, RAD+DC, their marker-only forms, the medoid
+confidence.py   what reads log-probabilities alone
+votes.py        majority and DeepConf: votes over exact answers
+overlap.py      minimum Bayes risk over the answers' text
+lengths.py      what reads neither: tokens and steps
+bounds.py       the average rollout and the oracle
+sums.py         rank sums of the above
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in sorted(module.name for module in iter_modules(__path__)):
+    import_module(f"{__name__}.{_module}")

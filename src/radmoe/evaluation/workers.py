@@ -1,0 +1,101 @@
+"""The problems of a cohort measured in their order, by one process or by several."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import islice
+from multiprocessing import get_context, resource_tracker
+from pathlib import Path
+from typing import NamedTuple
+
+from radmoe.cohort import METHODS, Cohort, GradedProblem
+from radmoe.cohort.problem import Marks
+from radmoe.errors import InputError
+from radmoe.evaluation.outcomes import measure
+from radmoe.evaluation.records import Problem
+from radmoe.pool import Pool, open_pool
+from radmoe.selector import Setting
+
+CHUNK = 16  # problems that a worker takes at a time
+FEW = 20_000  # rollouts that one process has finished before others would have started
+
+
+class Work(NamedTuple):
+    """What a worker needs to know of a problem, beside the pool."""
+
+    problem_id: str
+    setting: Setting
+    marks: Marks
+    window: int
+
+
+def measure_all(cohort: Cohort, jobs: int) -> Iterator[Problem]:
+    """Measure every problem, in the cohort's order. A small cohort is not worth starting processes for."""
+    if jobs == 1 or sum(len(marks.answers) for marks in cohort.marks.values()) < FEW:
+        yield from map(measure, cohort)
+        return
+    work = (Work(name, cohort.setting(name), marks, cohort.window) for name, marks in cohort.marks.items())
+    chunks = list(iter(lambda: list(islice(work, CHUNK)), []))
+    processes = ProcessPoolExecutor(
+        min(jobs, len(chunks)),
+        get_context("spawn"),
+        initializer=_start,
+        initargs=(cohort.pool.path, _pickled_methods()),
+    )
+    try:
+        with _interrupts_blocked():
+            results = processes.map(_measure_chunk, chunks)
+        for problems in results:
+            yield from problems
+    except BrokenProcessPool:
+        raise InputError("a worker process died, perhaps for want of memory: try again with --jobs 1") from None
+    finally:
+        processes.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes that start here do not receive an interrupt.
+
+    The parent receives it at the end of the block, and stops them in order. New processes inherit a blocked signal,
+    unlike a handler.
+    """
+    resource_tracker.ensure_running()  # it unblocks the signal when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _pickled_methods() -> bytes:
+    """The registry for another process, which may not have imported the module that added a method."""
+    for method in METHODS.values():
+        try:
+            pickle.dumps(method)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            raise InputError(
+                f"method {method.name!r} cannot be sent to other processes: define its function at the top of a "
+                "module, or use --jobs 1"
+            ) from None
+    return pickle.dumps(list(METHODS.values()))
+
+
+_pool: Pool  # of a worker process
+
+
+def _start(path: Path, methods: bytes) -> None:
+    global _pool
+    _pool = open_pool(path)
+    METHODS.update((method.name, method) for method in pickle.loads(methods))
+
+
+def _measure_chunk(chunk: list[Work]) -> list[Problem]:
+    return [
+        measure(GradedProblem(_pool.group(work.problem_id), work.setting, work.marks, work.window)) for work in chunk
+    ]
