@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from radmoe.problems import Question
 
 import tiny_moe
 from radmoe.capture import CaptureInterrupted, Keep, Plan, Progress, capture_pool
 from radmoe.engines.base import Engine, Sampling
 from radmoe.errors import PoolMismatch
 from radmoe.pool import Pool, merge_pools, open_pool, schema
+from radmoe.problems import Question
 
 QUESTIONS = [Question(f"q{i}", f"So the sum is {i}", ("math", "code", None)[i % 3]) for i in range(6)]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from radmoe.problems import Question
 
 import tiny_moe
 from radmoe.capture import Keep, Plan, sampling_for
 from radmoe.engines.base import Engine, Sampling
 from radmoe.errors import InputError, ReadoutError
+from radmoe.problems import Question
 
 QUESTIONS = [Question(f"q{i}", f"So the sum is {i}", "math") for i in range(5)]
 

@@ -157,7 +157,7 @@ def test_a_kind_is_recorded_as_the_lines_or_the_option_say(run: Run, checkpoint:
     run(*settings(checkpoint, file, tmp_path / "pool"))
     assert open_pool(tmp_path / "pool").kinds == {"a": "code", "b": None}
     line = run(*settings(checkpoint, file, tmp_path / "other"), "--kind", "text", expect=2)
-    assert "problem 'a' is of kind code, --kind text contradicts it" in line
+    assert "line 1 is of kind code, --kind text contradicts it" in line
     run(*settings(checkpoint, file, tmp_path / "other"), "--kind", "code")
     assert open_pool(tmp_path / "other").kinds == {"a": "code", "b": "code"}
 

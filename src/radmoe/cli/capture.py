@@ -6,18 +6,17 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from radmoe.cli.capturing import capture_with_bar, graded_average, replay_with_bar
+from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, replay_with_bar, summary_line
 from radmoe.cli.common import Json
 from radmoe.engines import ENGINES
-from radmoe.errors import GoldNotFound, InputError
+from radmoe.errors import InputError
 
 if TYPE_CHECKING:
     from radmoe.engines.replay import Replayed
-    from radmoe.types import Kind
 
 EXAMPLES = (
     "Examples: radmoe capture --model lab-qwen --task math-2 -n 32 --limit 12 --out pool/   |   "
@@ -134,6 +133,7 @@ def command(
     -n may be raised later. Where the problems come with gold answers, the pool is graded at the end.
     """
     from radmoe.capture import Keep
+    from radmoe.engines import EngineOptions
     from radmoe.types import check_kind
 
     own_kind = None if kind is None else check_kind(kind)
@@ -141,89 +141,45 @@ def command(
     if rollouts is not None:
         if task is not None or data is not None or engine != "transformers" or model is None:
             raise InputError("--rollouts are replayed through --model: leave out --task, --data and --engine")
-        local = {"dtype": dtype, "device": device, "threads": threads}
-        replayed = replay_with_bar(
-            rollouts, model, out, local, {"keep": keep, "kind": own_kind, "raw": raw, "rounding": rounding}
-        )
+        local = EngineOptions(dtype=dtype, device=device, threads=threads)
+        replayed = replay_with_bar(rollouts, model, out, local, keep=keep, kind=own_kind, raw=raw, rounding=rounding)
         typer.echo(json.dumps(asdict(replayed)) if as_json else _line(replayed))
         return
     if rounding is not None:
         raise InputError("--rounding is a replay's: give it with --rollouts")
-    settings = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
-    options = {
-        "url": url,
-        "served": served,
-        "api_key": api_key,
-        "dtype": dtype,
-        "device": device,
-        "threads": threads,
-        "weights": not ids_only,
-        "layers": layers,
-    }
-    _capture(
-        out,
-        task=task,
-        data=data,
+    plan = plan_for(
+        task,
+        data,
+        model,
         kind=own_kind,
-        model=model,
         engine=engine,
-        options=options,
-        settings=settings | ({"topk_logprobs": 0} if no_logprobs else {}),
-        plan={"keep": keep, "n": n, "style": style, "raw": raw, "batch_size": batch_size},
+        options=EngineOptions(
+            url=url,
+            served=served,
+            api_key=api_key,
+            dtype=dtype,
+            device=device,
+            threads=threads,
+            weights=not ids_only,
+            layers=layers,
+        ),
         limit=limit,
-        part=part,
-        grade=not no_grade,
-        as_json=as_json,
+        seed=seed,
+        sampling={"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+        | ({"topk_logprobs": 0} if no_logprobs else {}),
+        keep=keep,
+        n=n,
+        style=style,
+        raw=raw,
+        batch_size=batch_size,
     )
-
-
-def _capture(
-    out: Path,
-    *,
-    task: str | None,
-    data: Path | None,
-    kind: Kind | None,
-    model: str | None,
-    engine: str,
-    options: dict[str, Any],
-    settings: dict[str, Any],
-    plan: dict[str, Any],
-    limit: int | None,
-    part: str | None,
-    grade: bool,
-    as_json: bool,
-) -> None:
-    from radmoe.capture import Plan, sampling_for
-    from radmoe.engines import EngineOptions, open_engine
-    from radmoe.lab.models import MODELS
-    from radmoe.problems import load_questions
-
-    share = None if part is None else _share(part)
-    if plan["style"] is not None and model in MODELS:
-        MODELS[model].check_style(plan["style"])
-    seed = settings["seed"]
-    questions, recorded = load_questions(task, data, kind=kind, seed=seed, limit=limit)
-    opened = open_engine(engine, model, EngineOptions(**options))
-    whole = Plan(questions, opened, sampling_for(opened, **settings), task=recorded, **plan)
-    captured = capture_with_bar(whole if share is None else whole.part(*share), out)
-    average = _average(out, task, data, seed) if grade else None
+    captured = capture_with_bar(plan if part is None else plan.part(*_share(part)), out)
+    average = None if no_grade else graded_average(out, task, data, seed)
     if as_json:
         typer.echo(json.dumps(asdict(captured) | {"average": average}))
         return
-    right = "" if average is None else f", {average:.1%} right (Avg@{plan['n']})"
-    typer.echo(f"{captured}{right}")
+    typer.echo(summary_line(captured, average))
     typer.echo(f"Now try:  radmoe inspect {out}   |   radmoe select {out}")
-
-
-def _average(out: Path, task: str | None, data: Path | None, seed: int) -> float | None:
-    """Avg@N, where the problems come with gold answers; lines of one's own may have none."""
-    from radmoe.problems.gold import load_problems
-
-    try:
-        problems = load_problems(task, data, seed=seed)
-    except GoldNotFound:
-        return None
-    return graded_average(out, problems)
 
 
 def _share(part: str) -> tuple[int, int]:

@@ -1,20 +1,48 @@
-"""Captures and replays with a progress bar, and grading behind them: what `capture` and `demo` share."""
+"""Plans from options, captures and replays with a progress bar, and grading behind them: for `capture` and `demo`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from radmoe.cli.common import console
-from radmoe.errors import RadmoeError
+from radmoe.errors import GoldNotFound, RadmoeError
 
 if TYPE_CHECKING:
-    from radmoe.capture import Captured, Plan, Progress
+    from radmoe.capture import Captured, Keep, Plan, Progress
+    from radmoe.engines import EngineOptions
     from radmoe.engines.replay import Replayed
-    from radmoe.problems import Problem
+    from radmoe.types import Kind
+
+
+def plan_for(
+    task: str | None,
+    data: Path | None,
+    model: str | None,
+    *,
+    kind: Kind | None = None,
+    engine: str = "transformers",
+    options: EngineOptions | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    sampling: dict[str, Any] | None = None,
+    style: str | None = None,
+    **plan: Any,
+) -> Plan:
+    """The plan of a capture. Questions and the style are checked before a model is loaded."""
+    from radmoe.capture import Plan, sampling_for
+    from radmoe.engines import open_engine
+    from radmoe.lab.models import MODELS
+    from radmoe.problems import load_questions
+
+    if style is not None and model in MODELS:
+        MODELS[model].check_style(style)
+    questions, recorded_task = load_questions(task, data, kind=kind, seed=seed, limit=limit)
+    opened = open_engine(engine, model, options)
+    settings = sampling_for(opened, seed=seed, **(sampling or {}))
+    return Plan(questions, opened, settings, task=recorded_task, style=style, **plan)
 
 
 def capture_with_bar(plan: Plan, out: Path) -> Captured:
@@ -43,17 +71,15 @@ def capture_with_bar(plan: Plan, out: Path) -> Captured:
 
 
 def replay_with_bar(
-    source: Path, model: str, out: Path, options: dict[str, Any], replay_options: dict[str, Any]
+    source: Path, model: str, out: Path, engine_options: EngineOptions, *, keep: Keep, **options: Any
 ) -> Replayed:
     """Replay a file or pool of rollouts through a model into a pool, with a progress bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from radmoe.capture import Keep
-    from radmoe.engines import EngineOptions, open_engine
+    from radmoe.engines import open_engine
     from radmoe.engines.replay import replay
 
-    engine = open_engine("transformers", model, EngineOptions(**options))
-    keep: Keep = replay_options.pop("keep")
+    engine = open_engine("transformers", model, engine_options)
     screen = console(stderr=True)
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
@@ -65,16 +91,28 @@ def replay_with_bar(
             profile=keep.profile(engine),
             weights=keep.weights,
             progress=lambda done, total: bar.update(work, completed=done, total=total),
-            **replay_options,
+            **options,
         )
 
 
-def graded_average(out: Path, problems: Mapping[str, Problem]) -> float | None:
-    """Avg@N of a captured pool, or None, with a line on stderr, where it cannot be graded here."""
+def graded_average(out: Path, task: str | None, data: Path | None, seed: int) -> float | None:
+    """Avg@N of a captured pool. None where its problems come without gold answers, and, with a line on stderr, where
+    it cannot be graded on this machine."""
     from radmoe.grading import grade_pool
+    from radmoe.problems.gold import load_problems
 
+    try:
+        problems = load_problems(task, data, seed=seed)
+    except GoldNotFound:
+        return None
     try:
         return grade_pool(out, problems, jobs=2).average
     except RadmoeError as error:  # the rollouts are there: a sandbox that cannot run here must not hide them
         typer.echo(f"radmoe: not graded: {error}", err=True)
         return None
+
+
+def summary_line(captured: Captured, average: float | None) -> str:
+    """What a capture did, and how often a rollout is right where that is known."""
+    n = captured.rollouts // captured.problems
+    return str(captured) + ("" if average is None else f", {average:.1%} right (Avg@{n})")

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, summary_line
 from radmoe.cli.common import console, progress
 
 EXAMPLES = "Examples: radmoe demo   |   radmoe demo --out /tmp/demo --seed 7   |   radmoe demo -n 64 --limit 30"
@@ -46,16 +47,14 @@ def command(
     Everything is real and local: the models (8M parameters, trained for this project), their rollouts, the
     routing. Running it again samples nothing anew.
     """
-    from radmoe.cli.rollouts import capture_pool
-
     screen = console()
     shown: list[Shown] = []
     for model in MODELS:
         by_task: dict[str, list[Shown]] = {}
         for task, problems in TASKS.items():
             path = out / f"{model}-{task}-n{n}-s{seed}"
-            captured = capture_pool(model, path, task=task, n=n, limit=limit or problems, seed=seed)
-            screen.print(f"[dim]{captured}[/dim]", soft_wrap=True)
+            captured = capture_with_bar(plan_for(task, None, model, limit=limit or problems, seed=seed, n=n), path)
+            screen.print(f"[dim]{summary_line(captured, graded_average(path, task, None, seed))}[/dim]", soft_wrap=True)
             by_task[task] = list(_problems(path, out / "pictures" / path.name))
             shown += by_task[task]
         _table(model, by_task, n)
