@@ -60,7 +60,7 @@ def gated_delta_net(module: Any, prompt: int, hidden_states: Tensor, **options: 
 
 
 def chunked(given: Inputs) -> tuple[Tensor, Tensor]:
-    """A prompt: outputs [H, S, V] and the state after it, zero before."""
+    """Compute a prompt by chunks: its outputs [H, S, V], and the state after it. The state before it is zero."""
     heads, count, width = given.key.shape
     state, outs = given.key.new_zeros(heads, width, given.value.shape[-1]), []
     query, key = _rounded(_unit(given.query) * width**-0.5), _rounded(_unit(given.key))
@@ -81,7 +81,7 @@ def chunked(given: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def stepped(given: Inputs, state: Tensor) -> Tensor:
-    """Generated tokens after a prompt that left `state`: outputs [H, S, V]."""
+    """Compute generated tokens one by one, after a prompt that left `state`: their outputs [H, S, V]."""
     query, key = _unit(given.query) * given.query.shape[-1] ** -0.5, _unit(given.key)
     decay, outs = given.decay.exp(), []
     for t in range(key.shape[1]):
@@ -94,7 +94,7 @@ def stepped(given: Inputs, state: Tensor) -> Tensor:
 
 
 def _convolved(mixed: Tensor, weight: Tensor, prompt: int) -> Tensor:
-    """[S, C] through the causal convolution [C, 1, W] and SiLU: rounded twice in a prompt, once after it."""
+    """Apply the causal convolution [C, 1, W] and SiLU to [S, C]; it is rounded twice in a prompt, and once after it."""
     padded = pad(mixed.T[None], (weight.shape[-1] - 1, 0))
     twice = silu(conv1d(padded, weight, groups=len(weight)))
     once = silu(conv1d(padded.float(), weight.float(), groups=len(weight))).bfloat16()

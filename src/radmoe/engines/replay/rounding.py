@@ -184,7 +184,7 @@ def _attend(
     scaling: float,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """[B, H, S, D] each, query and key as the rotation left them, in float32."""
+    """Attention over query, key and value [B, H, S, D]; query and key come from the rotation in float32."""
     groups = query.shape[1] // key.shape[1]
     query = narrow(query).float() * scaling
     key, value = (x.float().repeat_interleave(groups, 1) for x in (narrow(key), value))

@@ -77,10 +77,10 @@ def _threads() -> ThreadPoolExecutor:
 
 @jit
 def _advance(query: Array, key: Array, value: Array, decay: Array, beta: Array, state: Array, out: Array) -> None:
-    """Of each state S [K, V]: S = decay S + key x delta with delta = beta (value - decay key S), and out = query S.
+    """Advance each state S [K, V]: S = decay S + key x delta with delta = beta (value - decay key S), and out = query S.
 
-    The new state's product is query S = decay (query old S) + (query . key) delta, so S is read once and
-    written once, and its second reading finds it in the cache.
+    The product with the new state is query S = decay (query old S) + (query . key) delta, so S is read once and
+    written once, and the second reading finds it in the processor's cache.
     """
     rows, columns = state.shape[1:]
     for i in range(len(state)):
