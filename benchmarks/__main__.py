@@ -32,7 +32,7 @@ ELSEWHERE = """
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, first column left, the rest right."""
+    """A Markdown table whose first column is aligned left and whose other columns are aligned right."""
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -70,13 +70,13 @@ def profiles(results: dict[str, dict[str, float]]) -> str:
     return table(["profile", "captured MB", "kept MB", "on disk MB", "saved", "ids ratio", "weights ratio"], lines)
 
 
-def page(kernel_rows: list[dict[str, Any]], found: dict[str, Any]) -> str:
-    times, memory, size = found["end_to_end"], found["memory"], found["routing"]
+def page(kernel_rows: list[dict[str, Any]], figures: dict[str, Any]) -> str:
+    times, memory, size = figures["end_to_end"], figures["memory"], figures["routing"]
     settings = [
         [row["column"], row["settings"], f"{row['ratio']:.3f}", f"{row['write_mb_s']:.0f}", f"{row['read_ms']:.1f}"]
-        for row in found["settings"]
+        for row in figures["settings"]
     ]
-    gain = {kind: times[f"numpy {kind}"] / times[f"radmoe {kind}"] for kind in ("median", "min")}
+    gain = {statistic: times[f"numpy {statistic}"] / times[f"radmoe {statistic}"] for statistic in ("median", "min")}
     return f"""# Benchmarks
 
 Written by `make bench` on {date.today():%Y-%m-%d}; one thread each, every comparison within one run. Shared
@@ -95,7 +95,7 @@ no min/max similarity computes the L1 distance it follows from. "{DENSE}" is the
 
 ## Selection, end to end
 
-{found["rollouts"]} rollouts of {found["tokens"]:,.0f} tokens on average, {pools.SHAPE}, ids and weights, from a closed pool to the
+{figures["rollouts"]} rollouts of {figures["tokens"]:,.0f} tokens on average, {pools.SHAPE}, ids and weights, from a closed pool to the
 pick: open, read token ids, locate, read windows, average, kernel, density. Against reading both routing columns
 whole and broadcasting in NumPy, which gives the same densities.
 
@@ -111,7 +111,7 @@ already selected from a small pool ({memory["before_mb"]:.0f} MB, mostly compile
 ## Writing and compression
 
 Planted routing, {pools.SHAPE}: `PoolWriter` from the first `add` to the end of `close`, journal, compression, checksums
-and fsync included: **{found["write_mb_s"]:.0f} MB/s** of routing, {found["write_tokens_s"]:,.0f} tokens/s. Both routing columns together compress
+and fsync included: **{figures["write_mb_s"]:.0f} MB/s** of routing, {figures["write_tokens_s"]:,.0f} tokens/s. Both routing columns together compress
 **{size["kept"] / size["disk"]:.2f}x** (ids {size["moe_topk_expert_ids"]:.2f}x, weights {size["moe_topk_expert_weights"]:.2f}x; the paper reports about 1.8x).
 
 What the settings do, on the same rows; a read is 64 windows of 16 tokens:
@@ -120,9 +120,9 @@ What the settings do, on the same rows; a read is 64 windows of 16 tokens:
 
 ## Compact profiles
 
-One problem of {found["rollouts"]} rollouts under each `Profile`; "saved" is against the default, on disk.
+One problem of {figures["rollouts"]} rollouts under each `Profile`; "saved" is against the default, on disk.
 
-{profiles(found["profiles"])}
+{profiles(figures["profiles"])}
 
 Sorting experts shrinks the ids and grows the weights by more: it pays in ids-only pools only.
 {ELSEWHERE}"""
@@ -140,9 +140,9 @@ def main() -> None:
     rows = kernel_table()
     print("pools ...", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
-        found = pools.measure(Path(scratch))
+        figures = pools.measure(Path(scratch))
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page(rows, found))
+    PAGE.write_text(page(rows, figures))
     print(PAGE.read_text())
 
 

@@ -1,4 +1,4 @@
-"""Weighted Jaccard against every library that computes it, or the L1 distance it follows from.
+"""Compares weighted Jaccard with every library that computes it, or the L1 distance it follows from.
 
 `python -m benchmarks.kernels`: 64 rollouts, a window of 16 tokens, the paper's four routers, one
 thread each. Every entry is timed whole, from the route matrix Z to all similarities; rounds are
@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 
 
 def route_matrix(layers: int, experts: int, top_k: int, seed: int = 0) -> Array:
-    """Routing-like Z float32[64, L*E]: Zipf popularity per layer, shifted per basin; Gumbel noise draws per token."""
+    """A route matrix float32[64, L*E] like a real one: Zipf popularity per layer, a shift per basin, noise per token."""
     rng = np.random.default_rng(seed)
     popularity = -np.log(np.argsort(rng.random((layers, experts)), axis=-1) + 1.0)
     shift = 0.7 * rng.normal(size=(BASINS, layers, experts))
@@ -50,7 +50,7 @@ def route_matrix(layers: int, experts: int, top_k: int, seed: int = 0) -> Array:
 
 
 def entries(Z: Array, layers: int) -> dict[str, Callable[[], Array]]:
-    """Name -> a call that returns all pairs, as a square matrix or its upper triangle row by row."""
+    """Calls by name, each of which returns all pairs, as a square matrix or as its upper triangle row by row."""
     tensor = torch.from_numpy(Z)
 
     def from_l1(distance: Any) -> Array:
@@ -73,7 +73,7 @@ def entries(Z: Array, layers: int) -> dict[str, Callable[[], Array]]:
     }
 
 
-@threadpool_limits.wrap(limits=1)  # OpenMP and BLAS of every library that is loaded
+@threadpool_limits.wrap(limits=1)  # this limits OpenMP and BLAS of every library that is loaded
 def kernel_table(repeats: int = 15) -> list[dict[str, Any]]:
     """One row per shape and entry: router, nonzero (share of Z), name, median_ms, min_ms."""
     torch.set_num_threads(1)
@@ -84,10 +84,10 @@ def kernel_table(repeats: int = 15) -> list[dict[str, Any]]:
         calls = entries(Z, layers)
         ours = weighted_jaccard(Z)
         for name, call in calls.items():
-            found = call()
-            if found.ndim == 1:  # pdist
-                found = squareform(found) + np.eye(len(Z))
-            worst = float(np.abs(found - ours).max())
+            theirs = call()
+            if theirs.ndim == 1:  # pdist returns the upper triangle
+                theirs = squareform(theirs) + np.eye(len(Z))
+            worst = float(np.abs(theirs - ours).max())
             if not worst <= 1e-4:
                 raise AssertionError(f"{name} differs from radmoe by {worst:.2g} on {layers}x{experts}")
         filled = Z + np.float32(1e-3)
@@ -95,7 +95,7 @@ def kernel_table(repeats: int = 15) -> list[dict[str, Any]]:
         times: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(repeats):
             for name, call in calls.items():
-                call()  # not timed: the entry before has emptied the caches
+                call()  # not timed, because the entry before it has filled the caches with its own data
                 start = time.perf_counter()
                 call()
                 times[name].append(1e3 * (time.perf_counter() - start))

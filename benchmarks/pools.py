@@ -1,4 +1,4 @@
-"""The pool: selection end to end, memory, write throughput and compression, on planted pools.
+"""Measures selection end to end, memory, write throughput and compression on planted pools.
 
 `python -m benchmarks.pools` prints all four.
 """
@@ -25,23 +25,23 @@ from radmoe.selector import select
 from radmoe.types import RolloutGroup, RouterShape
 
 SHAPE = RouterShape(48, 128, 8)
-RECIPE = Planted(shape=SHAPE, problems=2, rollouts=64, tokens=1850)  # 2,000 tokens a rollout, give or take
+RECIPE = Planted(shape=SHAPE, problems=2, rollouts=64, tokens=1850)  # about 2,000 tokens a rollout
 BIG = 2_000_000_000  # bytes on disk of the pool that memory is measured on
 
 
-def write(path: Path, made: list[PlantedGroup], repeats: int = 1, profile: Profile | None = None) -> float:
-    """A pool of every group `repeats` times over; returns the seconds it took."""
+def write(path: Path, problems: list[PlantedGroup], repeats: int = 1, profile: Profile | None = None) -> float:
+    """Write a pool that holds every problem `repeats` times, and return the seconds it took."""
     start = time.perf_counter()
     with PoolWriter(path, shape=SHAPE, vocab=planted.vocab(), model="planted", profile=profile) as writer:
         for repeat in range(repeats):
-            for group in made:
-                for rollout in group.group.rollouts:
-                    writer.add(f"{group.group.problem_id}-{repeat}", rollout)
+            for problem in problems:
+                for rollout in problem.group.rollouts:
+                    writer.add(f"{problem.group.problem_id}-{repeat}", rollout, kind=problem.group.kind)
     return time.perf_counter() - start
 
 
 def whole_columns(path: Path, problem: str) -> np.ndarray[Any, Any]:
-    """What one does without a window reader: decompress both columns, average, broadcast in NumPy. Densities."""
+    """The densities as one gets them without a window reader: both columns decompressed, averaged, broadcast in NumPy."""
     group = open_pool(path).group(problem)
     Z = []
     for rollout in group.rollouts:
@@ -60,7 +60,10 @@ def whole_columns(path: Path, problem: str) -> np.ndarray[Any, Any]:
 
 
 def end_to_end(path: Path, problem: str, repeats: int = 15) -> dict[str, float]:
-    """Milliseconds from a closed pool to the pick, ours and whole-column NumPy, interleaved; medians and minima."""
+    """Milliseconds from a closed pool to the pick, for us and for whole columns in NumPy: medians and minima.
+
+    The two are timed in turns.
+    """
     selection = select(open_pool(path).group(problem))
     worst = np.abs(selection.density[selection.located] - whole_columns(path, problem)).max()
     if not worst < 1e-4:
@@ -77,9 +80,8 @@ def end_to_end(path: Path, problem: str, repeats: int = 15) -> dict[str, float]:
             start = time.perf_counter()
             call()
             spent[name].append(1e3 * (time.perf_counter() - start))
-    return {
-        f"{name} {kind}": f(times) for name, times in spent.items() for kind, f in (("median", np.median), ("min", min))
-    }
+    statistics: dict[str, Callable[[list[float]], Any]] = {"median": np.median, "min": min}
+    return {f"{name} {label}": f(times) for name, times in spent.items() for label, f in statistics.items()}
 
 
 def peak_memory(path: Path, warm: Path) -> dict[str, float]:
@@ -90,16 +92,16 @@ def peak_memory(path: Path, warm: Path) -> dict[str, float]:
         "[select(g) for g in open_pool(sys.argv[2]).groups()]; before = peak()\n"
         "n = sum(select(g).index is not None for g in open_pool(sys.argv[1]).groups())\n"
         "print(n, before, peak() - before)"
-    )  # VmHWM, not ru_maxrss: that one is inherited from this process
-    done = subprocess.run(
+    )  # VmHWM is read because ru_maxrss is inherited from this process
+    process = subprocess.run(
         [sys.executable, "-c", code, str(path), str(warm)], capture_output=True, text=True, check=True
     )
-    problems, before, grown = map(float, done.stdout.split())
-    return {"problems": problems, "before_mb": before, "grown_mb": grown}
+    problems, before, growth = map(float, process.stdout.split())
+    return {"problems": problems, "before_mb": before, "grown_mb": growth}
 
 
 def routing(path: Path) -> dict[str, float]:
-    """Bytes of the routing columns, as captured and on disk, and their ratio; per column and together."""
+    """The bytes of routing as captured, as kept and on disk, and the compression ratio of each routing column."""
     pool = open_pool(path)
     out: dict[str, float] = dict(zip(("captured", "kept", "disk"), pool.routing_bytes(), strict=True))
     for shard in pool.shards.values():
@@ -110,7 +112,7 @@ def routing(path: Path) -> dict[str, float]:
 
 
 def settings_table(group: RolloutGroup) -> list[dict[str, Any]]:
-    """Ratio, write and window-read speed of the routing columns: the paper's settings and ours."""
+    """The ratio, write speed and window-read speed of the routing columns under the paper's settings and ours."""
     paper = {
         "codec": blosc2.Codec.ZSTD,
         "clevel": 5,
@@ -157,10 +159,10 @@ def _measure_frame(data: np.ndarray[Any, Any], cparams: dict[str, Any]) -> dict[
 
 
 def measure(scratch: Path) -> dict[str, Any]:
-    """Every figure of the pool."""
-    made = list(planted.groups(RECIPE))
+    """Every figure that the benchmarks page prints of the pool."""
+    problems = list(planted.groups(RECIPE))
     small = scratch / "small"
-    seconds = write(small, made)
+    seconds = write(small, problems)
     pool = open_pool(small)
     size = routing(small)
     results: dict[str, Any] = {
@@ -170,7 +172,7 @@ def measure(scratch: Path) -> dict[str, Any]:
         "write_tokens_s": pool.tokens / seconds,
         "routing": size,
         "end_to_end": end_to_end(small, pool.problems[0]),
-        "settings": settings_table(made[0].group),
+        "settings": settings_table(problems[0].group),
         "profiles": {},
     }
     profiles = {
@@ -180,12 +182,12 @@ def measure(scratch: Path) -> dict[str, Any]:
         "both of the last two, sorted": Profile(sort_experts=True, layers=tuple(range(4)), readouts=("delimiter@16",)),
     }
     for name, profile in profiles.items():
-        write(scratch / name, made[:1], profile=profile)
+        write(scratch / name, problems[:1], profile=profile)
         results["profiles"][name] = routing(scratch / name)
-    write(scratch / "plain", made[:1])
+    write(scratch / "plain", problems[:1])
     results["profiles"] = {"everything (the default)": routing(scratch / "plain")} | results["profiles"]
     on_disk = sum(shard.bytes for shard in pool.shards.values())
-    write(scratch / "big", made, repeats=-(-BIG // on_disk))
+    write(scratch / "big", problems, repeats=-(-BIG // on_disk))
     big = open_pool(scratch / "big")
     results["memory"] = {"pool_gb": sum(s.bytes for s in big.shards.values()) / 1e9} | peak_memory(
         scratch / "big", small

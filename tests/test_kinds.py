@@ -140,7 +140,7 @@ def test_what_nobody_said_is_inferred_and_said(tmp_path: Path) -> None:
     opened = pool(tmp_path / "p", {"a": (None, [FENCED] * 3), "b": (None, [FENCED, FENCED, BARE])})
     kinds, note = settle_kinds(opened, where="p")
     assert kinds == {"a": "code", "b": "code"}
-    assert note == "kind code: inferred from ``` in 83% of the rollouts; --kind says otherwise"
+    assert note == "kind code: inferred from ``` in 83% of the rollouts; give --kind if it is another"
     assert settle_kinds(opened, "code", where="p") == ({"a": "code", "b": "code"}, "")
 
 

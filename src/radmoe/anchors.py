@@ -72,12 +72,13 @@ class TokenSet:
 class Fence:
     """The run of three or more backticks that opens a fenced code block.
 
-    Lines as in CommonMark: a fence stands alone at the start of its line, its info string holds no
-    backtick, and it closes at a bare run at least as long. Tildes and backticks inside a line are
-    no fences. Unlike CommonMark a fence may be indented by any blanks, since models put them into
-    lists; it closes at most three columns deeper than it opened, so that a fence quoted in a
-    docstring does not. A control token ends a line. A block left open counts. Pairing starts anew
-    behind the last `boundary`: a block left open in the thinking does not swallow the answer's.
+    Lines are read as in CommonMark: a fence stands alone at the start of its line, its info string
+    holds no backtick, and its block closes at a bare run at least as long. Tildes and backticks inside
+    a line are no fences. Unlike CommonMark, a fence may be indented by any number of blanks, since
+    models put fences into lists; the closing fence is at most three columns deeper than the opening
+    one, so that a fence quoted in a docstring closes nothing. A control token ends a line. A block that
+    never closes counts. Pairing starts anew behind the last `boundary`, so that a block left open in
+    the thinking does not swallow the block of the answer.
     """
 
     boundary: Marker
@@ -103,7 +104,7 @@ class AnchorSpec:
         if self.family not in FAMILIES:
             raise ReadoutError(f"unknown anchor family {self.family!r}: use one of {', '.join(FAMILIES)}")
         if not self.find:
-            raise ReadoutError(f"a {self.family} anchor needs at least one marker or family to find")
+            raise ReadoutError(f"a {self.family} anchor needs at least one marker or token set to find")
         r = self.occurrence
         if r not in ("last", "latest") and (isinstance(r, bool | str) or not isinstance(r, int | np.integer) or r < 1):
             raise ReadoutError(f"occurrence {r!r} is not allowed: use 'last', 'latest', or a count from 1 up")
@@ -111,7 +112,11 @@ class AnchorSpec:
 
 @dataclass(frozen=True)
 class Preset:
-    """A model family's own markers: the final response, an agent's action, what stands in for a delimiter."""
+    """The markers of a group of models.
+
+    `boundary` opens the final response, `action` opens an agent's action, and `fallback` lists what is looked for
+    where a rollout has no delimiter.
+    """
 
     name: str
     boundary: Marker
@@ -138,8 +143,8 @@ TOKEN_SETS = {
     "so": TokenSet("so", _WORD.format("so")),
     "now": TokenSet("now", _WORD.format("now")),
     "wait": TokenSet("wait", _WORD.format("wait")),
-    ".\n\n": TokenSet(".\n\n", r"\.\n\n"),  # wherever the token holds it: `).\n\n` ends a paragraph too
-    ".": TokenSet(".", r"^\s*\.\s*$"),  # the sign alone, blanks aside: `().` and `./` end no sentence
+    ".\n\n": TokenSet(".\n\n", r"\.\n\n"),  # anywhere in the token: `).\n\n` ends a paragraph too
+    ".": TokenSet(".", r"^\s*\.\s*$"),  # nothing but the sign and blanks: `().` and `./` end no sentence
     ":": TokenSet(":", r"^\s*:\s*$"),
 }
 
@@ -189,7 +194,9 @@ def _trajectory(name: str, vocab: Vocab) -> Finder:
     if tokens is None and len(name) > 2 and name[0] == name[-1] == "/":
         tokens = TokenSet(name, name[1:-1])
         if not _members(tokens, vocab).any():
-            raise ReadoutError(f"no token of this vocabulary matches {name}: a family is a set of single tokens")
+            raise ReadoutError(
+                f"no token of this vocabulary matches {name}: a trajectory anchor is one of a set of single tokens"
+            )
     if tokens is None and not name:
         raise ReadoutError(
             f"empty trajectory name: use one of {', '.join(map(repr, TOKEN_SETS))}, /regex/ or literal text"
@@ -201,31 +208,32 @@ def find_all(spec: AnchorSpec, token_ids: ArrayLike, vocab: Vocab) -> list[Ancho
     """Every anchor of the first alternative that occurs, in order."""
     ids = vocab.check_ids(token_ids)
     for finder in spec.find:
-        if found := list(_occurrences(finder, ids, vocab, backwards=False)):
-            return found
+        if anchors := list(_occurrences(finder, ids, vocab, backwards=False)):
+            return anchors
     return []
 
 
 def locate(
     spec: AnchorSpec, token_ids: ArrayLike, vocab: Vocab, *, width: int | None = None, budget: int | None = None
 ) -> Anchor | None:
-    """The one anchor the spec asks for, or None.
+    """The one anchor the spec asks for; None if the rollout has none, or none that fits the budget.
 
-    Under a budget B only tokens [0, B) exist, and the whole window, `width` tokens from the anchor
-    (None: the marker itself) cut at the rollout's end, must lie in them (App. "Cost-certainty
-    frontier"). About 25 us for `\\boxed{` in 2,000 tokens.
+    Under a budget B only tokens [0, B) exist, and the whole window must lie in them (App.
+    "Cost-certainty frontier"). The window is `width` tokens from the anchor, or the marker itself
+    where `width` is None, and it is cut at the rollout's end. Finding `\\boxed{` in 2,000 tokens
+    takes about 25 us.
     """
     for what, value, least in (("width", width, 1), ("budget", budget, 0)):
         if value is not None and value < least:
             raise ReadoutError(f"{what} {value} is not allowed: it must be at least {least}")
     ids = vocab.check_ids(token_ids)
     visible = ids if budget is None else ids[:budget]
-    wanted = spec.occurrence
+    occurrence = spec.occurrence
     for finder in spec.find:
         anchor = None
-        for count, anchor in enumerate(_occurrences(finder, visible, vocab, isinstance(wanted, str)), 1):
+        for count, anchor in enumerate(_occurrences(finder, visible, vocab, isinstance(occurrence, str)), 1):
             fits = min(anchor.start + (width or anchor.length), len(ids)) <= len(visible)
-            if wanted == "last" or count == wanted or (wanted == "latest" and fits):
+            if occurrence == "last" or count == occurrence or (occurrence == "latest" and fits):
                 return anchor if fits else None
         if anchor is not None:
             return None
@@ -286,7 +294,7 @@ def _compile(marker: Marker, vocab: Vocab) -> tuple[str, bytes, re.Pattern[str]]
 
 
 def _candidates(prefix: bytes, ids: Ids, vocab: Vocab) -> Ids:
-    """Tokens in which a literal with this prefix may begin: few, and nearly all of them do."""
+    """Positions of the tokens in which a literal with this prefix may begin; in nearly all of them it does."""
     opening, opens, follows = vocab.begins(prefix)
     at = np.flatnonzero(opening[ids])
     if at.size:
@@ -311,7 +319,7 @@ def _fences(fence: Fence, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[A
 
 
 def _blocks(ids: Ids, vocab: Vocab, shift: int) -> list[Anchor]:
-    """Opening fences of all blocks; only the lines around runs of backticks are spelled out."""
+    """The opening fences of all blocks. Only the lines around runs of backticks are decoded."""
     runs = _candidates(b"```", ids, vocab)
     if not runs.size:
         return []
@@ -320,9 +328,9 @@ def _blocks(ids: Ids, vocab: Vocab, shift: int) -> list[Anchor]:
     )
     edges = np.concatenate(([0], breaks, [len(ids) - 1]))
     lows = edges[np.searchsorted(breaks, runs)].tolist()  # the last break before the run's token
-    highs = edges[np.searchsorted(breaks, runs, "right") + 1].tolist()  # the first behind it
-    found: list[Anchor] = []
-    opened: tuple[int, int] | None = None  # columns, backticks
+    highs = edges[np.searchsorted(breaks, runs, "right") + 1].tolist()  # the first break behind it
+    fences: list[Anchor] = []
+    unclosed: tuple[int, int] | None = None  # columns and backticks of the fence that opened the current block
     segment = [lows[0], highs[0]]
     for low, high in zip([*lows[1:], len(ids)], [*highs[1:], 0], strict=True):
         if low <= segment[1]:
@@ -332,11 +340,11 @@ def _blocks(ids: Ids, vocab: Vocab, shift: int) -> list[Anchor]:
         ends = list(accumulate(map(len, pieces)))
         for line in _FENCE_LINE.finditer(_LINE_BREAK.sub("\n", "".join(pieces))):
             columns, ticks = len(line[1].expandtabs(4)), len(line[2])
-            if opened is None:
-                opened = columns, ticks
+            if unclosed is None:
+                unclosed = columns, ticks
                 first, last = bisect_right(ends, line.start(2)), bisect_right(ends, line.end(2) - 1)
-                found.append(Anchor(shift + segment[0] + first, last - first + 1, Fence.family))
-            elif not line[3].strip(" \t") and ticks >= opened[1] and columns <= opened[0] + 3:
-                opened = None
+                fences.append(Anchor(shift + segment[0] + first, last - first + 1, Fence.family))
+            elif not line[3].strip(" \t") and ticks >= unclosed[1] and columns <= unclosed[0] + 3:
+                unclosed = None
         segment = [low, high]
-    return found
+    return fences

@@ -1,10 +1,10 @@
 """How sure a model was of its own rollout: DeepConf's scalars, self-certainty and likelihood.
 
-DeepConf's token confidence is minus the mean of the log-probabilities of a token's top C candidates: it is high when the
-mass sits on few of them. The scalars differ in which tokens they average; RAD+DC uses the bottom window, cBW in the
-paper. Self-certainty (Kang et al. 2025) is the same quantity over the whole vocabulary, up to a constant; over the C
-candidates that a pool keeps, its mean over a rollout is the scalar "mean". Likelihood is the mean log-probability of the
-sampled tokens.
+DeepConf's token confidence is minus the mean of the log-probabilities of a token's top C candidates: it is high when
+the mass sits on few of them. The scalars differ in which tokens they average; RAD+DC uses the bottom window, cBW in
+the paper. Self-certainty (Kang et al. 2025) is the same quantity over the whole vocabulary, up to a constant; over the
+C candidates that a pool keeps, its mean over a rollout is the scalar "mean". Likelihood is the mean log-probability of
+the sampled tokens.
 """
 
 from __future__ import annotations
@@ -45,14 +45,17 @@ def tail(confidence: Floats, window: int = WINDOW) -> float:
 
 
 def bottom_window(confidence: Floats, window: int = WINDOW, share: float = BOTTOM_SHARE) -> float:
-    """cBW: mean of the lowest `share` of all sliding windows' means; the plain mean when shorter than one."""
+    """cBW: the mean of the lowest `share` of all sliding windows' means.
+
+    A rollout shorter than one window has its plain mean.
+    """
     means = _window_means(confidence, window)
     count = max(1, int(len(means) * share))
     return float(np.mean(np.partition(means, count - 1)[:count]))
 
 
 def lowest_window(confidence: Floats, window: int = WINDOW) -> float:
-    """The least confident window's mean; the plain mean when shorter than one."""
+    """The mean of the least confident window. A rollout shorter than one window has its plain mean."""
     return float(_window_means(confidence, window).min())
 
 
@@ -65,7 +68,7 @@ SCALARS: dict[str, Callable[[Floats, int], float]] = {
 
 
 def every_scalar(confidence: Floats, window: int = WINDOW) -> dict[str, float]:
-    """All of SCALARS; a rollout shorter than one window has its plain mean for each."""
+    """Every one of SCALARS by its name. A rollout shorter than one window has its plain mean for each."""
     if len(confidence) < window:
         return dict.fromkeys(SCALARS, mean(confidence))
     return {name: scalar(confidence, window) for name, scalar in SCALARS.items()}
@@ -74,7 +77,7 @@ def every_scalar(confidence: Floats, window: int = WINDOW) -> dict[str, float]:
 def rollout_confidence(
     topk_logprobs: NDArray[np.floating], scalar: str = "bottom-window", *, window: int = WINDOW
 ) -> float:
-    """One confidence for a rollout."""
+    """The confidence of a rollout by one of SCALARS, from its top-k logprobs [T, C]."""
     if scalar not in SCALARS:
         raise InputError(f"unknown confidence scalar {scalar!r}: use one of {', '.join(SCALARS)}")
     if window < 1:

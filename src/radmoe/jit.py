@@ -1,4 +1,4 @@
-"""numba's compiler as every room uses it: cached on disk, without the GIL."""
+"""The numba compiler with the options that every room uses: code is cached on disk and runs without the GIL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def jit(function: Function) -> Function:
-    """Compile on the first call; where no directory can hold the cache, once per process."""
+    """Compile a function on its first call. Where no directory can hold the cache, every process compiles it anew."""
     try:
         compiled = njit(cache=True, nogil=True)(function)
     except RuntimeError:  # "no locator available": package and home are both read-only

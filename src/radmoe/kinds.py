@@ -1,8 +1,9 @@
-"""What an answer looks like where nobody said: told from the markers that the rollouts carry.
+"""The kind of answer is inferred from the markers in the rollouts where it is neither recorded nor given.
 
-`infer_kind` looks at one group, `settle_kinds` at a whole pool. Neither guesses: where no marker, or more than one, is in
-most rollouts, the kind is asked for. And where the kind that was chosen has a marker that most rollouts lack, while
-another kind's marker is in most of them, `settle_kinds` stops, because a selection would read the wrong place.
+`infer_kind` looks at groups at hand, `settle_kinds` at a whole pool. Neither guesses: where no marker is in most
+rollouts, or the markers of two kinds are, the user is asked for the kind. And where the marker of the chosen kind is
+missing from most rollouts while another kind's marker is in most of them, `settle_kinds` stops, because a selection
+would read the wrong place.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from radmoe.types import Kind, RolloutGroup, check_kind
 from radmoe.vocab import Vocab
 
 SURVEYED = (32, 8)  # problems, and rollouts of each, that a survey of a pool looks at
-MOST = 0.5  # of the rollouts
-SOME = 0.1  # of the rollouts: a marker in fewer of them says nothing
+MOST = 0.5  # the share of rollouts from which a marker counts as being in most of them
+SOME = 0.1  # a marker in a smaller share of the rollouts is no evidence of a kind
 
-_INFERRED: tuple[Kind, ...] = ("math", "code")  # choice has the marker of math, and cannot be told from it
+_INFERRED: tuple[Kind, ...] = ("math", "code")  # choice has the same marker as math, so it is never inferred
 
 
 class Survey(NamedTuple):
@@ -32,7 +33,7 @@ class Survey(NamedTuple):
 
 
 class Problems(Protocol):
-    """What is asked of a pool here: its problems, the kinds it records, and their rollouts."""
+    """What this module needs of a pool: its problems, the kinds it records, and their rollouts."""
 
     @property
     def kinds(self) -> dict[str, Kind | None]:
@@ -43,16 +44,16 @@ class Problems(Protocol):
 
 
 class Settled(NamedTuple):
-    """The kind of every problem, and a sentence on what was inferred (empty where everything was said)."""
+    """The kind of every problem, and a sentence on what was inferred (empty if every kind was recorded or given)."""
 
     kinds: dict[str, Kind]
     note: str
 
 
 def survey(groups: Iterable[RolloutGroup], *, most: int | None = None) -> Survey:
-    """Look for every kind's marker in the rollouts of some groups, in the first `most` of each.
+    """Look for every kind's marker in the first `most` rollouts of each group (all of them by default).
 
-    A fallback does not count: gpt-oss's final channel opens an answer of any kind.
+    A fallback does not count, because gpt-oss's final channel opens an answer of any kind.
     """
     counts = dict.fromkeys((*_INFERRED, "text", "agent"), 0)
     total = 0
@@ -68,7 +69,10 @@ def survey(groups: Iterable[RolloutGroup], *, most: int | None = None) -> Survey
 
 
 def infer_kind(groups: Iterable[RolloutGroup], where: str) -> Kind | None:
-    """The kind whose marker is in most rollouts; None where no marker is; an InputError where two kinds' are."""
+    """The kind whose marker is in most rollouts, or None where no marker is.
+
+    Raises an InputError, which names the rollouts by `where`, if the markers of two kinds are.
+    """
     return _inferred(survey(groups), where)
 
 
@@ -80,10 +84,12 @@ def settle_kinds(
     readout: str | None = None,
     problems: Sequence[str] | None = None,
 ) -> Settled:
-    """The kind of every problem of a pool: as recorded, else as `given`, else as the markers tell.
+    """The kind of every problem of a pool: as recorded, else as `given`, else as inferred from the markers.
 
-    A `given` kind that contradicts the record is an error. So is a kind whose marker fewer than half of the rollouts
-    have while another kind's is in most, unless the `readout` looks for something else.
+    Raises an InputError if the `given` kind contradicts the record, if nothing was given and the markers do not decide,
+    or if fewer than half of the rollouts have the marker of a kind while another kind's marker is in most of them
+    (unless the `readout` looks for something else). `problems` limits all this to some of the pool's problems, and
+    `where` names the pool in messages.
     """
     recorded = pool.kinds if problems is None else {problem: pool.kinds[problem] for problem in problems}
     option = None if given is None else check_kind(given)
@@ -93,19 +99,20 @@ def settle_kinds(
                 f"{where} records that problem {problem!r} is of kind {kind}, --kind {option} contradicts it: "
                 "leave --kind out, or replay the pool with it (radmoe capture --rollouts)"
             )
-    unsaid = [problem for problem, kind in recorded.items() if kind is None]
+    unlabelled = [problem for problem, kind in recorded.items() if kind is None]
     inferred, note = option, ""
-    if unsaid and option is None:
-        seen = _survey_pool(pool, unsaid)
-        inferred = _inferred(seen, where)
+    if unlabelled and option is None:
+        markers = _survey_pool(pool, unlabelled)
+        inferred = _inferred(markers, where)
+        vocab = pool.group(unlabelled[0]).vocab
         if inferred is None:
             raise InputError(
-                f"{where} does not say what its answers look like, and no marker is in most of {seen.rollouts} "
-                f"rollouts ({_listed(seen, pool.group(unsaid[0]).vocab)}): give --kind math, choice, code, text or agent"
+                f"{where} does not say what its answers look like, and no marker is in most of {markers.rollouts} "
+                f"rollouts ({_listed(markers, vocab)}): give --kind math, choice, code, text or agent"
             )
         note = (
-            f"kind {inferred}: inferred from {_marker(inferred, pool.group(unsaid[0]).vocab)} in "
-            f"{seen.shares[inferred]:.0%} of the rollouts; --kind says otherwise"
+            f"kind {inferred}: inferred from {_marker(inferred, vocab)} in {markers.shares[inferred]:.0%} of the "
+            "rollouts; give --kind if it is another"
         )
     kinds: dict[str, Kind] = {}
     for problem, kind in recorded.items():
@@ -119,7 +126,10 @@ def settle_kinds(
 
 
 def needs_marker(readout: str | None) -> bool:
-    """Whether a readout looks for the marker of a kind: the default does, and every delimiter without a name."""
+    """Whether a readout looks for the marker of a kind.
+
+    The default (None) does, and so does every delimiter without a name.
+    """
     if readout is None:
         return True
     parsed = Readout.parse(readout)
@@ -127,29 +137,33 @@ def needs_marker(readout: str | None) -> bool:
 
 
 def _survey_pool(pool: Problems, problems: Sequence[str]) -> Survey:
-    """Rollouts of problems spread evenly over a pool."""
+    """A survey of some rollouts of problems that are spread evenly over those given (see SURVEYED)."""
     count, rollouts = SURVEYED
     step = max(1, len(problems) // count)
     return survey((pool.group(problem) for problem in problems[::step][:count]), most=rollouts)
 
 
-def _inferred(seen: Survey, where: str) -> Kind | None:
-    """The one answer marker in most rollouts, or in some where the other is in hardly any; else that of a final response."""
+def _inferred(markers: Survey, where: str) -> Kind | None:
+    """The kind whose delimiter is in most rollouts, or in some (SOME) while the other's is in hardly any.
+
+    Where no delimiter decides, a final-response marker in most rollouts makes it "text".
+    """
     for least in (MOST, SOME):
-        likely = [kind for kind in _INFERRED if seen.shares[kind] >= least]
+        likely = [kind for kind in _INFERRED if markers.shares[kind] >= least]
         if len(likely) > 1:
             both = " and ".join(likely)
             raise InputError(f"the rollouts of {where} carry the markers of {both} alike: say which kind they are")
         if likely:
             return likely[0]
-    return "text" if seen.shares["text"] >= MOST else None
+    return "text" if markers.shares["text"] >= MOST else None
 
 
 def _check_marker(pool: Problems, problems: Sequence[str], kind: Kind, where: str) -> None:
-    seen = _survey_pool(pool, problems)
-    if not seen.rollouts or seen.shares[kind] >= MOST:
+    """Raise an InputError if most rollouts lack the marker of their kind and have that of another."""
+    markers = _survey_pool(pool, problems)
+    if not markers.rollouts or markers.shares[kind] >= MOST:
         return
-    others = [other for other in _INFERRED if seen.shares[other] >= MOST]
+    others = [other for other in _INFERRED if markers.shares[other] >= MOST]
     if not others:
         return
     other, vocab = others[0], pool.group(problems[0]).vocab
@@ -160,8 +174,8 @@ def _check_marker(pool: Problems, problems: Sequence[str], kind: Kind, where: st
         else f"give --kind {other}"
     )
     raise InputError(
-        f"{where}: {_marker(kind, vocab)}, the marker of kind {kind}, is in {seen.shares[kind]:.0%} of the rollouts, and "
-        f"{_marker(other, vocab)}, that of {other}, in {seen.shares[other]:.0%}: {way_out}"
+        f"{where}: {_marker(kind, vocab)}, the marker of kind {kind}, is in {markers.shares[kind]:.0%} of the rollouts, "
+        f"and {_marker(other, vocab)}, that of {other}, in {markers.shares[other]:.0%}: {way_out}"
     )
 
 
@@ -175,5 +189,5 @@ def _marker(kind: Kind, vocab: Vocab) -> str:
     return (preset.action if kind == "agent" else preset.boundary).pattern.decode()
 
 
-def _listed(seen: Survey, vocab: Vocab) -> str:
-    return ", ".join(f"{_marker(kind, vocab)} in {seen.shares[kind]:.0%}" for kind in (*_INFERRED, "text"))
+def _listed(markers: Survey, vocab: Vocab) -> str:
+    return ", ".join(f"{_marker(kind, vocab)} in {markers.shares[kind]:.0%}" for kind in (*_INFERRED, "text"))

@@ -1,4 +1,4 @@
-"""From a readout's name to route vectors.
+"""A readout's name says where to read routing and how much of it; here it becomes route vectors.
 
     readout  = family [":" name] [occurrence] "@" width
     family   = delimiter | boundary | trajectory | pre-delim | rand | rand-one-loc
@@ -102,7 +102,7 @@ def route_matrix(
     budget: int | None = None,
     seed: int = 0,
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Route vectors z_i (Eq. 4) of the located rollouts [n, L*E], and who was located [N].
+    """Route vectors z_i (Eq. 4) of the located rollouts [n, L*E], and a mask of the rollouts that were located [N].
 
     `kind` is the group's own unless given.
     """
@@ -123,14 +123,14 @@ def read(
 ) -> Reading:
     """Locate every rollout's window and average its routing; `binary` leaves the weights on disk.
 
-    `kind` is the group's own unless given. Each layer's block of a row sums to one. A union is the mean over all its rows: its support is the
-    fingerprint, so compare it with the binary kernel. `anchors` are those of an earlier reading with
-    `same_anchors`, which then need not be searched again.
+    `kind` is the group's own unless given. Each layer's block of a row of Z sums to one. A union is the mean over all
+    its rows; its support is the fingerprint, so compare unions with the binary kernel. `anchors` are those of an
+    earlier reading whose readout has the same ones (`same_anchors`): they are then not searched for again.
     """
     readout, kind = Readout.parse(readout), kind or group.kind
-    kept = layer_subset(layers, group.shape.layers)
-    found: list[Anchor | None] = []
-    owners: list[int] = []  # rollout of each piece read
+    layer_numbers = layer_subset(layers, group.shape.layers)
+    group_anchors: list[Anchor | None] = []
+    owners: list[int] = []  # the rollout that each piece was read from
     pieces: list[Rows] = []
     for i, rollout in enumerate(group.rollouts):
         if anchors is None:
@@ -139,12 +139,12 @@ def read(
             )
         else:
             anchor, spans = anchors[i], _spans(readout, anchors[i], len(rollout))
-        found.append(anchor)
+        group_anchors.append(anchor)
         for start, stop in spans:
             owners.append(i)
             pieces.append(rollout.rows(start, stop, weights=not binary))
-    located = np.array([a is not None for a in found], bool)
-    Z = np.zeros((int(located.sum()), len(kept) * group.shape.experts), np.float32)
+    located = np.array([anchor is not None for anchor in group_anchors], bool)
+    Z = np.zeros((int(located.sum()), len(layer_numbers) * group.shape.experts), np.float32)
     if pieces:
         place = np.cumsum(located) - 1
         owner = np.repeat(place[owners], [len(ids) for ids, _ in pieces])
@@ -152,14 +152,12 @@ def read(
         halves = [mass.view(np.uint16) for _, mass in pieces if mass is not None]
         mass = np.concatenate(halves) if halves else np.empty((0, 0, 0), np.uint16)
         scale = 1.0 / np.bincount(owner)
-        from radmoe.kernels.gather import (  # compiled: loading it costs what a pool's reader need not pay
-            accumulate,
-            half_values,
-        )
+        # Imported here because loading compiled code is slow, and whoever only opens a pool does not need it.
+        from radmoe.kernels.gather import accumulate, half_values
 
-        if accumulate(Z, owner, scale, ids, mass, half_values(), kept, group.shape.experts):
+        if accumulate(Z, owner, scale, ids, mass, half_values(), layer_numbers, group.shape.experts):
             _name_fault(group, owners, pieces)
-    return Reading(Z, located, tuple(found))
+    return Reading(Z, located, tuple(group_anchors))
 
 
 def same_anchors(one: str | Readout, other: str | Readout) -> bool:
@@ -171,7 +169,7 @@ def same_anchors(one: str | Readout, other: str | Readout) -> bool:
 
 
 def _name_fault(group: RolloutGroup, owners: list[int], pieces: list[Rows]) -> NoReturn:
-    """Say which rollout's routing no router can have given."""
+    """Raise a RolloutError that names the first rollout whose routing no router can have produced."""
     for i, (ids, mass) in zip(owners, pieces, strict=True):
         where = f"of rollout {i} of problem {group.problem_id!r}"
         check_ids(ids, group.shape.experts, f"expert_ids {where}")
@@ -181,7 +179,7 @@ def _name_fault(group: RolloutGroup, owners: list[int], pieces: list[Rows]) -> N
 
 
 def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, kind: Kind | None) -> list[Span]:
-    """Token ranges [start, stop) a readout reads in one rollout; none when it is not located."""
+    """The token ranges [start, stop) that a readout reads in one rollout; empty when the rollout is not located."""
     readout = Readout.parse(readout)
     if readout.family in ("rand", "rand-one-loc"):
         raise ReadoutError(f"{readout} reads at random: it has no fixed window")
@@ -189,9 +187,10 @@ def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, 
 
 
 def layer_subset(layers: Layers, total: int) -> NDArray[np.int64]:
-    """Layer numbers of a subset: s3 (decile 3), c3 (deciles 0-3), x3 (all but decile 3), "0-3,7", a list.
+    """The layer numbers of a subset, ascending; None means all of them.
 
-    Decile i is layers floor(i*L/10) up to floor((i+1)*L/10), from the shallowest.
+    A subset is s3 (decile 3), c3 (deciles 0 to 3), x3 (all but decile 3), numbers such as "0-3,7", or a list. Decile i
+    is layers floor(i*L/10) up to floor((i+1)*L/10), counted from the shallowest.
     """
     every = np.arange(total)
     if layers is None:
@@ -220,13 +219,13 @@ def _parse_layers(text: str, total: int) -> NDArray[np.int64]:
 
 
 class Place(NamedTuple):
-    """Where a family looks for its window: one rollout, what its answer looks like, and how much of it may be read."""
+    """What a family needs to find its window: the tokens of one rollout, its kind, and how much of it may be read."""
 
     token_ids: NDArray[np.int32]
     vocab: Vocab
     kind: Kind | None
     budget: int | None = None
-    draw: tuple[int, str, int] = (0, "", 0)  # seed, problem and rollout, which name the random numbers of a control
+    draw: tuple[int, str, int] = (0, "", 0)  # seed, problem and rollout: they seed the random numbers of a control
 
     @property
     def end(self) -> int:
@@ -245,7 +244,7 @@ def _window(readout: Readout, place: Place) -> Window:
 
 
 def _at_anchor(readout: Readout, place: Place) -> Window:
-    """The marker, or W tokens from where it begins; under "union" every marker."""
+    """The marker, or W tokens from where it begins; with the width "union", every marker."""
     spec = spec_for(readout.family, place.kind, place.vocab, name=readout.name, occurrence=readout.occurrence)
     if readout.width == "union":
         anchors = find_all(spec, place.token_ids[: place.end], place.vocab)
@@ -280,7 +279,7 @@ def _random_window(readout: Readout, place: Place) -> Window:
 
 
 def _draw(readout: Readout, place: Place) -> tuple[np.random.Generator, int]:
-    """The random numbers of this rollout, and the width that fits it."""
+    """The random generator of this rollout, and the width cut to what may be read of it."""
     assert isinstance(readout.width, int)
     seed, problem_id, index = place.draw
     return np.random.default_rng([seed, zlib.crc32(problem_id.encode()), index]), min(readout.width, place.end)
@@ -298,7 +297,7 @@ READERS: dict[str, Callable[[Readout, Place], Window]] = {
 
 
 def _spans(readout: Readout, anchor: Anchor | None, end: int) -> list[Span]:
-    """The window at an anchor."""
+    """The token range to read at an anchor, cut at the rollout's `end`; empty where there is no anchor."""
     if anchor is None:
         return []
     width = readout.width if isinstance(readout.width, int) else anchor.length

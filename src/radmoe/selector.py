@@ -1,6 +1,6 @@
-"""Routing Agreement Decoding: which of N rollouts to return. Reads routing, never an answer.
+"""Routing Agreement Decoding decides which of N rollouts to return. It reads routing and never an answer.
 
-RAD takes the rollout in the densest K-NN neighbourhood of route space (Eq. 5). RAD+DC first asks each rollout's own
+RAD takes the rollout in the densest K-NN neighbourhood of route space (Eq. 5). RAD+DC also weighs each rollout's own
 confidence. What is read and how it is compared follows from the kind of answer: the agentic form compares sets of fired
 experts over every action boundary.
 """
@@ -27,7 +27,7 @@ from radmoe.types import Kind, RolloutGroup, Selection, Trace, check_kind
 KERNELS = ("weighted", "binary")
 FUSIONS = ("conf50", "ranksum")
 TRUST = ("cbw", "tail", "likelihood")
-TIE = 2.5e-7  # a similarity is a float32 of 6e-8; densities closer than this per neighbour are equal
+TIE = 2.5e-7  # float32 similarities are exact to 6e-8, so densities closer than this per neighbour count as equal
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -68,7 +68,7 @@ _DEFAULTS: dict[Kind, Setting] = {
 def setting_for(
     kind: Kind | None, *, readout: str | Readout | None = None, k: int | None = None, kernel: str | None = None
 ) -> Setting:
-    """The paper's setting for a kind of answer, where the caller did not say otherwise."""
+    """The paper's setting for a kind of answer; whatever the caller gives replaces its default."""
     default = _ANSWER if kind is None else _DEFAULTS.get(check_kind(kind), _ANSWER)
     return Setting(
         kind,
@@ -94,14 +94,14 @@ def select(
 ) -> Selection:
     """Pick one rollout, or abstain when fewer than two are located.
 
-    `kind` is the group's own unless given; where neither says, it is told from the markers that are there. The kind
-    decides what is not given: delimiter@16, k=10 and the weighted kernel for math, choice and code; boundary@16 for
-    text; every boundary as a set, k=4 and the binary kernel for agents.
+    `kind` is the group's own unless given; where the group has none either, it is inferred from the markers in the
+    rollouts. The kind decides what is not given: delimiter@16, k=10 and the weighted kernel for math, choice and code;
+    boundary@16 with the same k and kernel for text; every boundary as a set, k=4 and the binary kernel for agents.
 
-    confidence=None is RAD. "conf50" keeps the more confident half and takes the densest in it; its ties go to the more
-    confident. "ranksum" adds the ranks of density and confidence. `trust` names the confidence: "cbw" (bottom window)
-    or "tail" of DeepConf, with windows of `window` tokens, or "likelihood". Plain ties go to the lowest index;
-    densities that float32 similarities cannot tell apart are ties.
+    confidence=None is RAD. "conf50" keeps the more confident half and takes the densest rollout in it; ties go to the
+    more confident. "ranksum" adds the ranks of density and confidence. `trust` names the measure of confidence: "cbw"
+    (bottom window) or "tail" of DeepConf, with windows of `window` tokens, or "likelihood". Without confidence, ties go
+    to the lowest index. Densities that float32 similarities cannot tell apart are ties.
 
     Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of support s.
     """
@@ -109,16 +109,16 @@ def select(
     kind = kind or group.kind
     if kind is None and needs_marker(None if readout is None else str(readout)):
         kind = infer_kind([group], f"problem {group.problem_id!r}")
-        if kind is None:  # no marker anywhere: nothing is located
+        if kind is None:  # too few rollouts have a marker to tell the kind
             setting = setting_for(None, readout=readout, k=k, kernel=kernel)
             return _abstain(group, Reading(_NOTHING, np.zeros(len(group), bool), (None,) * len(group)), setting)
     setting = setting_for(kind, readout=readout, k=k, kernel=kernel)
     S, reading = similarity(group, setting, layers=layers, budget=budget, seed=seed)
     members = np.flatnonzero(reading.located)
-    trusted = None
+    confidences = None
     if confidence is not None and len(members) >= 2:
-        trusted = np.array([_trust(group, int(i), trust, window) for i in members])
-    return choose(group, S, reading, setting, confidence=confidence, trust=trusted)
+        confidences = np.array([_trust(group, int(i), trust, window) for i in members])
+    return choose(group, S, reading, setting, confidence=confidence, trust=confidences)
 
 
 def choose(
@@ -130,9 +130,9 @@ def choose(
     confidence: str | None = None,
     trust: Floats | None = None,
 ) -> Selection:
-    """`select` from a consensus matrix at hand, so that several rules can share one.
+    """Pick as `select` does, from a consensus matrix S [n, n] at hand, so that several rules can share one.
 
-    `trust` holds the confidence of each located rollout [n]; a rule that asks for confidence needs it.
+    `trust` holds the confidence of each located rollout [n]. It is needed unless `confidence` is None.
     """
     _check(confidence)
     members = np.flatnonzero(reading.located)
@@ -154,7 +154,7 @@ def choose(
 
 
 def medoid(group: RolloutGroup, **options: Any) -> Selection:
-    """The rollout most similar to all others: a density whose neighbourhood is everyone. A control."""
+    """The rollout most similar to all others, a control: its density counts every other rollout as a neighbour."""
     return select(group, k=max(1, len(group)), **options)
 
 
@@ -168,7 +168,7 @@ def select_many(groups: Iterable[RolloutGroup], *, threads: int = 1, **options: 
         return
     source = iter(groups)
     with ThreadPoolExecutor(threads) as workers:
-        while batch := list(islice(source, 4 * threads)):  # bounds what is open at once
+        while batch := list(islice(source, 4 * threads)):  # limits how many groups are in memory at once
             yield from workers.map(choose_one, batch)
 
 
@@ -181,7 +181,7 @@ def similarity(
     seed: int = 0,
     anchors: Anchors | None = None,
 ) -> tuple[NDArray[np.float32], Reading]:
-    """The consensus matrix S [n, n] of the located rollouts, and what was read. `anchors`: as `read` takes them."""
+    """The consensus matrix S [n, n] of the located rollouts, and what was read. `anchors` are passed on to `read`."""
     binary = setting.kernel == "binary"
     reading = read(
         group, setting.readout, setting.kind, layers=layers, budget=budget, seed=seed, binary=binary, anchors=anchors
@@ -190,7 +190,7 @@ def similarity(
 
 
 def ranks(values: NDArray[Any]) -> Floats:
-    """Ascending ranks from 1, ties sharing their mean rank."""
+    """Ascending ranks from 1. Equal values share the mean of their ranks."""
     ordered = np.sort(values)
     return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2.0
 
@@ -215,7 +215,7 @@ def _selection(
     score: Floats,
     trust: Floats,
 ) -> Selection:
-    """Put the pick and its reasons together; arrays are over the scored rollouts `runs`."""
+    """Put the pick and its reasons together. The arrays have one entry for each of the scored rollouts `runs`."""
     k = setting.k
     best_first = np.lexsort((runs, -trust, -levels(score, k)))
     rank = np.empty(len(runs), np.int64)
@@ -243,12 +243,13 @@ def _selection(
 
 
 def _climb(S: NDArray[np.float32], k: int, rank: Ints) -> Ints:
-    """The mode each rollout climbs to: step to the most similar mutual neighbour that ranks higher, until none does.
+    """The mode that each rollout climbs to, found by mode seeking.
 
-    Mode seeking. A chain of plain nearest neighbours ends in some pair that are each other's nearest,
-    rarely at the pick; climbing in rank ends at a local maximum, and the pick, the global one, is the root
-    of its own basin. Neighbours must be mutual, and be at most a quarter of all, or a basin of fewer than
-    k would reach into the next (docs/log.md has the comparison).
+    A rollout steps to the most similar mutual neighbour that ranks higher, until there is none. A chain of plain
+    nearest neighbours would end in some pair that are each other's nearest, rarely at the pick; climbing in rank ends
+    at a local maximum, and the pick, the global one, is the root of its own basin. Neighbours must be mutual and number
+    at most a quarter of all rollouts, or a basin of fewer than k would reach into the next (docs/log.md has the
+    comparison).
     """
     if len(rank) < 2:
         return np.arange(len(rank))
@@ -257,14 +258,14 @@ def _climb(S: NDArray[np.float32], k: int, rank: Ints) -> Ints:
     steps = (np.maximum(reach, reach[:, None]) <= S) & (rank < rank[:, None])
     toward = np.where(steps, S, -1.0).argmax(axis=1)
     root = np.arange(len(rank))
-    for i in np.argsort(rank):  # best first: whoever i steps to already knows its root
+    for i in np.argsort(rank):  # best first: the root of the rollout that i steps to is already known
         if steps[i, toward[i]]:
             root[i] = root[toward[i]]
     return root
 
 
 def levels(score: Floats, k: int) -> Ints:
-    """Scores as ranks in which those that float32 similarities cannot tell apart are equal."""
+    """Scores as levels from 0 up, in which scores that float32 similarities cannot tell apart are equal."""
     order = np.argsort(score)
     levels = np.empty(len(score), np.int64)
     levels[order] = np.concatenate(([0], np.cumsum(np.diff(score[order]) > TIE * k)))
@@ -272,7 +273,7 @@ def levels(score: Floats, k: int) -> Ints:
 
 
 def _trust(group: RolloutGroup, i: int, trust: str, window: int) -> float:
-    """The confidence of one rollout, or an InputError that names the column it lacks."""
+    """The confidence of one rollout. Raises an InputError that names the column it lacks."""
     rollout: Trace = group.rollouts[i]
     column = rollout.sampled_logprobs if trust == "likelihood" else rollout.topk_logprobs
     if column is None:
@@ -287,7 +288,7 @@ def _trust(group: RolloutGroup, i: int, trust: str, window: int) -> float:
 
 
 def _number(group: RolloutGroup, i: int) -> int:
-    """A rollout's number where it comes from."""
+    """The number that a rollout of this group has in the pool it comes from."""
     assert group.rollout_indices is not None
     return group.rollout_indices[i]
 

@@ -1,4 +1,4 @@
-"""What the rooms hand to each other: frozen, validated, and nothing more."""
+"""The data that the rooms hand to each other, in frozen dataclasses that check what they are given."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Rows = tuple[NDArray[np.int16], NDArray[np.float16] | None]
 
 @dataclass(frozen=True)
 class RouterShape:
-    """MoE layers L, routed experts per layer E (shared experts left out), experts per token K."""
+    """The size of a router: L MoE layers, E routed experts per layer (shared experts left out), K experts per token."""
 
     layers: int
     experts: int
@@ -46,7 +46,7 @@ class RouterShape:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Where a marker sits: the first token that overlaps it, how many tokens do (m), and its anchor family."""
+    """Where a marker sits: the first token that overlaps it, the number m of tokens that do, and its anchor family."""
 
     start: int
     length: int
@@ -237,14 +237,14 @@ class Selection:
 
 
 def check_kind(kind: object) -> Kind:
-    """The kind, or an InputError that lists the known ones."""
+    """Return the kind, or raise an InputError that lists the known ones."""
     if kind not in KINDS:
         raise InputError(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
     return kind
 
 
 def rows_at(positions: NDArray[np.int32] | None, start: int, stop: int, where: str) -> tuple[int, int]:
-    """The range of stored rows that hold tokens [start, stop); a RolloutError if one of them was not captured."""
+    """The range of stored rows that hold tokens [start, stop). Raises a RolloutError if one of them was not captured."""
     if positions is None:
         return start, stop
     first, last = (int(i) for i in np.searchsorted(positions, (start, stop)))
@@ -257,14 +257,14 @@ def rows_at(positions: NDArray[np.int32] | None, start: int, stop: int, where: s
 
 
 def check_steps(steps: Sequence[Step], tokens: int) -> tuple[Step, ...]:
-    """Steps as plain tuples; a RolloutError unless their offsets rise from 0 and stay below the number of tokens."""
-    checked = tuple(Step(tuple(int(token) for token in given), int(start)) for given, start in steps)
-    starts = [step.start for step in checked]
+    """Steps as tuples of ints. Raises a RolloutError unless their offsets rise from 0 and stay below `tokens`."""
+    copies = tuple(Step(tuple(int(token) for token in given), int(start)) for given, start in steps)
+    starts = [step.start for step in copies]
     if starts and (starts[0] != 0 or starts != sorted(set(starts)) or starts[-1] >= tokens):
         raise RolloutError(f"steps must start at offsets rising from 0 and below {tokens} tokens, got {starts}")
-    if any(token < 0 for step in checked for token in step.given):
+    if any(token < 0 for step in copies for token in step.given):
         raise RolloutError("the tokens a step was given must not be negative")
-    return checked
+    return copies
 
 
 def check_weights(weights: NDArray[Any], where: str = "weights") -> None:

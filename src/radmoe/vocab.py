@@ -5,8 +5,8 @@ operations. It is read from a `tokenizer.json`, or from its own compiled table (
 opens in about a millisecond where the JSON of 200k tokens takes most of a second.
 
 A control token is an added token whose text stands in brackets (`</think>`, `<|channel|>`,
-`[INST]`). Its characters spelled out by ordinary tokens are prose, and its bytes are no text: in
-`symbols` it is one symbol above 255, which no byte pattern can match.
+`[INST]`). The same characters spelled out by ordinary tokens are prose, and a control token itself
+has no text: `symbols` gives it one symbol above 255, which no byte pattern can match.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ Masks = tuple[NDArray[np.bool_], NDArray[np.uint16], NDArray[np.uint16]]
 
 
 def _byte_of_char() -> dict[str, int]:
-    """GPT-2's printable stand-ins: a byte that prints is itself, the 68 others are chr(256), chr(257), ..."""
+    """The byte behind each of GPT-2's printable characters.
+
+    A byte that prints stands for itself, and the 68 others are written as chr(256), chr(257), and so on.
+    """
     prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = (b for b in range(256) if b not in prints)
     return {chr(b): b for b in prints} | {chr(256 + i): b for i, b in enumerate(hidden)}
@@ -76,7 +79,7 @@ class Vocab:
 
     @classmethod
     def of(cls, vocab: Any) -> Vocab:
-        """A vocabulary as it is, or that of a tokenizer."""
+        """Return a `Vocab` unchanged; build one from anything else, which must be a tokenizer."""
         return vocab if isinstance(vocab, Vocab) else cls.from_tokenizer(vocab)
 
     @classmethod
@@ -128,7 +131,7 @@ class Vocab:
     def from_table(cls, table: Any, load_json: Callable[[], bytes]) -> Vocab:
         """From what `to_table` wrote, in any buffer (bytes, mmap).
 
-        `load_json` is called when `.json` is read; make it one that pickles, and the vocabulary does too.
+        `load_json` is called when `.json` is read. The vocabulary can be pickled if `load_json` can.
         """
         view = memoryview(table).cast("B")
         if len(view) < _HEADER.size + _CRC.size or bytes(view[:8]) != _MAGIC:
@@ -151,7 +154,7 @@ class Vocab:
         return cls(blob, lengths, ids, load_json)
 
     def to_table(self) -> bytes:
-        """Header, added ids, lengths, blob, CRC32: little-endian, about 1.7 MB for 200k tokens."""
+        """The compiled table: header, added ids, lengths, blob and CRC32, little-endian; 1.7 MB for 200k tokens."""
         body = self._body()
         return body + _CRC.pack(zlib.crc32(body))
 
@@ -169,7 +172,7 @@ class Vocab:
         return f"Vocab({len(self)} tokens, {len(self._added_ids)} added, {self.fingerprint[:12]})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"table": self.to_table(), "load_json": self._load_json}  # what was cached is rebuilt there
+        return {"table": self.to_table(), "load_json": self._load_json}  # caches are rebuilt when needed
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(Vocab.from_table(**state).__dict__)
@@ -190,7 +193,7 @@ class Vocab:
         return MappingProxyType({self.token_bytes(int(i)).decode(): int(i) for i in self._added_ids})
 
     def special_id(self, text: str) -> int | None:
-        """Id of the added token with this text."""
+        """Id of the added token with this text; None if there is none."""
         return self.added.get(text)
 
     def token_bytes(self, token: int) -> bytes:
@@ -199,7 +202,7 @@ class Vocab:
         return self._blob[self._offsets[token] : self._offsets[token + 1]].tobytes()
 
     def check_ids(self, token_ids: ArrayLike) -> NDArray[np.intp]:
-        """Token ids as an index array [T]; refuses one outside the vocabulary, naming it."""
+        """Token ids as an index array [T]. Raises a VocabError that names the first id outside the vocabulary."""
         ids = np.asarray(token_ids)
         if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
             raise VocabError(f"token ids must be a flat list of integers, got {ids.dtype} of shape {ids.shape}")
@@ -223,11 +226,11 @@ class Vocab:
     # -- what the anchors look things up in ----------------------------------------------------
 
     def cached(self, key: Hashable, build: Callable[[], T]) -> T:
-        """What was built for this vocabulary under `key`; built once."""
-        found: T | None = self._cache.get(key)
-        if found is None:
-            found = self._cache[key] = build()
-        return found
+        """What `build` returns, built once for this vocabulary and kept under `key`."""
+        value: T | None = self._cache.get(key)
+        if value is None:
+            value = self._cache[key] = build()
+        return value
 
     @cached_property
     def controls(self) -> Mapping[bytes, int]:
@@ -248,7 +251,7 @@ class Vocab:
         return str(self._view[at(token) : at(token + 1)], "latin-1")
 
     def tokens_with(self, byte: bytes) -> NDArray[np.bool_]:
-        """[V]: does the token's text hold this byte? Control tokens have no text."""
+        """A mask [V] of the tokens whose text holds this byte. Control tokens have no text."""
         flags = np.zeros(len(self), np.bool_)
         at = np.flatnonzero(self._blob == byte[0])
         flags[np.searchsorted(self._offsets, at, "right") - 1] = True
@@ -256,20 +259,20 @@ class Vocab:
         return flags
 
     def tokens_matching(self, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-        """[V]: does the regex find something in the token's decoded text?"""
+        """A mask [V] of the tokens in whose decoded text the regex finds something."""
         search, data, offsets = pattern.search, self._blob.tobytes(), self._offsets.tolist()
         ends = iter(offsets[1:])
-        found = (search(data[start : next(ends)].decode("utf-8", "replace")) is not None for start in offsets[:-1])
-        return np.fromiter(found, np.bool_, len(self))
+        flags = (search(data[start : next(ends)].decode("utf-8", "replace")) is not None for start in offsets[:-1])
+        return np.fromiter(flags, np.bool_, len(self))
 
     def begins(self, prefix: bytes) -> Masks:
         """Which tokens can open a literal, and which can go on with it, over the vocabulary [V].
 
-        `opens` has bit 0 where a token holds the whole prefix, bit k where it ends in its first k
-        bytes. `follows` has bit k where a token may stand at prefix[k:]: it begins with all of the
-        rest, or is a piece of it, or is empty; bit 0 is set everywhere. So `opens[a] & follows[b]`
-        is not zero wherever an occurrence starts in token a and goes on in token b. Returns
-        (opens != 0, opens, follows); 1 to 10 ms for 200k tokens.
+        `opens` has bit 0 where a token holds the whole prefix, and bit k where the token ends in the
+        first k bytes of the prefix. `follows` has bit k where a token may stand at prefix[k:]: it
+        begins with all of the rest, or is a piece of it, or is empty; bit 0 is set everywhere. So
+        `opens[a] & follows[b]` is not zero wherever an occurrence starts in token a and goes on in
+        token b. Returns (opens != 0, opens, follows). Building them takes 1 to 10 ms for 200k tokens.
         """
         return self.cached(("begins", prefix), lambda: self._begins(prefix))
 
@@ -309,13 +312,15 @@ def _outside(token: int, size: int) -> str:
 
 
 def _surfaces(spec: Any, where: str) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """Bytes by id of a tokenizer.json: the model's own tokens, and the added ones."""
+    """The bytes of each token id in a `tokenizer.json`: those of the model's own tokens, and those of the added ones."""
     model = spec.get("model") if isinstance(spec, dict) else None
     if not isinstance(model, dict):
         raise VocabError(f"{where} is no tokenizer.json: it has no model")
-    kind = model.get("type") or ("BPE" if "merges" in model else "unknown")
-    if kind != "BPE":
-        raise VocabError(f"{where} holds a {kind} model: only BPE (byte-level, or with byte fallback) is supported")
+    algorithm = model.get("type") or ("BPE" if "merges" in model else "unknown")
+    if algorithm != "BPE":
+        raise VocabError(
+            f"{where} holds a {algorithm} model: only BPE (byte-level, or with byte fallback) is supported"
+        )
     if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
         raise VocabError(f"{where} marks word pieces with a prefix or suffix: only plain BPE is supported")
     decoder, pre = _types(spec.get("decoder")), _types(spec.get("pre_tokenizer"))
@@ -359,7 +364,7 @@ def _byte_level(text: str) -> bytes:
     try:
         return bytes(map(_BYTE_OF_CHAR.__getitem__, text))
     except KeyError:
-        return text.encode()  # not an encoded token: the decoder too takes it literally
+        return text.encode()  # the token is not encoded: the decoder takes it literally as well
 
 
 def _byte_fallback(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The paper's published figures, recomputed from each other: `audit()` gives one Check per figure."""
+"""The paper's published figures, recomputed from each other: `audit()` returns a Check for each way a figure follows."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ FAMILIES = (
 
 
 def audit(paper: Paper | None = None) -> list[Check]:
-    """Every figure that follows from others, in the order of the paper's tables."""
+    """Check every figure that follows from others, in the order of the paper's tables."""
     source = load() if paper is None else paper
-    found = [check for family in FAMILIES for check in family.checks(source)]
+    checks = [check for family in FAMILIES for check in family.checks(source)]
     order = {label: i for i, label in enumerate(source.about)}
-    return sorted(found, key=lambda check: order[check.table])
+    return sorted(checks, key=lambda check: order[check.table])

@@ -1,4 +1,4 @@
-"""Figures that two tables print of the same thing."""
+"""Figures that two tables print for the same thing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _selectors(paper: Paper) -> Iterator[Check]:
 
 
 def _families(paper: Paper) -> Iterator[Check]:
-    """Families of tab:main from single models: a problem without two located rollouts counts as wrong."""
+    """The families of tab:main follow from single models; a problem without two located rollouts counts as wrong."""
     sources = {"RAD": ("dc", "rad"), "RAD+DC": ("dc", "rad_dc"), "Cons@64": ("per-model", "maj")}
     for family in dict.fromkeys(c.family for c in paper.configs):
         configs = paper.family(family)
@@ -52,10 +52,12 @@ def _families(paper: Paper) -> Iterator[Check]:
                 n = len(configs) * problems(paper, heading)
                 if not cells[0][column] or (method == "Cons@64" and sum(int(c["n"]) for c in cells) < n):
                     continue  # a vote needs no anchor: it may be right where RAD abstains
-                got = [count(c[column], int(c["n"])) for c in cells]
+                correct = [count(c[column], int(c["n"])) for c in cells]
                 row = paper.row("main", family=family, method=method, column=heading)
-                how, source = f"100 ({plus(got)}) / {n}", f"tab:{table} {pool}"
-                yield compare("main", f"{family} {method}", heading, row["value"], total(got) * (100 / n), how, source)
+                how, source = f"100 ({plus(correct)}) / {n}", f"tab:{table} {pool}"
+                yield compare(
+                    "main", f"{family} {method}", heading, row["value"], total(correct) * (100 / n), how, source
+                )
 
 
 def _cell(paper: Paper, table: str, config: Config, pool: str) -> Row:
@@ -73,23 +75,23 @@ def _kernels(paper: Paper) -> Iterator[Check]:
             row = paper.row("wjja-cat", mode=mode, category=category)
             how = " + ".join(c["n"] for c in cells)
             yield compare("wjja-cat", f"{mode} {category}", "n", row["n"], n, how, "tab:per-model")
-        got = [count(c["dens"], int(c["n"])) for c in cells]
-        yield _kernel(paper, "delimiter@16", category, got, n, "tab:per-model")
-        got = [
+        correct = [count(c["dens"], int(c["n"])) for c in cells]
+        yield _kernel(paper, "delimiter@16", category, correct, n, "tab:per-model")
+        correct = [
             total(count(_marker(paper, c, d)["value"], size) for d, size in paper.columns(pool).items())
             for c in thinkers
         ]
-        yield _kernel(paper, "delimiter@marker", category, got, n, "tab:marker-only")
+        yield _kernel(paper, "delimiter@marker", category, correct, n, "tab:marker-only")
     whole, full = paper.row("wjja-main", mode="boundary@marker"), paper.row("layer-deciles", decile="full")
     where = "tab:wjja-main boundary@marker"
     yield _same("layer-deciles", "full", "accuracy", full["accuracy"], whole["wj"], f"{where} WJ")
-    yield _same("layer-deciles", "all", "n", paper.said("decile_n"), whole["n"], f"{where} n")
+    yield _same("layer-deciles", "all", "n", paper.prose("decile_n"), whole["n"], f"{where} n")
 
 
-def _kernel(paper: Paper, mode: str, category: str, got: Sequence[Span], n: int, source: str) -> Check:
+def _kernel(paper: Paper, mode: str, category: str, correct: Sequence[Span], n: int, source: str) -> Check:
     row = paper.row("wjja-cat", mode=mode, category=category)
-    how = f"100 ({plus(got)}) / {n}"
-    return compare("wjja-cat", f"{mode} {category}", "wj", row["wj"], total(got) * (100 / n), how, source)
+    how = f"100 ({plus(correct)}) / {n}"
+    return compare("wjja-cat", f"{mode} {category}", "wj", row["wj"], total(correct) * (100 / n), how, source)
 
 
 def _marker(paper: Paper, config: Config, column: str) -> Row:
@@ -106,8 +108,8 @@ def _floors(paper: Paper) -> Iterator[Check]:
                 floors = [floor(paper, config, d) for d in sets]
                 sizes = list(sets.values())
                 how = f"({terms(sizes, [f'{f.value:.2f}' for f in floors])}) / {cell['n']}"
-                got, source = weighted(floors, sizes), "floors of tab:marker-only"
-                yield compare("per-model", f"{pool} {config.model}", "avg_full", cell["avg_full"], got, how, source)
+                mean, source = weighted(floors, sizes), "floors of tab:marker-only"
+                yield compare("per-model", f"{pool} {config.model}", "avg_full", cell["avg_full"], mean, how, source)
 
 
 def _thinking(paper: Paper) -> Iterator[Check]:

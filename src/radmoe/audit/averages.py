@@ -23,13 +23,16 @@ def checks(paper: Paper) -> Iterator[Check]:
 
 
 def right(paper: Paper, row: Row, configs: int = 1) -> Span:
-    """Problems of a row's dataset got right, over so many configurations; Avg@64 need not be whole."""
+    """How many problems of a row's data set are right, over `configs` configurations.
+
+    For Avg@64 this need not be a whole number.
+    """
     n = configs * problems(paper, row["column"])
     return read(row["value"]) * (n / 100) if row["method"] == "Avg@64" else count(row["value"], n)
 
 
 def accuracy(paper: Paper, row: Row, configs: int = 1) -> Span:
-    """The same in percent."""
+    """The accuracy of a row in percent, over `configs` configurations."""
     return right(paper, row, configs) * (100 / (configs * problems(paper, row["column"])))
 
 
@@ -47,9 +50,9 @@ def _rows(paper: Paper, family: str) -> Iterator[Check]:
         for row in rows:
             if row["gain"]:
                 base = paper.row("main", family=family, method="Avg@64", column=row["column"])["value"]
-                got = accuracy(paper, row, configs)
-                how = f"{got.value:.2f} - {base}"
-                yield compare("main", name, f"{row['column']} gain", row["gain"], got - read(base), how)
+                score = accuracy(paper, row, configs)
+                how = f"{score.value:.2f} - {base}"
+                yield compare("main", name, f"{row['column']} gain", row["gain"], score - read(base), how)
 
 
 def _best(paper: Paper, family: str) -> Iterator[Check]:
@@ -63,7 +66,7 @@ def _best(paper: Paper, family: str) -> Iterator[Check]:
 
 
 def _family_floors(paper: Paper, family: str) -> Iterator[Check]:
-    """Avg@64 does not depend on the readout: both tables must have the same."""
+    """Avg@64 does not depend on the readout, so both tables must have the same one."""
     for column in COLUMNS:
         floors = [floor(paper, c, column) for c in paper.family(family)]
         row = paper.row("main", family=family, method="Avg@64", column=column)
@@ -77,24 +80,24 @@ def _marker_only(paper: Paper, config: Config) -> Iterator[Check]:
     for method in ("RAD", "RAD+DC"):
         rows = paper.rows(table, family=config.family, variant=config.variant, method=method)
         yield _average(paper, table, f"{config.name} {method}", rows, 1)
-    for column in COLUMNS:  # both rows of a configuration stand on one floor
+    for column in COLUMNS:  # both rows of a configuration have the same floor
         row, base = _cell(paper, config, "RAD+DC", column), floor(paper, config, column)
-        got = accuracy(paper, row)
-        how = f"{got.value:.2f} - {base.value:.2f}"
+        score = accuracy(paper, row)
+        how = f"{score.value:.2f} - {base.value:.2f}"
         source = "the floor of the RAD row"
-        yield compare(table, f"{config.name} RAD+DC", f"{column} gain", row["gain"], got - base, how, source)
+        yield compare(table, f"{config.name} RAD+DC", f"{column} gain", row["gain"], score - base, how, source)
     row = _cell(paper, config, "RAD", "Avg")
-    got, base = accuracy(paper, row), total(floor(paper, config, c) * n for c, n in well.items()) / sum(well.values())
-    how = f"{got.value:.2f} - {base.value:.2f}"
+    score, base = accuracy(paper, row), total(floor(paper, config, c) * n for c, n in well.items()) / sum(well.values())
+    how = f"{score.value:.2f} - {base.value:.2f}"
     source = "the mean floor of the five datasets"
-    yield compare(table, f"{config.name} RAD", "Avg gain", row["gain"], got - base, how, source)
+    yield compare(table, f"{config.name} RAD", "Avg gain", row["gain"], score - base, how, source)
 
 
 def _average(paper: Paper, table: str, name: str, rows: Sequence[Row], configs: int) -> Check:
     cell = {r["column"]: r for r in rows}
-    got = [right(paper, cell[c], configs) for c in paper.columns("well-posed")]
+    correct = [right(paper, cell[c], configs) for c in paper.columns("well-posed")]
     n = configs * problems(paper, "Avg")
-    return compare(table, name, "Avg", cell["Avg"]["value"], total(got) * (100 / n), f"100 ({plus(got)}) / {n}")
+    return compare(table, name, "Avg", cell["Avg"]["value"], total(correct) * (100 / n), f"100 ({plus(correct)}) / {n}")
 
 
 def _cell(paper: Paper, config: Config, method: str, column: str) -> Row:

@@ -1,4 +1,4 @@
-"""One published figure against what other published figures say it must be."""
+"""The check of one published figure against its value from other published figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from radmoe.audit.spans import SLACK, Span, read, unit
 Verdict = Literal["agrees", "within rounding", "differs"]
 VERDICTS: tuple[Verdict, ...] = ("agrees", "within rounding", "differs")
 
-# columns of the data files whose printed heading is another
+# Columns of the data files that the report shows under another heading.
 HEADINGS = {
     "ja": "JA",
     "wj": "WJ",
@@ -52,7 +52,11 @@ HEADINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`published` as printed; `recomputed` from the inputs as printed; [low, high] what their rounding allows."""
+    """How one figure compares with others.
+
+    `published` is the figure as printed, `recomputed` its value from the inputs as printed, and [low, high] what the
+    rounding of those inputs allows.
+    """
 
     table: str
     row: str
@@ -66,7 +70,7 @@ class Check:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The figure that was checked; it may follow in more than one way."""
+        """The figure that was checked. A figure that follows in more than one way has several checks."""
         return self.table, self.row, self.figure
 
     @property
@@ -74,11 +78,13 @@ class Check:
         return self.published.replace("..", " to ")
 
 
-def compare(table: str, row: str, figure: str, published: str, got: Span | float, how: str, source: str = "") -> Check:
-    """The check of one figure: `how` is the arithmetic up to the equals sign, `source` where its inputs stand."""
-    span = got if isinstance(got, Span) else Span.exact(got)
+def compare(
+    table: str, row: str, figure: str, published: str, recomputed: Span | float, how: str, source: str = ""
+) -> Check:
+    """Check one figure. `how` is the arithmetic up to the equals sign, `source` says where its inputs are printed."""
+    span = recomputed if isinstance(recomputed, Span) else Span.exact(recomputed)
     value = show(span.value, published)
-    said = value if how in ("", value) else f"{how} = {value}"
+    arithmetic = value if how in ("", value) else f"{how} = {value}"
     return Check(
         table,
         row,
@@ -88,31 +94,31 @@ def compare(table: str, row: str, figure: str, published: str, got: Span | float
         span.low,
         span.high,
         _verdict(read(published), span, published),
-        f"{said}, {source}" if source else said,
+        f"{arithmetic}, {source}" if source else arithmetic,
     )
 
 
 def term(text: str) -> str:
-    """A printed figure inside a sum: no leading plus, negatives in brackets."""
+    """A printed figure as it stands inside a sum: without a leading plus, and in brackets if negative."""
     return f"({text})" if text.startswith("-") else text.removeprefix("+")
 
 
 def terms(weights: Sequence[int], figures: Sequence[str]) -> str:
-    """A weighted sum of printed figures."""
+    """A weighted sum of printed figures, written out."""
     return " + ".join(f"{n} x {term(figure)}" for n, figure in zip(weights, figures, strict=True))
 
 
-def _verdict(published: Span, got: Span, text: str) -> Verdict:
+def _verdict(published: Span, recomputed: Span, text: str) -> Verdict:
     slack = SLACK * unit(text) / 2
-    if published.low - slack <= got.value <= published.high + slack:
+    if published.low - slack <= recomputed.value <= published.high + slack:
         return "agrees"
-    if got.high >= published.low - slack and got.low <= published.high + slack:
+    if recomputed.high >= published.low - slack and recomputed.low <= published.high + slack:
         return "within rounding"
     return "differs"
 
 
 def show(value: float, like: str) -> str:
-    """A recomputed value with two more places than printed, and without idle zeros."""
+    """A recomputed value with two more places than are printed, and without trailing zeros among those two."""
     if value and abs(value) < 1e-4:
         return f"{value:.3g}"
     places = len(like.partition("..")[0].partition(".")[2])

@@ -42,9 +42,9 @@ def _per_model(paper: Paper) -> Iterator[Check]:
 def _windows(paper: Paper) -> Iterator[Check]:
     for row in paper.rows("width-recency"):
         yield difference("width-recency", f"W={row['window']}", "bonus", row["bonus"], row["recency"], row["fixed"])
-    widest, said = paper.row("window-grid", budget="32768", window="512"), paper.said("window_best")
-    how = said.removeprefix("+")
-    yield compare("window-grid", "B=32768 W=512", "delta", widest["delta"], read(said), how, "the text's")
+    widest, best = paper.row("window-grid", budget="32768", window="512"), paper.prose("window_best")
+    how = best.removeprefix("+")
+    yield compare("window-grid", "B=32768 W=512", "delta", widest["delta"], read(best), how, "the text's")
     for domain in ("math", "science", "code"):
         anchor, sel, full = (
             paper.row("domain", domain=domain, quantity=f"boundary_{part}")["value"]
@@ -62,10 +62,10 @@ def _stars(paper: Paper) -> Iterator[Check]:
 
 
 def _deciles(paper: Paper) -> Iterator[Check]:
-    n = int(paper.said("decile_n"))
+    n = int(paper.prose("decile_n"))
     full = count(paper.row("layer-deciles", decile="full")["accuracy"], n)
     for row in paper.rows("layer-deciles"):
         if row["delta"]:
-            got = count(row["accuracy"], n)
-            how = f"100 ({full.value:g} - {got.value:g}) / {n}"
-            yield compare("layer-deciles", row["decile"], "delta", row["delta"], (full - got) * (100 / n), how)
+            correct = count(row["accuracy"], n)
+            how = f"100 ({full.value:g} - {correct.value:g}) / {n}"
+            yield compare("layer-deciles", row["decile"], "delta", row["delta"], (full - correct) * (100 / n), how)

@@ -46,8 +46,8 @@ def _effort(paper: Paper, row: Row) -> Iterator[Check]:
     dens = pooled.right("dens") * (100 / n)
     yield compare(table, effort, "avg64", row["avg64"], full, pooled.how("avg_full"), source)
     for figure, column in (("cons64", "maj"), ("rad", "dens")):
-        got = pooled.right(column)
-        yield compare(table, effort, figure, row[figure], got * (100 / n), f"100 x {got.value:g} / {n}", source)
+        correct = pooled.right(column)
+        yield compare(table, effort, figure, row[figure], correct * (100 / n), f"100 x {correct.value:g} / {n}", source)
     group = f"OSS-pooled-{effort}"
     fused = count(paper.row("dc", pool="math", group=group)["rad_dc"], n)
     how = f"100 x {fused.value:g} / {n}"
@@ -67,18 +67,21 @@ def _text(paper: Paper, row: Row) -> Iterator[Check]:
     table, effort = "effort-decomp", row["effort"]
     pooled, key = Pooled(paper, effort), effort.lower()
     mean, how = pooled.mean("avg_coh"), pooled.how("avg_coh")
-    yield compare(table, effort, "avg@coh in the text", paper.said(f"coh_{key}"), mean, how, "tab:per-model")
+    yield compare(table, effort, "avg@coh in the text", paper.prose(f"coh_{key}"), mean, how, "tab:per-model")
     dens, maj = pooled.right("dens"), pooled.right("maj")
     how = f"100 ({dens.value:g} - {maj.value:g}) / {pooled.n}"
     gap = (dens - maj) * (100 / pooled.n)
-    yield compare(table, effort, "RAD less majority", paper.said(f"dens_maj_{key}"), gap, how)
+    yield compare(table, effort, "RAD less majority", paper.prose(f"dens_maj_{key}"), gap, how)
     share = read(row["headroom"])
-    yield compare(table, effort, "headroom in the text", paper.said(f"headroom_{key}"), share, "", "the table's")
-    yield compare(table, effort, "lift in the text", paper.said("full_range"), read(row["d_full"]), "", "the table's")
+    yield compare(table, effort, "headroom in the text", paper.prose(f"headroom_{key}"), share, "", "the table's")
+    yield compare(table, effort, "lift in the text", paper.prose("full_range"), read(row["d_full"]), "", "the table's")
 
 
 def _contrast(paper: Paper, row: Row) -> Iterator[Check]:
-    """Low less Medium follows: every problem is on both sides. With High only the number of shared problems does."""
+    """Check the contrast of two efforts.
+
+    Low less Medium follows, because every problem is on both sides. With High only the number of shared problems does.
+    """
     name = f"{row['pool']} {row['method']} {row['size']} {row['contrast']}"
     efforts = row["contrast"].split("-")
     sides = [paper.row("per-model", pool=row["pool"], model=f"{row['size']}-{e}") for e in efforts]

@@ -1,7 +1,7 @@
 """Percentages that must be a whole number of problems.
 
-A selector picks one rollout per problem, so its accuracy over n problems is k / n. Where the steps of k / n are
-wider than the last printed place, a wrong figure shows: at n = 30 only one tenth in thirty-three is possible.
+A selector picks one rollout per problem, so its accuracy over n problems is k / n. Where the steps of k / n are wider
+than the last printed place, a wrong figure shows: at n = 30 only one in thirty-three tenths of a percent is possible.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from radmoe.audit.check import Check, compare
 from radmoe.audit.paper import POOLS, Paper
 from radmoe.audit.spans import read, unit
 
-# table -> (row's name, n) and the columns that are accuracies over those n problems
+# For each table: the columns that name a row, and those that are accuracies over its n problems.
 BY_N = {
     "dc": (("pool", "group"), ("rad", "rad_dc")),
     "dc-fusion": (("pool", "group"), ("conf50", "rankfuse")),
@@ -38,15 +38,15 @@ def checks(paper: Paper) -> Iterator[Check]:
         yield from _whole("swebench", row["model"], "mix_rad", row["mix_rad"], int(row["n_mix"]))
         yield from _whole("swebench", row["model"], "all_rad", row["all_rad"], 500)
     for row in paper.rows("layer-deciles"):
-        yield from _whole("layer-deciles", row["decile"], "accuracy", row["accuracy"], int(paper.said("decile_n")))
+        yield from _whole("layer-deciles", row["decile"], "accuracy", row["accuracy"], int(paper.prose("decile_n")))
     for anchor in ("boundary", "delimiter"):  # at m = 64 the cohort is the whole pool: one pick per problem
         row = paper.row("rollout-scaling", anchor=anchor, m="64")
         for column in ("rad", "dc", "rad_dc", "maj", "oracle"):
-            yield from _whole("rollout-scaling", f"{anchor} m=64", column, row[column], int(paper.said(f"n_{anchor}")))
+            yield from _whole("rollout-scaling", f"{anchor} m=64", column, row[column], int(paper.prose(f"n_{anchor}")))
 
 
 def problems(paper: Paper, column: str) -> int:
-    """Problems of one dataset, or of the five well-posed ones for the Avg. column."""
+    """How many problems one data set has, or the five well-posed ones together for the Avg. column."""
     if column == "Avg":
         return sum(paper.columns("well-posed").values())
     return next(paper.columns(pool)[column] for pool in POOLS if column in paper.columns(pool))
@@ -54,6 +54,6 @@ def problems(paper: Paper, column: str) -> int:
 
 def _whole(table: str, row: str, figure: str, published: str, n: int) -> Iterator[Check]:
     if not published or 100 / n <= unit(published):
-        return  # none given, or every figure is possible
+        return  # no figure is printed, or any figure is possible
     k = round(read(published).value * n / 100)
     yield compare(table, row, figure, published, 100 * k / n, f"100 x {k} / {n}")

@@ -11,7 +11,7 @@ from radmoe.audit.spans import Span, total
 
 
 def checks(paper: Paper) -> Iterator[Check]:
-    n, well = int(paper.said("n_wp")), paper.columns("well-posed")
+    n, well = int(paper.prose("n_wp")), paper.columns("well-posed")
     main = {method: _main(paper, method, well) for method in SELECTORS}
     marker = {method: _marker(paper, method, well) for method in ("RAD", "RAD+DC")}
     for method, name in (("Cons@64", "cons_wp"), ("RAD", "rad_wp"), ("RAD+DC", "raddc_wp")):
@@ -26,27 +26,27 @@ def checks(paper: Paper) -> Iterator[Check]:
     score = {c: (_main(paper, "RAD", [c]).value, _main(paper, "Cons@64", [c]).value) for c in well}
     how = "RAD:Cons@64 right, " + ", ".join(f"{c} {a:g}:{b:g}" for c, (a, b) in score.items())
     won = sum(a > b for a, b in score.values())
-    yield compare("main", "pooled RAD", "datasets won", paper.said("datasets_won"), won, f"{how}; RAD ahead")
+    yield compare("main", "pooled RAD", "datasets won", paper.prose("datasets_won"), won, f"{how}; RAD ahead")
 
     floors = total(floor(paper, c, d) * k for c in paper.configs for d, k in well.items())
-    said, how = paper.said("marker_floor_wp"), f"{floors.value:.2f} / {n}"
-    yield compare("marker-only", "pooled Avg@64", "well-posed", said, floors / n, how, "floors weighted by problems")
-    n, code = int(paper.said("n_code")), _marker(paper, "RAD", ["Code"])
+    printed, how = paper.prose("marker_floor_wp"), f"{floors.value:.2f} / {n}"
+    yield compare("marker-only", "pooled Avg@64", "well-posed", printed, floors / n, how, "floors weighted by problems")
+    n, code = int(paper.prose("n_code")), _marker(paper, "RAD", ["Code"])
     yield _percent(paper, "marker-only", "pooled RAD", "code", "marker_rad_code", code, n)
     base = total(floor(paper, c, "Code") for c in paper.configs) / len(paper.configs)
-    said, how = paper.said("marker_rad_code_gain"), f"{100 * code.value / n:.2f} - {base.value:.2f}"
+    printed, how = paper.prose("marker_rad_code_gain"), f"{100 * code.value / n:.2f} - {base.value:.2f}"
     gain = code * (100 / n) - base
-    yield compare("marker-only", "pooled RAD", "code gain", said, gain, how, "the mean of ten floors")
+    yield compare("marker-only", "pooled RAD", "code gain", printed, gain, how, "the mean of ten floors")
 
 
-def _percent(paper: Paper, table: str, row: str, figure: str, name: str, got: Span, n: int) -> Check:
+def _percent(paper: Paper, table: str, row: str, figure: str, name: str, correct: Span, n: int) -> Check:
     source = {"main": "datasets of four families", "marker-only": "datasets of ten configurations"}[table]
-    return compare(table, row, figure, paper.said(name), got * (100 / n), f"100 x {got.value:g} / {n}", source)
+    return compare(table, row, figure, paper.prose(name), correct * (100 / n), f"100 x {correct.value:g} / {n}", source)
 
 
 def _gap(paper: Paper, table: str, row: str, figure: str, name: str, a: Span, b: Span, n: int) -> Check:
     how = f"100 ({a.value:g} - {b.value:g}) / {n}"
-    return compare(table, row, figure, paper.said(name), (a - b) * (100 / n), how)
+    return compare(table, row, figure, paper.prose(name), (a - b) * (100 / n), how)
 
 
 def _main(paper: Paper, method: str, columns: Iterable[str]) -> Span:

@@ -1,4 +1,4 @@
-"""Families of tests: Holm columns, who survives, and Cochran's Q."""
+"""Families of tests: Holm columns, which tests survive them, and Cochran's Q."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def _deciles(paper: Paper) -> Iterator[Check]:
     for row, adjust, how in zip(rows, adjusted, _steps(p), strict=True):
         yield compare(table, row["decile"], "holm", row["holm"], adjust, how)
     survive, source = sum(a.value < 0.05 for a in adjusted), f"so many of {len(rows)} adjusted p are below 0.05"
-    yield compare(table, "all", "survive Holm", paper.said("decile_survive"), survive, "", source)
-    q, df = paper.said("cochran_q"), int(paper.said("cochran_df"))
+    yield compare(table, "all", "survive Holm", paper.prose("decile_survive"), survive, "", source)
+    q, df = paper.prose("cochran_q"), int(paper.prose("cochran_df"))
     tail = read(q).through(lambda x: float(chdtrc(df, x)))
-    yield compare(table, "all", "Cochran p", paper.said("cochran_p"), tail, f"P(chi2 > {q})", f"df = {df}")
-    yield compare(table, "all", "Cochran df", paper.said("cochran_df"), len(rows) - 1, f"{len(rows)} - 1")
+    yield compare(table, "all", "Cochran p", paper.prose("cochran_p"), tail, f"P(chi2 > {q})", f"df = {df}")
+    yield compare(table, "all", "Cochran df", paper.prose("cochran_df"), len(rows) - 1, f"{len(rows)} - 1")
 
 
 def _fusion(paper: Paper) -> Iterator[Check]:
@@ -44,11 +44,11 @@ def _fusion(paper: Paper) -> Iterator[Check]:
     cells = [r for r in paper.rows("dc") if r["pool"] in ("math", "well-posed")]
     raw = [mcnemar_exact(int(r["rad_only"]), int(r["dc_only"])) for r in cells]
     name, adjusted = "math and well-posed", holm(raw)
-    yield compare("dc", name, "least p", paper.said("dc_nominal_p"), min(raw), "", f"least of {len(raw)} McNemar p")
+    yield compare("dc", name, "least p", paper.prose("dc_nominal_p"), min(raw), "", f"least of {len(raw)} McNemar p")
     below, source = sum(p < 0.05 for p in raw), f"so many of {len(raw)} McNemar p are below 0.05"
-    yield compare("dc", name, "below 0.05", paper.said("dc_nominal"), below, "", source)
+    yield compare("dc", name, "below 0.05", paper.prose("dc_nominal"), below, "", source)
     survive, source = int((adjusted < 0.05).sum()), f"so many after Holm; the least is {adjusted.min():.2f}"
-    yield compare("dc", name, "survive Holm", paper.said("dc_survive"), survive, "", source)
+    yield compare("dc", name, "survive Holm", paper.prose("dc_survive"), survive, "", source)
 
 
 def _holm(p: Sequence[Span]) -> list[Span]:
@@ -58,7 +58,7 @@ def _holm(p: Sequence[Span]) -> list[Span]:
 
 
 def _steps(p: Sequence[Span]) -> list[str]:
-    """Each adjusted p in words: its own step, or a larger one before it."""
+    """The arithmetic of each adjusted p: its own step, or a larger one before it."""
     order = sorted(range(len(p)), key=lambda i: p[i].value)
     how, worst, source = [""] * len(p), 0.0, ""
     for rank, i in enumerate(order):

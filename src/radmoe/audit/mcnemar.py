@@ -9,7 +9,7 @@ from radmoe.audit.paper import Paper
 from radmoe.audit.spans import count
 from radmoe.stats import mcnemar_exact
 
-# first and second selector, and how often only that one is right
+# For each table: the columns of the first and the second selector, and of how often only that one is right.
 PAIRED = {
     "dc": ("rad", "rad_dc", "rad_only", "dc_only"),
     "dc-fusion": ("conf50", "rankfuse", "c50_only", "rf_only"),
@@ -34,4 +34,4 @@ def checks(paper: Paper) -> Iterator[Check]:
     row = paper.row("wjja-cat", mode="delimiter@marker", category="math")
     b, c = int(row["b"]), int(row["c"])
     how = f"McNemar({b}, {c})"
-    yield compare("wjja-cat", "delimiter@marker math", "p", paper.said("cat_p"), mcnemar_exact(b, c), how)
+    yield compare("wjja-cat", "delimiter@marker math", "p", paper.prose("cat_p"), mcnemar_exact(b, c), how)

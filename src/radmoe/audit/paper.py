@@ -45,13 +45,13 @@ class Paper:
         return [row for row in self.tables[table] if all(row[k] == v for k, v in match.items())]
 
     def row(self, table: str, /, **match: str) -> Row:
-        found = self.rows(table, **match)
-        if len(found) != 1:
-            raise InputError(f"tab:{table} has {len(found)} rows with {match}, not one: the data files are damaged")
-        return found[0]
+        rows = self.rows(table, **match)
+        if len(rows) != 1:
+            raise InputError(f"tab:{table} has {len(rows)} rows with {match}, not one: the data files are damaged")
+        return rows[0]
 
-    def said(self, name: str) -> str:
-        """A figure of a caption or the text."""
+    def prose(self, name: str) -> str:
+        """A figure of a caption or the text, as printed."""
         return self.row("prose", id=name)["value"]
 
     @property
@@ -66,7 +66,7 @@ class Paper:
         return {r["column"]: int(r["problems"]) for r in self.tables["datasets"] if r["pool"] in POOLS[pool]}
 
     def with_figure(self, table: str, column: str, value: str, /, **match: str) -> Paper:
-        """A copy with one figure changed: what would the audit say then?"""
+        """A copy with one figure changed, to see what the audit says of it."""
         old = self.row(table, **match)
         rows = tuple({**r, column: value} if r is old else r for r in self.tables[table])
         return replace(self, tables={**self.tables, table: rows})

@@ -36,15 +36,16 @@ def _groups(paper: Paper, table: str) -> Iterator[Check]:
 def _sums(
     table: str, name: str, whole: Row, parts: Sequence[Row], numbers: Sequence[str], shares: Sequence[str]
 ) -> Iterator[Check]:
-    """Plain counts of a pooled row are sums, accuracies are sums of right answers over the sum of n."""
+    """The counts of a pooled row are sums, and its accuracies are sums of right answers over the sum of n."""
     for column in ("n", *numbers):
         values = [int(p[column]) for p in parts]
         yield compare(table, name, column, whole[column], sum(values), " + ".join(map(str, values)))
     n = sum(int(p["n"]) for p in parts)
     for column in shares:
         if whole[column]:
-            got = [count(p[column], int(p["n"])) for p in parts]
-            yield compare(table, name, column, whole[column], total(got) * (100 / n), f"100 ({plus(got)}) / {n}")
+            correct = [count(p[column], int(p["n"])) for p in parts]
+            how = f"100 ({plus(correct)}) / {n}"
+            yield compare(table, name, column, whole[column], total(correct) * (100 / n), how)
 
 
 def _per_model(paper: Paper) -> Iterator[Check]:
@@ -60,7 +61,7 @@ def _per_model(paper: Paper) -> Iterator[Check]:
             yield compare(table, name, column, whole[column], weighted([read(v) for v in values], sizes), how)
     for pool, name in (("well-posed", "eligible_wp"), ("code", "eligible_code")):
         sizes = [int(r["n"]) for r in paper.rows(table, pool=pool)]
-        yield compare(table, f"{pool}, all models", "n", paper.said(name), sum(sizes), " + ".join(map(str, sizes)))
+        yield compare(table, f"{pool}, all models", "n", paper.prose(name), sum(sizes), " + ".join(map(str, sizes)))
 
 
 def _kernels(paper: Paper) -> Iterator[Check]:
@@ -76,21 +77,21 @@ def _kernels(paper: Paper) -> Iterator[Check]:
 
 
 def _domains(paper: Paper) -> Iterator[Check]:
-    """Lifts by domain, weighted by problems, against the lift of the whole pool."""
+    """Check the lift of the whole pool against the lifts by domain, weighted by problems."""
     table = "rollout-scaling"
     for anchor in ("boundary", "delimiter"):
         n = [int(r["n"]) for r in paper.rows("rollout-domain", anchor=anchor, method="RAD")]
         whole = paper.row(table, anchor=anchor, m="64")
         source = "tab:rollout-domain"
-        yield compare(table, anchor, "n", paper.said(f"n_{anchor}"), sum(n), " + ".join(map(str, n)), source)
+        yield compare(table, anchor, "n", paper.prose(f"n_{anchor}"), sum(n), " + ".join(map(str, n)), source)
         for method, column in (("RAD", "rad"), ("DC", "dc"), ("RAD+DC", "rad_dc")):
             lifts = [r["lift"] for r in paper.rows("rollout-domain", anchor=anchor, method=method)]
-            got = weighted([read(x) for x in lifts], n) + read(whole["chance"])
+            accuracy = weighted([read(x) for x in lifts], n) + read(whole["chance"])
             how = f"{whole['chance']} + ({terms(n, lifts)}) / {sum(n)}"
-            yield compare(table, f"{anchor} m=64", column, whole[column], got, how, source)
+            yield compare(table, f"{anchor} m=64", column, whole[column], accuracy, how, source)
     rows = paper.rows("domain", quantity="boundary_full")
     n = [int(paper.row("wjja-cat", mode="boundary@16", category=r["domain"])["n"]) for r in rows]
     lifts = [r["value"] for r in rows]
     whole, how = paper.row("frontier", budget="32768", anchor="boundary"), f"({terms(n, lifts)}) / {sum(n)}"
-    got = weighted([read(x) for x in lifts], n)
-    yield compare("frontier", "boundary 32768", "delta", whole["delta"], got, how, "tab:domain, n of tab:wjja-cat")
+    lift = weighted([read(x) for x in lifts], n)
+    yield compare("frontier", "boundary 32768", "delta", whole["delta"], lift, how, "tab:domain, n of tab:wjja-cat")

@@ -15,8 +15,8 @@ TABLE = "wjja-power"
 def checks(paper: Paper) -> Iterator[Check]:
     for row in paper.rows(TABLE):
         scope = row["scope"]
-        tested = paper.row("wjja-main", mode=scope)
-        n, b, c = int(tested["n"]), int(tested["b"]), int(tested["c"])
+        test = paper.row("wjja-main", mode=scope)
+        n, b, c = int(test["n"]), int(test["b"]), int(test["c"])
         d = b + c
         yield compare(TABLE, scope, "n_disc", row["n_disc"], d, f"{b} + {c}")
         of = f"{d} of {n} discordant"
@@ -28,9 +28,9 @@ def checks(paper: Paper) -> Iterator[Check]:
             yield compare(TABLE, scope, figure, row[figure], mcnemar_power(n, d, gap), "", f"exact power, {of}")
         yield compare(TABLE, scope, "observed", row["observed"], 100 * abs(c - b) / n, f"100 |{c} - {b}| / {n}")
     modes = [r["power_1pp"] for r in paper.rows(TABLE) if r["scope"] != "Pooled"]
-    low, _, high = paper.said("power_range").partition("..")
+    low, _, high = paper.prose("power_range").partition("..")
     for figure, published, pick in (("least", low, min), ("greatest", high, max)):
-        found: Span = pick((read(p) for p in modes), key=lambda s: s.value)
+        extreme: Span = pick((read(p) for p in modes), key=lambda s: s.value)
         yield compare(
-            TABLE, "modes", f"{figure} power at 1 pp", published, found.value, f"{figure} of {', '.join(modes)}"
+            TABLE, "modes", f"{figure} power at 1 pp", published, extreme.value, f"{figure} of {', '.join(modes)}"
         )

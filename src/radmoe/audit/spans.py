@@ -1,4 +1,4 @@
-"""Arithmetic with published figures: each stands for every number that rounds to it.
+"""Arithmetic with published figures, each of which stands for every number that rounds to it.
 
 A published 73.9 is the span [73.85, 73.95]; a sum of ten such figures is known to half a unit. A percentage of
 n problems is one of n + 1 fractions, which is often enough to know it exactly.
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-SLACK = 1e-6  # of half a unit in the last place: float noise, far below anything printed
+SLACK = 1e-6  # the part of half a unit in the last place that is allowed for float noise, far below anything printed
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A number known to lie in [low, high]; value is what the figures as printed give."""
+    """A number known to lie in [low, high]; `value` is what the figures as printed give."""
 
     value: float
     low: float
@@ -53,7 +53,7 @@ class Span:
         return Span(abs(self.value), 0.0 if self.low <= 0 <= self.high else ends[0], ends[1])
 
     def through(self, f: Callable[[float], float]) -> Span:
-        """f of a monotone f."""
+        """The span of f(x) for a monotone function f."""
         ends = sorted((f(self.low), f(self.high)))
         return Span(f(self.value), *ends)
 
@@ -63,12 +63,12 @@ def total(spans: Iterable[Span]) -> Span:
 
 
 def plus(spans: Iterable[Span], style: str = ".6g") -> str:
-    """The sum in words."""
+    """The sum written out."""
     return " + ".join(f"{s.value:{style}}" for s in spans)
 
 
 def weighted(spans: Sequence[Span], weights: Sequence[int]) -> Span:
-    """Mean of the spans, each counted by its (known) weight."""
+    """The mean of the spans, weighted by exactly known weights."""
     return total(s * w for s, w in zip(spans, weights, strict=True)) / sum(weights)
 
 
@@ -81,7 +81,10 @@ def read(text: str) -> Span:
 
 
 def again(text: str, other: str) -> Span:
-    """A figure printed elsewhere as `other`, for printing as `text`: with no more places it must be the same."""
+    """What a figure that is printed elsewhere as `other` allows where it is printed as `text`.
+
+    If `other` has no more places than `text`, the two must be the same.
+    """
     return read(other) if unit(other) < unit(text) else Span.exact(float(other))
 
 
@@ -91,15 +94,15 @@ def unit(text: str) -> float:
 
 
 def counts(text: str, n: int) -> range:
-    """Every count of n problems whose percentage prints as `text`; none is possible."""
+    """Every count of n problems whose percentage prints as `text`. There may be none."""
     span, slack = read(text), SLACK * unit(text) / 2
     return range(math.ceil((span.low - slack) * n / 100), math.floor((span.high + slack) * n / 100) + 1)
 
 
 def count(text: str, n: int) -> Span:
-    """How many of n problems a percentage stands for: exact where one count fits, else what rounding allows."""
+    """How many of n problems a percentage stands for: exactly, where only one count fits, else what rounding allows."""
     fits = counts(text, n)
-    if not fits:  # `granularity` reports it; here the figure counts as printed
+    if not fits:  # `granularity` reports this figure; here it is taken as printed
         return read(text) * (n / 100)
     value = float(fits[0]) if len(fits) == 1 else read(text).value * n / 100
     return Span(value, float(fits[0]), float(fits[-1]))

@@ -12,7 +12,10 @@ from radmoe.audit.notes import NOTES, REMARKS
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One table: how many of its figures were checked, and how the checks came out. A figure may follow twice."""
+    """One table: how many of its figures were checked, and how the checks came out.
+
+    A figure that follows in two ways is checked twice.
+    """
 
     table: str
     about: str
@@ -23,24 +26,24 @@ class Summary:
     differs: int
 
 
-def summarise(found: Sequence[Check], about: dict[str, str]) -> list[Summary]:
+def summarise(checks: Sequence[Check], about: dict[str, str]) -> list[Summary]:
     return [
-        _summary(label, about[label], [c for c in found if c.table == label])
-        for label in dict.fromkeys(c.table for c in found)
+        _summary(label, about[label], [c for c in checks if c.table == label])
+        for label in dict.fromkeys(c.table for c in checks)
     ]
 
 
-def total(found: Sequence[Check]) -> Summary:
-    return _summary("all", "", found)
+def total(checks: Sequence[Check]) -> Summary:
+    return _summary("all", "", checks)
 
 
-def _summary(label: str, about: str, found: Sequence[Check]) -> Summary:
-    verdicts = Counter(c.verdict for c in found)
+def _summary(label: str, about: str, checks: Sequence[Check]) -> Summary:
+    verdicts = Counter(c.verdict for c in checks)
     return Summary(
         label,
         about,
-        len({c.key for c in found}),
-        len(found),
+        len({c.key for c in checks}),
+        len(checks),
         verdicts["agrees"],
         verdicts["within rounding"],
         verdicts["differs"],
@@ -48,22 +51,22 @@ def _summary(label: str, about: str, found: Sequence[Check]) -> Summary:
 
 
 def allows(check: Check) -> str:
-    """The span of the inputs, for people."""
+    """What the rounding of the inputs allows, in words."""
     low, high = show(check.low, check.published), show(check.high, check.published)
     return f"the inputs fix {low}" if low == high else f"the inputs allow {low} to {high}"
 
 
 def note(check: Check) -> str:
-    """What may be behind a difference, where the arithmetic points at something."""
+    """What may be behind a difference, where the arithmetic suggests something; else an empty text."""
     return NOTES.get(check.key, "") if check.verdict == "differs" else ""
 
 
-def markdown(found: Sequence[Check], about: dict[str, str]) -> str:
-    return "\n".join(_lines(found, about)) + "\n"
+def markdown(checks: Sequence[Check], about: dict[str, str]) -> str:
+    return "\n".join(_lines(checks, about)) + "\n"
 
 
-def _lines(found: Sequence[Check], about: dict[str, str]) -> Iterator[str]:
-    whole = total(found)
+def _lines(checks: Sequence[Check], about: dict[str, str]) -> Iterator[str]:
+    whole = total(checks)
     yield "# Audit of the paper's published figures"
     yield ""
     yield "Written by `radmoe audit --out docs/audit.md`; nothing here was typed by hand but the notes."
@@ -91,13 +94,13 @@ def _lines(found: Sequence[Check], about: dict[str, str]) -> Iterator[str]:
                 s.rounding,
                 s.differs,
             )
-            for s in summarise(found, about)
+            for s in summarise(checks, about)
         ),
     )
     yield ""
     yield "## What differs"
     yield ""
-    for check in (c for c in found if c.verdict == "differs"):
+    for check in (c for c in checks if c.verdict == "differs"):
         yield f"- **tab:{check.table}, {check.row}, {check.figure}**: printed {check.printed}; {check.arithmetic}; {allows(check)}."
         if note(check):
             yield f"  {note(check)}"
@@ -122,14 +125,14 @@ def _lines(found: Sequence[Check], about: dict[str, str]) -> Iterator[str]:
                 c.arithmetic,
                 f"{show(c.low, c.published)} to {show(c.high, c.published)}",
             )
-            for c in found
+            for c in checks
             if c.verdict == "within rounding"
         ),
     )
     yield ""
     yield "## Every check that agrees"
-    for summary in summarise(found, about):
-        rows = [c for c in found if c.table == summary.table and c.verdict == "agrees"]
+    for summary in summarise(checks, about):
+        rows = [c for c in checks if c.table == summary.table and c.verdict == "agrees"]
         if rows:
             yield ""
             yield f"### {'Text' if summary.table == 'prose' else f'tab:{summary.table}'}: {summary.about}"

@@ -1,4 +1,4 @@
-"""`radmoe audit`: do the paper's published figures follow from each other."""
+"""`radmoe audit` checks whether the paper's published figures follow from each other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command(
     """Recompute every published figure of the paper that follows from other published figures.
 
     A figure agrees, is within what the rounding of its inputs allows, or differs.
-    A difference is a finding about the paper, no error: the exit code is 0.
+    A difference is a finding about the paper and not an error: the exit code is 0.
     """
     try:
         from radmoe.audit import audit, load
@@ -43,28 +43,28 @@ def command(
         raise InputError(f"audit needs {error.name}: pip install 'radmoe[eval]'") from None
 
     about = dict(load().about)
-    found = audit()
+    checks = audit()
     if out is not None:
         try:
-            out.write_text(markdown(found, about), encoding="utf-8")
+            out.write_text(markdown(checks, about), encoding="utf-8")
         except OSError as error:
             raise InputError(f"{out} cannot be written: {error.strerror}") from None
     if table is not None:
         label = table.removeprefix("tab:")
-        tables = dict.fromkeys(c.table for c in found)
+        tables = dict.fromkeys(c.table for c in checks)
         if label not in tables:
             raise InputError(f"no figure of a table {table!r} follows from others: use one of {', '.join(tables)}")
-        found = [c for c in found if c.table == label]
+        checks = [c for c in checks if c.table == label]
     if as_json:
-        tables_json = [asdict(s) for s in summarise(found, about)]
+        tables_json = [asdict(s) for s in summarise(checks, about)]
         typer.echo(
-            json.dumps({"total": asdict(total(found)), "tables": tables_json, "checks": [asdict(c) for c in found]})
+            json.dumps({"total": asdict(total(checks)), "tables": tables_json, "checks": [asdict(c) for c in checks]})
         )
         return
     if every:
-        _checks(found)
-    _summary(summarise(found, about), total(found))
-    _differences(found)
+        _checks(checks)
+    _summary(summarise(checks, about), total(checks))
+    _differences(checks)
     if out is not None:
         console().print(f"\nreport written to {out}", soft_wrap=True)
 
@@ -74,16 +74,16 @@ def _summary(rows: Sequence[Summary], whole: Summary) -> None:
 
     out = console()
     about = out.width >= 100
-    shown = Table(title="published figures recomputed from other published figures", title_justify="left", box=None)
+    table = Table(title="published figures recomputed from other published figures", title_justify="left", box=None)
     for heading in ("table", "about") if about else ("table",):
-        shown.add_column(heading, no_wrap=True)
+        table.add_column(heading, no_wrap=True)
     for heading in ("figures", "checks", "agree", "within rounding", "differ"):
-        shown.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True)
     for s in rows:
-        shown.add_row(s.table, *([f"[dim]{s.about}[/dim]"] if about else []), *_numbers(s))
+        table.add_row(s.table, *([f"[dim]{s.about}[/dim]"] if about else []), *_numbers(s))
     if len(rows) > 1:
-        shown.add_row("all", *([""] if about else []), *_numbers(whole), style="bold")
-    out.print(shown)
+        table.add_row("all", *([""] if about else []), *_numbers(whole), style="bold")
+    out.print(table)
 
 
 def _numbers(s: Summary) -> list[str]:
@@ -91,18 +91,18 @@ def _numbers(s: Summary) -> list[str]:
     return [f"{s.figures:,}", f"{s.checks:,}", f"{s.agrees:,}", f"{s.rounding:,}", differs]
 
 
-def _differences(found: Sequence[Check]) -> None:
+def _differences(checks: Sequence[Check]) -> None:
     from rich.markup import escape
     from rich.padding import Padding
 
     from radmoe.audit.summary import allows, note
 
     out = console()
-    differ = [c for c in found if c.verdict == "differs"]
-    if not differ:
+    differences = [c for c in checks if c.verdict == "differs"]
+    if not differences:
         out.print("\nno figure differs")
         return
-    for c in differ:
+    for c in differences:
         out.print(
             f"\n[bold red]differs[/bold red]  [bold]{escape(c.table)}, {escape(c.row)}, {escape(c.figure)}[/bold]"
         )
@@ -111,13 +111,13 @@ def _differences(found: Sequence[Check]) -> None:
             out.print(Padding(escape(line), (0, 0, 0, 9)))
 
 
-def _checks(found: Sequence[Check]) -> None:
-    """One line per check: a table would fold the arithmetic."""
+def _checks(checks: Sequence[Check]) -> None:
+    """Print one line per check, because a table would fold the arithmetic."""
     from rich.markup import escape
 
     out, colours = console(), {"agrees": "green", "within rounding": "yellow", "differs": "bold red"}
-    width = max(len(c.verdict) for c in found)
-    for c in found:
+    width = max(len(c.verdict) for c in checks)
+    for c in checks:
         verdict = f"[{colours[c.verdict]}]{c.verdict:<{width}}[/]"
         line = escape(f"{c.table}, {c.row}, {c.figure}: {c.printed}; {c.arithmetic}")
         out.print(f"{verdict}  {line}", soft_wrap=True)

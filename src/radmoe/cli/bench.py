@@ -1,4 +1,4 @@
-"""`radmoe bench`: what selection costs on this machine, stage by stage."""
+"""`radmoe bench` measures what selection costs on this machine, stage by stage."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from radmoe.cli.common import (
 )
 from radmoe.errors import InputError
 
-_SAMPLES = 20  # at least so many per stage
+_SAMPLES = 20  # the least number of measurements per stage
 
 EXAMPLES = "Examples: radmoe bench   (a planted pool of 64 x 2,000 tokens)   |   radmoe bench pool/ --kind code"
 
 
 def command(
-    pool: Annotated[Path | None, typer.Argument(metavar="[POOL]", help="A pool; without one, a planted one.")] = None,
+    pool: Annotated[Path | None, typer.Argument(metavar="[POOL]", help="A pool; by default one is planted.")] = None,
     kind: KindName = None,
     readout: ReadoutName = None,
     k: Neighbours = None,
@@ -40,7 +40,7 @@ def command(
     limit: Annotated[int, typer.Option("--limit", help="Only the first problems.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Time opening, locating, reading windows, the kernel and the density, one thread, per problem."""
+    """Time opening, locating, reading windows, the kernel and the density, per problem and on one thread."""
     with tempfile.TemporaryDirectory() as scratch:
         if pool is None:
             pool = _plant(Path(scratch) / "pool")
@@ -65,9 +65,9 @@ def _plant(path: Path) -> Path:
 
     recipe = planted.Planted(shape=RouterShape(48, 128, 8), problems=2, rollouts=64, tokens=2000)
     with PoolWriter(path, shape=recipe.shape, vocab=planted.vocab(), model="planted") as writer:
-        for made in progress(planted.groups(recipe), recipe.problems, "planting a pool"):
-            for rollout in made.group.rollouts:
-                writer.add(made.group.problem_id, rollout, kind=made.group.kind)
+        for problem in progress(planted.groups(recipe), recipe.problems, "planting a pool"):
+            for rollout in problem.group.rollouts:
+                writer.add(problem.group.problem_id, rollout, kind=problem.group.kind)
     return path
 
 

@@ -27,7 +27,7 @@ KindName = Annotated[
     typer.Option(
         "--kind",
         help="math, choice, code, text or agent: which marker opens the answer.",
-        show_default="as the pool says, else told from the markers that are there",
+        show_default="as the pool records, else inferred from the rollouts' markers",
     ),
 ]
 ReadoutName = Annotated[
@@ -45,13 +45,13 @@ Kernel = Annotated[
 
 
 def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: list[str]) -> dict[str, Kind]:
-    """The kind of each of these problems; what was inferred is said on stderr."""
+    """The kind of each of these problems. If one was inferred, a line on stderr says so."""
     from radmoe.kinds import settle_kinds
 
-    settled = settle_kinds(pool, kind, where=str(pool.path), readout=readout, problems=problems)
-    if settled.note:
-        typer.echo(f"radmoe: {settled.note}", err=True)
-    return settled.kinds
+    kinds, note = settle_kinds(pool, kind, where=str(pool.path), readout=readout, problems=problems)
+    if note:
+        typer.echo(f"radmoe: {note}", err=True)
+    return kinds
 
 
 def limited(limit: int | None, items: list[T]) -> list[T]:
@@ -67,7 +67,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
-    """A bar on stderr for long work; none when nobody looks."""
+    """Iterate with a progress bar on stderr, which appears only on a terminal."""
     from rich.progress import track
 
     screen = console(stderr=True)
@@ -76,7 +76,7 @@ def progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
 
 @contextmanager
 def byte_progress(total: int, what: str) -> Iterator[Any]:
-    """A bar over bytes; yields the function to tell of more."""
+    """A progress bar over bytes. Yields a function that takes the number of bytes done since its last call."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
@@ -87,12 +87,12 @@ def byte_progress(total: int, what: str) -> Iterator[Any]:
 
 
 def number(value: float) -> float | None:
-    """A float for JSON: null where there is no number."""
+    """A float for JSON; None, which JSON writes as null, where it is NaN."""
     return None if math.isnan(value) else float(value)
 
 
 def size(n: float) -> str:
-    """Bytes for people."""
+    """A number of bytes as people read it."""
     for unit in ("B", "kB", "MB", "GB"):
         if n < 1000:
             return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"

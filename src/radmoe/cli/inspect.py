@@ -1,4 +1,4 @@
-"""`radmoe inspect`: what is in this pool."""
+"""`radmoe inspect` shows what is in a pool."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def command(
 
 
 def _facts(pool: Pool) -> dict[str, Any]:
-    stored = sum(shard.bytes for shard in pool.shards.values())
-    captured, kept, routing = pool.routing_bytes()
+    stored_bytes = sum(shard.bytes for shard in pool.shards.values())
+    captured_bytes, kept_bytes, routing_bytes = pool.routing_bytes()
     counts = [len(pool.rollout_indices(p)) for p in pool.problems[:1]]
     return {
         "path": str(pool.path),
@@ -62,17 +62,17 @@ def _facts(pool: Pool) -> dict[str, Any]:
         "rollouts_per_problem": counts[0] if counts else 0,
         "tokens": pool.tokens,
         "shards": len(pool.shards),
-        "bytes": stored,
-        "bytes_per_token": stored / pool.tokens if pool.tokens else None,
-        "routing_bytes": routing,
-        "routing_bytes_captured": captured,
-        "routing_bytes_saved_by_profile": captured - kept,
-        "compression": kept / routing if routing else None,
+        "bytes": stored_bytes,
+        "bytes_per_token": stored_bytes / pool.tokens if pool.tokens else None,
+        "routing_bytes": routing_bytes,
+        "routing_bytes_captured": captured_bytes,
+        "routing_bytes_saved_by_profile": captured_bytes - kept_bytes,
+        "compression": kept_bytes / routing_bytes if routing_bytes else None,
     }
 
 
 def _kinds(pool: Pool) -> dict[str, int]:
-    """How many problems are recorded as of each kind."""
+    """How many problems the pool records for each kind."""
     from collections import Counter
 
     return dict(Counter(kind or "not recorded" for kind in pool.kinds.values()))
@@ -102,8 +102,8 @@ def _coverage(pool: Pool, limit: int | None) -> list[dict[str, Any]]:
     ]
 
 
-def _made_by(provenance: dict[str, Any]) -> str:
-    """Versions and host of some shards, in a line."""
+def _describe_provenance(provenance: dict[str, Any]) -> str:
+    """The versions and the host that shards come from, in one line."""
     versions = {"radmoe": provenance.get("radmoe")} | provenance.get("versions", {})
     parts = [f"{name} {version}" for name, version in versions.items() if version]
     return ", ".join(parts) + (f" on {provenance['host']}" if provenance.get("host") else "")
@@ -117,7 +117,7 @@ def _print(facts: dict[str, Any]) -> None:
     table.add_column(style="bold")
     table.add_column()
     compression = facts["compression"]
-    saved, captured = facts["routing_bytes_saved_by_profile"], facts["routing_bytes_captured"]
+    saved_bytes, captured_bytes = facts["routing_bytes_saved_by_profile"], facts["routing_bytes_captured"]
     rows = {
         "model": facts["model"],
         "router": facts["router"] + ("" if facts["weights"] else ", ids only"),
@@ -129,13 +129,13 @@ def _print(facts: dict[str, Any]) -> None:
         "tokens": f"{facts['tokens']:,}",
         "shards": str(facts["shards"]),
         "on disk": f"{size(facts['bytes'])}, {facts['bytes_per_token'] or 0:.0f} bytes per token",
-        "routing": f"{size(captured)} captured, {size(facts['routing_bytes'])} on disk"
+        "routing": f"{size(captured_bytes)} captured, {size(facts['routing_bytes'])} on disk"
         + (f", compressed {compression:.2f}x" if compression else ""),
     }
-    rows["made by"] = "; ".join(map(_made_by, facts["provenance"])) or "not recorded"
+    rows["made by"] = "; ".join(map(_describe_provenance, facts["provenance"])) or "not recorded"
     if facts["profile"]:
-        share = saved / captured if captured else 0.0
-        rows["profile"] = f"{json.dumps(facts['profile'])} left out {size(saved)} ({share:.0%})"
+        share = saved_bytes / captured_bytes if captured_bytes else 0.0
+        rows["profile"] = f"{json.dumps(facts['profile'])} left out {size(saved_bytes)} ({share:.0%})"
     for name, value in rows.items():
         table.add_row(name, value)
     out.print(table)

@@ -1,4 +1,4 @@
-"""`radmoe merge`: pools of several workers as one."""
+"""`radmoe merge` makes one pool of the pools of several workers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def command(
     out: Annotated[Path, typer.Option("--out", help="The new pool's directory.")],
     as_json: Json = False,
 ) -> None:
-    """Put complete pools of one run together: same model, task, settings and tokenizer, no rollout in two of them.
+    """Merge complete pools of one run: same model, task, settings and tokenizer, and no rollout in two of them.
 
-    Shards are linked, or copied where links are not possible; none is rewritten. Labels do not come along.
+    Shards are linked, or copied where links are not possible; none is rewritten. Labels are not merged.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -42,5 +42,5 @@ def command(
         return
     typer.echo(
         f"{out}: {len(pools)} pools, {len(merged.problems):,} problems, {len(merged):,} rollouts, {shards} shards; "
-        f"labels did not come along: radmoe grade {out}"
+        f"labels were not merged: radmoe grade {out}"
     )

@@ -1,4 +1,4 @@
-"""`radmoe select`: which rollout of each problem to return."""
+"""`radmoe select` picks which rollout of each problem to return."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def command(
         str | None, typer.Option("--confidence", help="RAD+DC: conf50 or ranksum.", show_default="plain RAD")
     ] = None,
     trust: Annotated[
-        str, typer.Option("--trust", help="Whose word --confidence takes: cbw, tail (DeepConf) or likelihood.")
+        str, typer.Option("--trust", help="The measure of confidence: cbw or tail (DeepConf), or likelihood.")
     ] = "cbw",
     window: Annotated[int, typer.Option("--window", help="Tokens of a confidence window (cbw, tail).")] = 2048,
     layers: Annotated[
@@ -60,9 +60,9 @@ def command(
 ) -> None:
     """Pick one rollout per problem from a pool, reading routing only.
 
-    Under --json (or --out) each line holds problem_id, kind, readout, index (the pick's place among the problem's rollouts,
-    null: abstained), its rollout_index, density and located (one entry per rollout; null where a rollout
-    was not scored), abstained, margin, basin and k.
+    Under --json (or --out) each line holds problem_id, kind, readout, index (the pick's place among the problem's
+    rollouts; null if RAD abstained), its rollout_index, density and located (one entry per rollout; density is null
+    where a rollout was not scored), abstained, margin, basin and k.
     """
     from radmoe.pool import open_pool
 
@@ -161,7 +161,7 @@ def _print(picks: list[tuple[str, Selection]], kinds: dict[str, Kind], options: 
 
 
 def _print_texts(pool: Pool, picks: list[tuple[str, Selection]]) -> None:
-    """Text is read only now, after every pick was made."""
+    """Print the texts of the picks. Text is read only here, after every pick was made."""
     for problem, selection in picks:
         if selection.index is not None:
             text = pool.texts(problem)[selection.index]
@@ -169,7 +169,7 @@ def _print_texts(pool: Pool, picks: list[tuple[str, Selection]]) -> None:
 
 
 def _refuse_nothing(path: Path, picks: list[tuple[str, Selection]]) -> None:
-    """Nothing selected anywhere is an error: most likely the wrong kind or readout for this pool."""
+    """Raise AnchorNotFound if no problem has a pick: most likely the kind or the readout is wrong for this pool."""
     from radmoe.errors import AnchorNotFound
 
     if any(s.index is not None for _, s in picks):

@@ -1,4 +1,4 @@
-"""`radmoe verify`: is every byte of this pool as it was written."""
+"""`radmoe verify` checks whether every byte of a pool is as it was written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def command(
     recover: Annotated[bool, typer.Option("--recover", help="First complete a pool whose writer was killed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check a pool against its checksums; name each damaged file and the rollouts it touches."""
+    """Check a pool against its checksums, and name each damaged file and the rollouts it touches."""
     from radmoe.errors import PoolCorrupt
     from radmoe.pool import Pool, open_pool
 

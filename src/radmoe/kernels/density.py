@@ -12,16 +12,16 @@ from radmoe.jit import jit
 
 
 def knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Sum of S_ij over the k rows j != i most similar to i (Eq. 5): [N], and 0 where N is 1.
+    """The sum of S_ij over the k rows j != i most similar to i (Eq. 5) as [N]; it is 0 where N is 1.
 
     k is cut to N - 1. Addition runs from the most similar down, so equal neighbour values give
-    equal bits. Cost: N^2, plus k per neighbour found.
+    equal bits. Cost: N^2 comparisons, and up to k moves for every row that enters a list of neighbours.
     """
     return _neighbours(S, k)[1]
 
 
 def knn(S: ArrayLike, k: int) -> NDArray[np.int64]:
-    """The min(k, N - 1) rows most similar to each row, self left out, ties to the lowest index."""
+    """The min(k, N - 1) rows most similar to each row, without the row itself; ties go to the lowest index."""
     return _neighbours(S, k)[0]
 
 
@@ -47,15 +47,15 @@ def _nearest(S: Any, nearest: Any, density: Any) -> None:
     """Insert each row's columns into a list kept in order: most similar first, the lower index first on ties."""
     rows, k = nearest.shape
     for i in range(rows):
-        found = 0
+        listed = 0  # how many neighbours the list of row i has so far
         for j in range(rows):
-            if j == i or (found == k and (k == 0 or S[i, j] <= S[i, nearest[i, k - 1]])):
+            if j == i or (listed == k and (k == 0 or S[i, j] <= S[i, nearest[i, k - 1]])):
                 continue
-            place = min(found, k - 1)
+            place = min(listed, k - 1)
             while place > 0 and S[i, nearest[i, place - 1]] < S[i, j]:
                 nearest[i, place] = nearest[i, place - 1]
                 place -= 1
             nearest[i, place] = j
-            found = min(found + 1, k)
+            listed = min(listed + 1, k)
         for place in range(k):
             density[i] += S[i, nearest[i, place]]

@@ -14,15 +14,15 @@ from radmoe.types import WEIGHT_SUM_TOLERANCE
 
 @cache
 def half_values() -> NDArray[np.float32]:
-    """The value of every float16, by its bits: numba knows no float16."""
+    """The value of every float16 as a float32, indexed by its bits, because numba knows no float16."""
     return np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 @jit
 def accumulate(Z: Any, owner: Any, scale: Any, ids: Any, mass: Any, values: Any, layers: Any, experts: int) -> bool:
-    """Z[owner] += weights * scale[owner], row by row; True if an id or a weight is impossible.
+    """Add weights * scale[owner] to Z[owner], row by row. Returns True if an id or a weight is impossible.
 
-    `mass` holds the bits of float16 weights; empty, every expert weighs 1/K.
+    `mass` holds the bits of float16 weights. Where it is empty, every expert weighs 1/K.
     """
     top_k = ids.shape[2]
     weighted = mass.size > 0

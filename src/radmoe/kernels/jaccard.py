@@ -30,8 +30,8 @@ from radmoe.jit import jit
 from radmoe.kernels.reference import reference_weighted_jaccard
 from radmoe.kernels.simd import BLOCK, LANES, SQUARE, add_minima, masks_of, popcount, transpose
 
-PANEL = (BLOCK + 1) * BLOCK  # one zero row more: where a half that has run out of set bits points to
-THREAD_WORK = 2**28  # N * N * D that one more thread is worth starting for: some milliseconds
+PANEL = (BLOCK + 1) * BLOCK  # the one row more holds zeros: a half without set bits left reads there
+THREAD_WORK = 2**28  # every further N * N * D of this size, some milliseconds of work, is worth one more thread
 
 Result = TypeVar("Result")
 Kernel = Callable[[NDArray[Any], int], NDArray[np.float32]]
@@ -41,14 +41,14 @@ def weighted_jaccard(Z: ArrayLike, *, threads: int = 1) -> NDArray[np.float32]:
     """WJ(u, v) = sum min(u, v) / sum max(u, v) between all rows of Z (Eq. 3).
 
     Z [N, D] is non-negative, and float32 in C order is not copied; the result is [N, N]. A batch
-    [P, N, D] gives [P, N, N]. Two zero rows are identical: 1. Cost: N^2/2 minima per non-zero
-    feature. Threads share the problems of a batch, or the rows of a single matrix.
+    [P, N, D] gives [P, N, N]. Two zero rows are identical: their similarity is 1. Cost: N^2/2 minima
+    per non-zero feature. Threads share the problems of a batch, or the rows of a single matrix.
     """
     return _all_pairs(_weighted, _real(Z, 2, 3), threads)
 
 
 def binary_jaccard(B: ArrayLike, *, threads: int = 1) -> NDArray[np.float32]:
-    """|u & v| / |u | v| between the sets of non-zero entries of B's rows; shapes as weighted_jaccard.
+    """|u & v| / |u | v| between the sets of non-zero entries of B's rows. Shapes are those of `weighted_jaccard`.
 
     Rows are packed 64 features to the word. Cost: N^2/2 * D/64 popcounts.
     """
@@ -56,12 +56,12 @@ def binary_jaccard(B: ArrayLike, *, threads: int = 1) -> NDArray[np.float32]:
 
 
 def weighted_jaccard_many(Zs: Iterable[ArrayLike], *, threads: int = 1) -> list[NDArray[np.float32]]:
-    """weighted_jaccard of matrices [n_p, D] that differ in height, threads over problems."""
+    """`weighted_jaccard` of each matrix [n_p, D]; they may differ in height. Threads share the problems."""
     return _each_problem(_weighted, [_real(Z, 2) for Z in Zs], threads)
 
 
 def binary_jaccard_many(Bs: Iterable[ArrayLike], *, threads: int = 1) -> list[NDArray[np.float32]]:
-    """binary_jaccard of matrices [n_p, D] that differ in height, threads over problems."""
+    """`binary_jaccard` of each matrix [n_p, D]; they may differ in height. Threads share the problems."""
     return _each_problem(_binary, [_real(B, 2) for B in Bs], threads)
 
 
@@ -114,7 +114,7 @@ def _each_problem(
 
 
 def _parallel(function: Callable[[int], Result], count: int, threads: int) -> list[Result]:
-    """[function(0), ..., function(count - 1)]; what is compiled releases the GIL, so plain threads do."""
+    """[function(0), ..., function(count - 1)]. Compiled code releases the GIL, so plain threads run in parallel."""
     if threads < 1:
         raise KernelError(f"threads is {threads}: at least one is needed")
     if threads == 1 or count < 2:
@@ -136,7 +136,10 @@ def _weighted(Z: NDArray[Any], threads: int) -> NDArray[np.float32]:
 
 
 def _weighted_any_range(Z: NDArray[Any], threads: int) -> NDArray[np.float32]:
-    """Refuse what is invalid; scale by a power of two what is merely too large or too fine for float32."""
+    """Compare rows that may not fit float32. Invalid entries are refused, and a power of two scales the others.
+
+    Where entries are too small for float32 even then, the NumPy reference computes the result in float64.
+    """
     _refuse_invalid(Z)
     wide = Z.astype(np.float64)
     wide = np.ldexp(wide, -np.frexp(wide.max(initial=0.0))[1])
@@ -146,7 +149,7 @@ def _weighted_any_range(Z: NDArray[Any], threads: int) -> NDArray[np.float32]:
 
 
 def _binary(B: NDArray[Any], threads: int) -> NDArray[np.float32]:
-    if B.dtype.kind == "f" and B.dtype.itemsize > 4:  # a tiny float64 may not become a float32 zero
+    if B.dtype.kind == "f" and B.dtype.itemsize > 4:  # a tiny float64 must not become a float32 zero
         _refuse_invalid(B)
         B = B != 0
     narrow = np.ascontiguousarray(B, np.float32)
@@ -160,7 +163,7 @@ def _binary(B: NDArray[Any], threads: int) -> NDArray[np.float32]:
 
 
 def _tail(Z: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The features left over by whole blocks, padded with zeros to one more: [N, BLOCK]."""
+    """The features that whole blocks leave over, padded with zeros to one more block: [N, BLOCK]."""
     tail = np.zeros((len(Z), BLOCK), np.float32)
     left = Z.shape[1] % BLOCK
     tail[:, :left] = Z[:, Z.shape[1] - left :]
@@ -172,7 +175,10 @@ def _tail(Z: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @jit
 def _load_block(Z: Any, start: int, stride: int, first: int, step: int, panels: Any, base: int, masks: Any) -> Any:
-    """Transpose one block of features into panels, mask rows first, first + step, ...; non-zero if one is invalid."""
+    """Transpose one block of features into `panels`, and fill `masks` for rows first, first + step, and so on.
+
+    Returns a number that is not zero if an entry of these rows is invalid.
+    """
     rows = len(masks)
     invalid = np.uint64(0)
     for i in range(first, rows, step):
@@ -187,7 +193,10 @@ def _load_block(Z: Any, start: int, stride: int, first: int, step: int, panels: 
 
 @jit
 def _sum_minima(Z: Any, tail: Any, first: int, step: int, sums: Any) -> Any:
-    """Fill rows first, first + step, ... of sums [N, padded N] from the diagonal on; True if one is invalid."""
+    """Fill rows first, first + step, and so on of sums [N, padded N] from the diagonal on.
+
+    Returns True if an entry of these rows is invalid.
+    """
     rows, features = Z.shape
     padded = sums.shape[1]
     panels = np.zeros(padded // BLOCK * PANEL + LANES, np.float32)
@@ -212,7 +221,7 @@ def _sum_minima(Z: Any, tail: Any, first: int, step: int, sums: Any) -> Any:
 
 @jit
 def _pack(B: Any, tail: Any, packed: Any) -> Any:
-    """Fill packed [N, words] with one bit per feature; True if an entry may be invalid."""
+    """Fill packed [N, words] with one bit per feature. Returns True if an entry may be invalid."""
     features = B.shape[1]
     invalid = np.uint64(0)
     for i in range(len(B)):
@@ -227,7 +236,7 @@ def _pack(B: Any, tail: Any, packed: Any) -> Any:
 
 @jit
 def _count_common(packed: Any, first: int, step: int, sums: Any) -> None:
-    """Fill rows first, first + step, ... of sums [N, N] from the diagonal on with sizes of intersections."""
+    """Fill rows first, first + step, and so on of sums [N, N], from the diagonal on, with sizes of intersections."""
     for i in range(first, len(packed), step):
         for j in range(i, len(packed)):
             common = np.uint64(0)
@@ -238,7 +247,7 @@ def _count_common(packed: Any, first: int, step: int, sums: Any) -> None:
 
 @jit
 def _ratios(sums: Any) -> Any:
-    """S from sums of minima given at and right of the diagonal."""
+    """S [N, N] from the sums of minima, which are given on the diagonal and to the right of it."""
     rows = len(sums)
     S = np.empty((rows, rows), np.float32)
     for i in range(rows):

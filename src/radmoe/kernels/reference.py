@@ -1,4 +1,4 @@
-"""The kernels as the paper writes them, in plain NumPy: slow, short, and what the fast ones are tested against."""
+"""The kernels as the paper writes them, in plain NumPy. They are slow and short; the fast ones are tested against them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def reference_weighted_jaccard(Z: ArrayLike) -> NDArray[np.float32]:
-    """Eq. 3 as it is written, in float64: 2 N passes over [N, D]."""
+    """Eq. 3 as it is written, in float64. Cost: 2 N passes over [N, D]."""
     Z = np.asarray(Z, np.float64)
     S = np.ones((len(Z), len(Z)), np.float32)
     for i, z in enumerate(Z):

@@ -1,7 +1,7 @@
 """Four vector operations that numba's own loops do not reach, written in LLVM for the kernels.
 
-numba stops at 256-bit vectors and cannot keep a row of running sums in registers. What is here is
-portable LLVM: where vectors are narrower than 512 bits they are split, and the results keep their bits.
+numba stops at 256-bit vectors and cannot keep a row of running sums in registers. The code here is
+portable LLVM: on machines with vectors narrower than 512 bits it is split, and gives the same bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _I1, _I32, _I64, _F32, _F64 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.
 
 
 def _intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that writes its own LLVM."""
+    """Register a function that writes its own LLVM."""
     return cast(Callable[..., Any], intrinsic(function))
 
 
@@ -31,15 +31,18 @@ def _int(value: int) -> ir.Constant:
     return ir.Constant(_I64, value)
 
 
-def _vector_at(context: Any, builder: Any, kind: Any, array: Any, offset: Any, element: Any, lanes: int) -> Any:
+def _vector_at(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, element: Any, lanes: int) -> Any:
     """Pointer to `lanes` elements of a C-order array, from a flat offset on."""
-    data = context.make_array(kind)(context, builder, array).data
+    data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [offset]), ir.VectorType(element, lanes).as_pointer())
 
 
 @_intrinsic
 def masks_of(_: Any, Z: Any, start: Any) -> Any:
-    """(where Z.flat[start : start + BLOCK] is non-zero, where it is not a number in [0, LARGEST]) as bits."""
+    """Two masks of Z.flat[start : start + BLOCK], one bit per entry.
+
+    The first marks the entries that are not zero, the second those that are no number in [0, LARGEST].
+    """
     signature = types.UniTuple(types.uint64, 2)(Z, types.int64)  # type: ignore[no-untyped-call]
 
     def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -49,7 +52,7 @@ def masks_of(_: Any, Z: Any, start: Any) -> Any:
             return ir.Constant(bits.type, [value] * BLOCK)
 
         nonzero = builder.icmp_unsigned("!=", builder.and_(bits, splat(0x7FFFFFFF)), splat(0))
-        # Floats order as their bits do; minus one turns zero, like negatives and NaN, into a large integer.
+        # Floats are ordered as their bits are. Subtracting one makes zero a large integer, as negatives and NaN are.
         limit = int(np.float32(LARGEST).view(np.uint32))
         usable = builder.icmp_unsigned("<", builder.sub(bits, splat(1)), splat(limit))
         nonzero, usable = builder.bitcast(nonzero, _I64), builder.bitcast(usable, _I64)
@@ -60,7 +63,7 @@ def masks_of(_: Any, Z: Any, start: Any) -> Any:
 
 @_intrinsic
 def transpose(_: Any, Z: Any, start: Any, stride: Any, last: Any, panel: Any, out: Any) -> Any:
-    """Transpose SQUARE rows of Z, `stride` apart, into rows of `panel` BLOCK apart; rows past `last` repeat it."""
+    """Transpose SQUARE rows of Z, `stride` apart, into rows of `panel`, BLOCK apart; rows past `last` repeat it."""
     signature = types.void(Z, types.int64, types.int64, types.int64, panel, types.int64)
 
     def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -92,7 +95,7 @@ def transpose(_: Any, Z: Any, start: Any, stride: Any, last: Any, panel: Any, ou
 def add_minima(_: Any, panels: Any, own: Any, other: Any, mask: Any, sums: Any, out: Any, width: Any) -> Any:
     """sums.flat[out + j] += sum over set bits e of min(panels[own + 64 e], panels[other + 64 e + j]), j < 16 width.
 
-    The mask is not empty. One loop is written per width, so that its sums live in registers.
+    The mask must not be empty. One loop is written per width, so that its sums live in registers.
     """
     signature = types.void(panels, types.int64, types.int64, types.uint64, sums, types.int64, types.int64)
 
@@ -114,28 +117,28 @@ def add_minima(_: Any, panels: Any, own: Any, other: Any, mask: Any, sums: Any, 
             builder.position_at_end(loop)
             lefts = [builder.phi(_I64) for _ in halves]
             totals = [[builder.phi(vector) for _ in range(vectors)] for _ in halves]
-            added: list[list[Any]] = []
+            updated: list[list[Any]] = []
             more = _int(0)
             for half, left, total in zip(halves, lefts, totals, strict=True):
                 feature = builder.mul(builder.cttz(left, ir.Constant(_I1, 0)), _int(BLOCK))  # 64 when none is left
                 source = _vector_at(context, builder, signature.args[0], panels, builder.add(own, feature), _F32, 1)
                 value = builder.shuffle_vector(builder.load(source, align=4), nothing, broadcast)
-                added.append([])
+                updated.append([])
                 for v, before in enumerate(total):
                     offset = builder.add(builder.add(other, feature), _int(v * LANES))
                     source = _vector_at(context, builder, signature.args[0], panels, offset, _F32, LANES)
                     column = builder.load(source, align=4)
                     least = builder.select(builder.fcmp_ordered("<", value, column), value, column)
-                    added[-1].append(builder.fadd(before, least))
+                    updated[-1].append(builder.fadd(before, least))
                     before.add_incoming(ir.Constant(vector, [0.0] * LANES), entry)
-                    before.add_incoming(added[-1][v], loop)
+                    before.add_incoming(updated[-1][v], loop)
                 rest = builder.and_(left, builder.sub(left, _int(1)))
                 left.add_incoming(half, entry)
                 left.add_incoming(rest, loop)
                 more = builder.or_(more, rest)
             builder.cbranch(builder.icmp_unsigned("!=", more, _int(0)), loop, leave)
             builder.position_at_end(leave)
-            for v, (low, high) in enumerate(zip(*added, strict=True)):
+            for v, (low, high) in enumerate(zip(*updated, strict=True)):
                 block_sum = builder.fpext(builder.fadd(low, high), ir.VectorType(_F64, LANES))
                 offset = builder.add(out, _int(v * LANES))
                 target = _vector_at(context, builder, signature.args[4], sums, offset, _F64, LANES)
@@ -149,6 +152,8 @@ def add_minima(_: Any, panels: Any, own: Any, other: Any, mask: Any, sums: Any, 
 
 @_intrinsic
 def popcount(_: Any, word: Any) -> Any:
+    """The number of set bits in a 64-bit word."""
+
     def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])
 

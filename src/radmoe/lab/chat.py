@@ -1,6 +1,6 @@
 """How an example becomes text: ChatML as Qwen3 writes it, Harmony as gpt-oss does, and their Jinja templates.
 
-`render` is what a model is trained on, `chat_template` what its tokenizer carries; a test holds them together.
+A model is trained on what `render` returns, and its tokenizer carries `chat_template`; a test checks that they agree.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from radmoe.lab.tasks import Example
 STYLES = {"chatml": ("thinking", "instruct"), "harmony": ("low", "medium", "high")}
 FAMILIES = tuple(STYLES)
 
-# The first is what ends a completion; `special` ones are skipped when text is decoded for people.
+# The first one ends a completion. Special tokens are skipped when text is decoded for people to read.
 SPECIAL = {
     "chatml": ("<|im_end|>", "<|im_start|>", "<|endoftext|>"),
     "harmony": ("<|return|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>", "<|endoftext|>"),
@@ -55,7 +55,7 @@ def chat_template(family: str) -> str:
 
 
 def prompt_text(prompt: str, family: str, style: str) -> str:
-    """The user's prompt up to where the model goes on."""
+    """The text that a model is given for a prompt, up to where its completion begins."""
     check_family(family)
     if style not in STYLES[family]:
         raise InputError(f"{family} has no style {style!r}: use one of {', '.join(STYLES[family])}")
@@ -67,7 +67,7 @@ def prompt_text(prompt: str, family: str, style: str) -> str:
 
 
 def render(example: Example, family: str) -> tuple[str, str]:
-    """Prompt and completion as the model sees them, the completion with its end token."""
+    """The prompt and the completion as the model sees them. The completion ends with its end token."""
     prompt = prompt_text(str(example.problem.prompt), family, example.style)
     if family == "harmony":
         thought = f"<|channel|>analysis<|message|>{example.reasoning}<|end|>"

@@ -1,4 +1,4 @@
-"""Batches of worked problems, drawn without end in worker processes."""
+"""Batches of worked problems to train on, which worker processes draw without end."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from radmoe.lab.tasks import training_example
 from radmoe.lab.tokenizer import build
 
 CHUNK = 1024  # examples a worker draws at a time
-POOL = 24  # chunks sorted by length together, so that batches waste little on padding
-IGNORE = -100  # the loss skips these labels: prompt and padding
+POOL = 24  # chunks that are sorted by length together, so that batches waste little on padding
+IGNORE = -100  # the label of prompt and padding, which the loss skips
 
 Sequences = list[tuple[list[int], int]]  # token ids, length of the prompt
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]  # inputs [B, T], labels [B, T]
 
 
 def draw(name: str, seed: int, examples: int = CHUNK) -> Sequences:
-    """Tokenised training examples of a model's styles; the same for the same seed."""
+    """Tokenised training examples in a model's styles. The same seed gives the same examples."""
     model, rng = model_named(name), Random(seed)
     tokenizer = build(model.family)
     out = []
@@ -39,7 +39,7 @@ def draw(name: str, seed: int, examples: int = CHUNK) -> Sequences:
 
 
 def batches(model: Model, *, tokens: int, pad: int, seed: int, workers: int) -> Generator[Batch, None, None]:
-    """Batches of about `tokens` tokens, of rows alike in length, in a shuffled order, for ever."""
+    """Yield batches of about `tokens` tokens without end. The rows of a batch are of similar length."""
     rng = Random(seed)
     chunks = _chunks(model.name, seed, workers)
     while True:
@@ -64,7 +64,10 @@ def _pad(rows: Sequences, pad: int) -> Batch:
 
 
 def _chunks(name: str, seed: int, workers: int) -> Iterator[Sequences]:
-    """Chunks in the order of their seeds, whoever draws them; without workers small ones, here."""
+    """Yield chunks in the order of their seeds, whichever worker draws them.
+
+    Without workers this process draws them, and they are smaller.
+    """
     seeds = count(seed * 1_000_003)
     if not workers:
         yield from (draw(name, s, 64) for s in seeds)

@@ -1,8 +1,8 @@
-"""What training changes in a stock model, and only there: how experts are computed, how routers are balanced.
+"""What is changed in a stock model for training alone: how experts are computed, and how routers are balanced.
 
-Experts are computed densely, every expert on every token, masked by the routing weights: the same function as
-sparse dispatch, and its gradient too, in three large matrix products instead of many small ones. Routers compute
-the same routing and add the gradient of a load-balancing loss to it on the way back, so that nothing has to be
+Experts are computed densely: every expert on every token, masked by the routing weights. This is the same function as
+sparse dispatch, with the same gradient, in three large matrix products instead of many small ones. Routers compute
+the same routing, and in the backward pass they add the gradient of a load-balancing loss, so that no loss has to be
 carried out of a compiled layer.
 """
 
@@ -46,7 +46,10 @@ def _oss_router(self: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _balanced(self: Any, scores: Tensor, index: Tensor, probability: Tensor) -> Tensor:
-    """E * sum_e share_e * probability_e (Switch Transformer): 1 when even."""
+    """The scores, with the gradient of the load-balancing loss of Switch Transformer added in the backward pass.
+
+    The loss is E * sum_e share_e * probability_e, which is 1 when all experts are used evenly.
+    """
     share = torch.zeros_like(probability).scatter(1, index, 1.0 / self.top_k).mean(0)
     loss = probability.shape[-1] * (share.detach() * probability.mean(0)).sum()
     balanced: Tensor = _AddGradient.apply(scores, loss * self.balance)  # type: ignore[no-untyped-call]
@@ -54,7 +57,7 @@ def _balanced(self: Any, scores: Tensor, index: Tensor, probability: Tensor) -> 
 
 
 class _AddGradient(torch.autograd.Function):
-    """Passes `value` through; on the way back, `loss` gets the gradient it would have as part of the total."""
+    """Passes `value` on; in the backward pass, `loss` gets the gradient that it would have as part of the total loss."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, loss: Tensor) -> Tensor:

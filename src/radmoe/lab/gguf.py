@@ -1,10 +1,10 @@
-"""A lab checkpoint, or any of its two architectures, as a GGUF file for llama.cpp, in F32 or quantised to Q8_0.
+"""Writes a lab checkpoint, or any Qwen3-MoE or gpt-oss model, as a GGUF file for llama.cpp, in F32 or in Q8_0.
 
     python -m radmoe.lab.gguf lab-qwen OUT.gguf [Q8_0]
 
-Qwen3-MoE comes out exactly. llama.cpp rounds the two ends of YaRN's ramp to whole dimensions, which
-gpt-oss does not (`truncate: false`): there the positions are turned slightly otherwise, as in every gpt-oss GGUF.
-Qwen3-Next is not converted.
+Qwen3-MoE is written exactly. llama.cpp rounds the two ends of YaRN's ramp to whole dimensions, which gpt-oss does not
+do (`truncate: false`), so its positions are rotated slightly differently there, as in every gpt-oss GGUF. Qwen3-Next
+is not converted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import EngineError, InputError, RadmoeError
 
-KINDS = {"F32": 0, "Q8_0": 7}  # GGUF's numbers of file types
+FILE_TYPES = {"F32": 0, "Q8_0": 7}  # GGUF's numbers of file types
 ARCHITECTURES = {"qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
 _LAYER = {  # transformers -> GGUF
     "self_attn.q_proj": "attn_q",
@@ -33,16 +33,17 @@ _LAYER = {  # transformers -> GGUF
     "mlp.router": "ffn_gate_inp",
     "input_layernorm": "attn_norm",
 }
-_NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # kinds of token
+_NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # GGUF's numbers of token types
 
 
 def write_gguf(model: Any, tokenizer: Any, path: str | Path, *, kind: str = "F32") -> Path:
     """Write a loaded transformers model (Qwen3-MoE or gpt-oss) and its fast tokenizer to one file.
 
-    Q8_0 is what llama.cpp makes of it: all matrices but the routers', blocks of 32 numbers on one scale.
+    `kind` is F32, or Q8_0, which quantises as llama.cpp does: all matrices but the routers', in blocks of 32 numbers
+    that share one scale.
     """
-    if kind not in KINDS:
-        raise InputError(f"a GGUF file is written as {' or '.join(KINDS)}, not {kind!r}")
+    if kind not in FILE_TYPES:
+        raise InputError(f"a GGUF file is written as {' or '.join(FILE_TYPES)}, not {kind!r}")
     try:
         from gguf import GGMLQuantizationType, GGUFWriter, quantize
     except ImportError:
@@ -51,7 +52,7 @@ def write_gguf(model: Any, tokenizer: Any, path: str | Path, *, kind: str = "F32
     if config.model_type not in ARCHITECTURES:
         raise InputError(f"cannot write {config.model_type} as GGUF: only {', '.join(ARCHITECTURES)}")
     writer = GGUFWriter(None, ARCHITECTURES[config.model_type])
-    writer.add_file_type(KINDS[kind])
+    writer.add_file_type(FILE_TYPES[kind])
     _hyperparameters(writer, config)
     _sampling(writer, model.generation_config)
     _tokenizer(writer, tokenizer, config.vocab_size)
@@ -102,27 +103,27 @@ def _rope(writer: Any, rope: dict[str, Any]) -> None:
         writer.add_rope_scaling_yarn_beta_slow(rope.get("beta_slow") or 1.0)
 
 
-def _sampling(writer: Any, said: Any) -> None:
-    if getattr(said, "temperature", None) is not None:
-        writer.add_sampling_temp(said.temperature)
-    if getattr(said, "top_p", None) is not None:
-        writer.add_sampling_top_p(said.top_p)
+def _sampling(writer: Any, generation_config: Any) -> None:
+    if getattr(generation_config, "temperature", None) is not None:
+        writer.add_sampling_temp(generation_config.temperature)
+    if getattr(generation_config, "top_p", None) is not None:
+        writer.add_sampling_top_p(generation_config.top_p)
 
 
 def _tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
     if len(tokenizer) > size:
         raise InputError(f"this tokenizer has {len(tokenizer)} tokens and the model {size}: it is another model's")
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
-    texts, kinds = [f"[PAD{i}]" for i in range(size)], [_UNUSED] * size
+    texts, token_types = [f"[PAD{i}]" for i in range(size)], [_UNUSED] * size
     for text, token in spec["model"]["vocab"].items():
-        texts[token], kinds[token] = text, _NORMAL
+        texts[token], token_types[token] = text, _NORMAL
     for added in spec["added_tokens"]:
         texts[added["id"]] = added["content"]
-        kinds[added["id"]] = _CONTROL if added["special"] else _USER_DEFINED
+        token_types[added["id"]] = _CONTROL if added["special"] else _USER_DEFINED
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(_pieces(spec["pre_tokenizer"]))
     writer.add_token_list(texts)
-    writer.add_token_types(kinds)
+    writer.add_token_types(token_types)
     writer.add_token_merges([" ".join(pair) for pair in spec["model"]["merges"]])
     writer.add_eos_token_id(tokenizer.eos_token_id)
     writer.add_add_bos_token(False)
@@ -131,18 +132,18 @@ def _tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
 
 
 def _pieces(pre: dict[str, Any]) -> str:
-    """llama.cpp's name for how text is cut before merging."""
+    """llama.cpp's name for the way in which a tokenizer cuts text before merging."""
     from radmoe.lab.tokenizer import build
 
     if pre["type"] == "ByteLevel" and pre["use_regex"]:
         return "gpt-2"
-    if pre == json.loads(build("chatml").to_str())["pre_tokenizer"]:  # which cuts as Qwen's do
+    if pre == json.loads(build("chatml").to_str())["pre_tokenizer"]:  # it cuts as Qwen's does
         return "qwen2"
     raise InputError("cannot write this tokenizer as GGUF: it cuts text neither as GPT-2 nor as Qwen2 does")
 
 
 def _tensors(model: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """GGUF names and values; experts are [E, out, in], as in every matrix rows come first."""
+    """The GGUF name and the values of every tensor. Experts are [E, out, in]: as in every matrix, outputs come first."""
     weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in model.state_dict().items()}
     oss = model.config.model_type == "gpt_oss"
     yield "token_embd.weight", weights["model.embed_tokens.weight"]
@@ -153,9 +154,9 @@ def _tensors(model: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:
         layer = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
         own = _gpt_oss_layer(layer) if oss else _qwen_layer(layer)
         for name, tensor in layer.items():
-            stem, _, kind = name.rpartition(".")
+            stem, _, suffix = name.rpartition(".")  # the suffix is weight or bias
             if stem in _LAYER:
-                own[f"{_LAYER[stem]}.{kind}"] = tensor
+                own[f"{_LAYER[stem]}.{suffix}"] = tensor
         for name, tensor in own.items():
             yield f"blk.{i}.{name}", np.ascontiguousarray(tensor)
 
@@ -171,7 +172,7 @@ def _qwen_layer(layer: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.f
 
 
 def _gpt_oss_layer(layer: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Gate and up are interleaved, and experts kept as [E, in, out]."""
+    """The tensors of a gpt-oss layer, which interleaves gate and up and stores its experts as [E, in, out]."""
     both, bias = layer["mlp.experts.gate_up_proj"].swapaxes(1, 2), layer["mlp.experts.gate_up_proj_bias"]
     return {
         "post_attention_norm.weight": layer["post_attention_layernorm.weight"],
@@ -186,7 +187,7 @@ def _gpt_oss_layer(layer: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[n
 
 
 def main(arguments: list[str]) -> int:
-    """`MODEL OUT.gguf [F32|Q8_0]`: a lab model by name, or a checkpoint directory."""
+    """Convert by the arguments `MODEL OUT.gguf [F32|Q8_0]`; MODEL names a lab model or a checkpoint directory."""
     if len(arguments) not in (2, 3):
         usage = "usage: python -m radmoe.lab.gguf MODEL OUT.gguf [F32|Q8_0]   (lab-qwen, lab-oss, or a directory)"
         print(usage, file=sys.stderr)
@@ -194,10 +195,10 @@ def main(arguments: list[str]) -> int:
     from radmoe.engines.torch.engine import TransformersEngine
     from radmoe.lab.models import MODELS, weights
 
-    name, out, kind = *arguments, *(["F32"] if len(arguments) == 2 else [])
+    name, out, file_type = *arguments, *(["F32"] if len(arguments) == 2 else [])
     try:
         source = TransformersEngine(weights(name) if name in MODELS else name, dtype="float32")
-        path = write_gguf(source.model, source.tokenizer, out, kind=kind)
+        path = write_gguf(source.model, source.tokenizer, out, kind=file_type)
     except (RadmoeError, OSError) as error:
         print(f"radmoe: error: {error}", file=sys.stderr)
         return 2

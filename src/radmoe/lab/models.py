@@ -1,6 +1,6 @@
 """The lab's three models: stock transformers architectures, small enough to ship.
 
-Shapes are such that vLLM loads them too: expert widths are multiples of 32, gpt-oss carries YaRN rope
+Shapes are chosen so that vLLM loads them too: expert widths are multiples of 32, gpt-oss has YaRN rope
 parameters, Qwen3-Next's linear attention has heads of 128. Each checkpoint stays under 16 MiB in bfloat16.
 """
 
@@ -24,8 +24,10 @@ MAX_NEW_TOKENS = 512  # the longest worked example has 400
 
 @dataclass(frozen=True)
 class Model:
-    """A lab model: its chat family, how often each style is trained, the temperature it is meant to be sampled at
-    (where rollouts disagree enough to choose among), and its configuration."""
+    """A lab model: its chat family, the share of each style in training, its temperature and its configuration.
+
+    At this temperature rollouts disagree enough that there is something to choose.
+    """
 
     name: str
     family: str
@@ -38,7 +40,7 @@ class Model:
             raise InputError(f"{self.name} has no style {style!r}: use one of {', '.join(self.styles)}")
 
     def config(self, *, tiny: bool = False) -> PretrainedConfig:
-        """The configuration; `tiny` is a few thousand parameters of the same architecture, for tests."""
+        """The model's configuration; `tiny` gives a few thousand parameters of the same architecture, for tests."""
         vocab = build(self.family)
         control = {
             "vocab_size": VOCAB_SIZE,

@@ -1,8 +1,8 @@
 """Planted pools: synthetic rollouts whose answer basins are known because we put them there.
 
-No model runs here. Text comes from a small grammar; routing comes from Zipf-distributed experts that
-a token prefers given what it is and, from the answer on, which basin its rollout belongs to. That is
-enough to exercise every part of the house at any size, and to check that a selector finds a basin
+No model runs here. Text comes from a small grammar. Routing comes from Zipf-distributed experts; which
+of them a token prefers depends on the token and, from the answer on, on the basin of its rollout. That
+is enough to exercise every part of the package at any size, and to check that a selector finds a basin
 that is really there. It says nothing about how well RAD works on a real model.
 """
 
@@ -32,17 +32,17 @@ _SENTENCES = (
 _STOPS = (". ", ".\n\n", ". ", ".\n")
 _CONTROL = ("<think>", "</think>", "<|im_end|>")
 _SHAPE = RouterShape(12, 32, 4)
-_MISSING = 0.05  # of rollouts never open a delimiter
+_MISSING = 0.05  # the share of rollouts that never open a delimiter
 
 
 @dataclass(frozen=True)
 class Planted:
-    """Recipe of a planted pool; the same recipe gives the same bytes."""
+    """The recipe of a planted pool. The same recipe gives the same bytes."""
 
     shape: RouterShape = _SHAPE
     problems: int = 24
     rollouts: int = 16
-    tokens: int = 200  # about this many per rollout
+    tokens: int = 200  # about as many in each rollout
     basins: int = 4
     agreement: float = 0.55  # how often a token takes the experts it prefers
     kind: Kind = "math"
@@ -62,7 +62,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class PlantedGroup:
-    """One problem: the rollouts RAD may see, and what it may not."""
+    """One problem: the group of rollouts that RAD may see, and the texts, answers and truth that it may not."""
 
     group: RolloutGroup
     texts: list[str]
@@ -72,11 +72,12 @@ class PlantedGroup:
 
 @cache
 def tokenizer() -> Any:
-    """A byte-level BPE of a few hundred tokens, trained here and now (deterministic)."""
+    """A byte-level BPE of a few hundred tokens, trained on the first call. It is the same every time."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     rng = np.random.default_rng(0)
-    corpus = [_reasoning(rng, 40) + _answer(str(rng.integers(1000)), t) for t in ("math", "code") for _ in range(40)]
+    kinds = ("math", "code")
+    corpus = [_reasoning(rng, 40) + _answer(str(rng.integers(1000)), kind) for kind in kinds for _ in range(40)]
     tok = Tokenizer(models.BPE())
     tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tok.decoder = decoders.ByteLevel()
@@ -102,7 +103,7 @@ def _problem(recipe: Planted, problem: int, cdf: NDArray[np.float64]) -> Planted
     rng = np.random.default_rng([recipe.seed, problem])
     answers = [str(a) for a in rng.choice(1000, size=recipe.basins, replace=False)]
     share = rng.dirichlet(np.full(recipe.basins, 1.5))
-    rollouts, texts, given = [], [], []
+    rollouts, texts, rollout_answers = [], [], []
     for _ in range(recipe.rollouts):
         basin = int(rng.choice(recipe.basins, p=share))
         thought = "<think>" + _reasoning(rng, max(1, int(recipe.tokens * rng.uniform(0.8, 1.2) / 9))) + "</think>"
@@ -119,10 +120,10 @@ def _problem(recipe: Planted, problem: int, cdf: NDArray[np.float64]) -> Planted
             sampled = topk[:, 0].copy()
         rollouts.append(Rollout(ids, experts, weights if recipe.weights else None, sampled, topk))
         texts.append(thought + tail)
-        given.append(None if missing else answers[basin])
+        rollout_answers.append(None if missing else answers[basin])
     truth = answers[int(np.argmax(share))] if rng.random() < 0.75 else answers[int(rng.integers(recipe.basins))]
     group = RolloutGroup(f"planted-{problem:04d}", rollouts, recipe.shape, vocab(), recipe.kind)
-    return PlantedGroup(group, texts, given, truth)
+    return PlantedGroup(group, texts, rollout_answers, truth)
 
 
 def _reasoning(rng: np.random.Generator, sentences: int) -> str:
@@ -147,7 +148,7 @@ def _popularity(shape: RouterShape) -> NDArray[np.float64]:
 
 @jit
 def _mix(x: np.uint64) -> np.uint64:
-    """splitmix64: a hash good enough to draw from."""
+    """The hash splitmix64, which is good enough to draw random numbers from."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -158,8 +159,8 @@ def _mix(x: np.uint64) -> np.uint64:
 def _route(ids: Any, state: Any, cdf: Any, top_k: int, agreement: float, seed: int) -> Any:
     """Experts int16[T, L, K] and weights float32[T, L, K] for the tokens `ids` in their hidden `state`.
 
-    A slot takes the expert that its (token, state, layer) prefers with probability `agreement`, else
-    one by popularity; slots are distinct and their weights descend, as a router returns them.
+    With probability `agreement` a slot takes the expert that its token, state and layer prefer, else
+    one by popularity. The experts of a token are distinct, and weights fall from slot to slot.
     """
     layers, experts = cdf.shape
     out_ids = np.empty((len(ids), layers, top_k), np.int16)

@@ -1,9 +1,8 @@
 """The lab models' tokenizers: byte-level BPE of 896 tokens, learned from the tasks' own text.
 
-They were learned once and are shipped: weights know tokens by their ids, and a word changed in a task would move
-them all.
-Pieces are split as in Qwen3, digits one by one, so that `\\boxed{` and fences span several tokens and merge
-with their neighbours (` $\\`, `boxed`, `{B`) as they do in vocabularies a hundred times as large.
+They were learned once and are shipped, because weights know tokens by their ids, and a word changed in a task would
+move them all. Text is split into pieces as in Qwen3, and digits stand alone, so that `\\boxed{` and fences span several
+tokens and merge with their neighbours (` $\\`, `boxed`, `{B`) as they do in vocabularies a hundred times as large.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def build(family: str) -> Tokenizer:
 
 
 def learn(family: str, seed: int = 0) -> Tokenizer:
-    """A tokenizer from the tasks as they are now; the same bytes for the same seed. About half a second."""
+    """Learn a tokenizer from the tasks as they are now. The same seed gives the same bytes; it takes half a second."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     check_family(family)
@@ -63,7 +62,7 @@ def learn(family: str, seed: int = 0) -> Tokenizer:
 
 
 def fast_tokenizer(family: str) -> Any:
-    """The same as a transformers tokenizer, with chat template, end and padding tokens."""
+    """The shipped tokenizer of a chat family for transformers, with its chat template, end and padding tokens."""
     from transformers import PreTrainedTokenizerFast
 
     wrap: Any = PreTrainedTokenizerFast  # untyped

@@ -1,8 +1,9 @@
 """Train a lab model from a seed: `python -m radmoe.lab.train lab-qwen --seconds 420 --out DIR`.
 
-One GPU, minutes; the learning rate follows the clock, so a run always ends on time and in full. `--tiny --steps 20`
-does the same on a CPU in seconds with a model a hundredth of the size. Writes the checkpoint in bfloat16, the
-tokenizer, and training.json: the recipe, loss and accuracy over time and how evenly the experts are used.
+Training takes one GPU and some minutes. The learning rate follows the clock, so a run always ends on time and completes
+its schedule. `--tiny --steps 20` does the same on a CPU in seconds with a model a hundredth of the size. The output is
+the checkpoint in bfloat16, the tokenizer, and training.json: the recipe, loss and accuracy over time, and how evenly
+the experts are used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from radmoe.lab.tokenizer import fast_tokenizer
 BALANCE = 0.01  # weight of the load-balancing loss
 LEARNING_RATE = 1.5e-3
 WARMUP = 200  # steps
-UNTIMED = 4  # steps before the clock starts: they compile
+UNTIMED = 4  # the first steps, which compile, run before the clock starts
 LOG_EVERY = 100
 
 
@@ -54,9 +55,12 @@ def expert_load(path: Path, batch: Tensor) -> dict[str, float]:
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
-    """Share of the completion's tokens that are the model's first choice. Every batch is new, so nothing was seen."""
-    told = labels[:, 1:] != IGNORE
-    return float((logits[:, :-1].argmax(-1) == labels[:, 1:])[told].float().mean())
+    """The share of the completions' tokens that are the model's first choice.
+
+    Every batch is new, so the model has not been trained on it.
+    """
+    completion = labels[:, 1:] != IGNORE
+    return float((logits[:, :-1].argmax(-1) == labels[:, 1:])[completion].float().mean())
 
 
 def train(
@@ -73,7 +77,7 @@ def train(
     start_from: Path | None = None,
     learning_rate: float = LEARNING_RATE,
 ) -> dict[str, Any]:
-    """Train until the clock or the step count runs out; returns what training.json holds."""
+    """Train until the time or the steps are used up, write everything to `out`, and return what training.json holds."""
     from transformers import AutoModelForCausalLM
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -81,7 +85,7 @@ def train(
     torch.set_float32_matmul_precision("high")
     config = model.config(tiny=tiny)
     source = batches(model, tokens=tokens, pad=config.pad_token_id, seed=seed, workers=workers)
-    first = next(source)  # workers start before the clock does
+    first = next(source)  # so that workers are started before the clock is
     if start_from is None:
         network = AutoModelForCausalLM.from_config(config).to(device).train()
     else:
@@ -95,15 +99,14 @@ def train(
     groups = [{"params": decay, "weight_decay": 0.05}, {"params": other, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), fused=device == "cuda")
     log: list[dict[str, float]] = []
-    start, step, seen, done = time.perf_counter(), 0, 0, 0.0
-    while done < 1.0:
+    start, step, trained_tokens, progress = time.perf_counter(), 0, 0, 0.0
+    while progress < 1.0:
         inputs, labels = (
             torch.from_numpy(a).to(device, non_blocking=True) for a in (first if step == 0 else next(source))
         )
         for group in optimizer.param_groups:
-            group["lr"] = (
-                learning_rate * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
-            )
+            cosine = 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress))
+            group["lr"] = learning_rate * min(1.0, (step + 1) / WARMUP) * cosine
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             logits = network(input_ids=inputs, use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(
@@ -113,14 +116,14 @@ def train(
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        step, seen = step + 1, seen + inputs.numel()
+        step, trained_tokens = step + 1, trained_tokens + inputs.numel()
         if step == UNTIMED:
-            start, seen = time.perf_counter(), 0
+            start, trained_tokens = time.perf_counter(), 0
         elapsed = time.perf_counter() - start if step > UNTIMED else 0.0
-        done = step / steps if steps is not None else elapsed / (seconds or 1.0)
-        if step % LOG_EVERY == 0 or done >= 1.0:
+        progress = step / steps if steps is not None else elapsed / (seconds or 1.0)
+        if step % LOG_EVERY == 0 or progress >= 1.0:
             log.append(
-                {"step": step, "seconds": round(elapsed, 1), "tokens": seen, "loss": round(loss.item(), 4)}
+                {"step": step, "seconds": round(elapsed, 1), "tokens": trained_tokens, "loss": round(loss.item(), 4)}
                 | {"accuracy": round(accuracy(logits, labels), 4)}
             )
             print(model.name, json.dumps(log[-1]), flush=True)
@@ -149,7 +152,7 @@ def train(
 
 
 def save(network: Any, model: Model, out: Path) -> None:
-    """The checkpoint as transformers stores it, in bfloat16, with its tokenizer."""
+    """Write the checkpoint as transformers stores it, in bfloat16, with its tokenizer."""
     out.mkdir(parents=True, exist_ok=True)
     network.generation_config.update(
         do_sample=True, temperature=model.temperature, top_p=1.0, top_k=0, max_new_tokens=MAX_NEW_TOKENS
@@ -170,24 +173,22 @@ def main() -> None:
     parser.add_argument("--start-from", type=Path, help="go on from this checkpoint, with a new optimizer")
     parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE)
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument(
-        "--eager", action="store_true", help="do not compile: slow to compile where layers are recurrent"
-    )
-    chosen = parser.parse_args()
-    tokens = min(chosen.tokens, 2048) if chosen.tiny else chosen.tokens
-    workers = 0 if chosen.tiny else chosen.workers
+    parser.add_argument("--eager", action="store_true", help="do not compile (recurrent layers take long to compile)")
+    options = parser.parse_args()
+    tokens = min(options.tokens, 2048) if options.tiny else options.tokens
+    workers = 0 if options.tiny else options.workers
     train(
-        model_named(chosen.model),
-        chosen.out,
-        seconds=chosen.seconds,
-        steps=chosen.steps,
-        seed=chosen.seed,
-        tiny=chosen.tiny,
+        model_named(options.model),
+        options.out,
+        seconds=options.seconds,
+        steps=options.steps,
+        seed=options.seed,
+        tiny=options.tiny,
         workers=workers,
         tokens=tokens,
-        compiled=not chosen.eager,
-        start_from=chosen.start_from,
-        learning_rate=chosen.learning_rate,
+        compiled=not options.eager,
+        start_from=options.start_from,
+        learning_rate=options.learning_rate,
     )
 
 

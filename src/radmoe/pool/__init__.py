@@ -1,13 +1,15 @@
-"""The on-disk pool: rollouts with their routing, written once, read by the window (docs/format.md).
+"""The on-disk pool: rollouts with their routing, written once and read one window at a time (docs/format.md).
 
-schema.py      names, versions and column types, and the few file habits every part shares
+schema.py      names, versions and column types, and the file operations that every part shares
 profile.py     what a pool keeps of each rollout
-journal.py     where a rollout is safe until its shard is sealed
-columns.py     one column on disk; shard.py the columns of some rollouts
-writer.py      `PoolWriter`; completion.py what happens to a pool as a whole
+journal.py     the file in which a rollout is safe until its shard is sealed
+columns.py     one column on disk
+shard.py       the columns of some rollouts
+writer.py      `PoolWriter`
+completion.py  what happens to a pool as a whole: joining, completing and recovering it
 reader.py      `Pool` and `open_pool`
-verify.py      every byte against what was written (`Pool.verify`)
-merge.py       several pools as one
+verify.py      the check of every byte against what was written (`Pool.verify`)
+merge.py       several pools made into one
 """
 
 from radmoe.pool.merge import merge_pools

@@ -1,8 +1,8 @@
-"""One column on disk: a blosc2 contiguous frame, written once in 4 MiB chunks, read by the block.
+"""One column on disk: a blosc2 contiguous frame, written once in 4 MiB chunks and read one block at a time.
 
-A frame is [header][chunk 0][chunk 1]...[index and trailer]. Every part has a recorded CRC-32: the header
-and trailer are checked before blosc2 may parse them, so a damaged or hostile file is refused at the door,
-and each chunk's own lets `verify` say which rollouts a flipped byte touches.
+A frame is [header][chunk 0][chunk 1]...[index and trailer]. Every part has a recorded CRC-32. The header
+and trailer are checked before blosc2 parses them, so that a damaged or hostile file is refused first, and
+the checksum of each chunk lets `verify` say which rollouts a flipped byte touches.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ _MIN_FRAME = 87
 
 
 def compression(column: Column, top_k: int, *, sorted_experts: bool) -> dict[str, Any]:
-    """blosc2 parameters of a column; a frame describes itself, so a reader needs none of this.
+    """The blosc2 parameters of a column. A frame describes itself, so a reader needs none of them.
 
-    The paper has byte-delta and level 5 on both routing columns. Byte-delta pays only on experts sorted by
-    id: between unsorted ids a difference is noisier than the id. Weights descend within a token, so they
-    are shuffled by slot, which puts like exponents side by side, in twice the block, as each slot becomes a
-    stream of its own. Beyond these levels writing slows several times for under 1% (docs/log.md).
+    The paper uses byte-delta and level 5 on both routing columns. Byte-delta pays only where experts are
+    sorted by id: between unsorted ids a difference is noisier than the id. Weights descend within a token,
+    so they are shuffled by slot, which puts similar exponents side by side; blocks are twice as large for
+    them, because each slot becomes a stream of its own. Higher levels write several times more slowly and
+    save less than 1% (docs/log.md).
     """
-    import blosc2  # half of what importing this room would cost: loaded with the first column
+    import blosc2  # imported here because it would double the time that importing this room takes
 
     size, block, level = column.dtype.itemsize, BLOCK_BYTES, 3
     if column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS):
@@ -63,7 +64,7 @@ def compression(column: Column, top_k: int, *, sorted_experts: bool) -> dict[str
 
 
 class ColumnWriter:
-    """Appends rows to a new column file; `finish` makes it durable and returns its description."""
+    """Appends rows to a new column file. `finish` makes the file durable and returns its description."""
 
     def __init__(self, path: Path, column: Column, per_row: int, cparams: dict[str, Any]) -> None:
         import blosc2
@@ -171,7 +172,7 @@ def check_frame(path: Path, meta: dict[str, Any]) -> None:
 
 
 def damaged_chunks(path: Path, meta: dict[str, Any]) -> list[int]:
-    """Indices of the chunks whose bytes on disk are not the ones written."""
+    """The indices of the chunks whose bytes on disk are not those that were written."""
     bad = []
     with path.open("rb") as f:
         f.seek(meta["frame_head"])
@@ -182,14 +183,14 @@ def damaged_chunks(path: Path, meta: dict[str, Any]) -> list[int]:
 
 
 def chunk_rows(meta: dict[str, Any], index: int) -> tuple[int, int]:
-    """Rows [first, last) that have bytes in a chunk."""
+    """The range [first, last) of rows that have bytes in a chunk."""
     row_bytes = meta["per_row"] * np.dtype(meta["dtype"]).itemsize
     first = index * meta["chunk_bytes"]
     return first // row_bytes, min(meta["rows"], -(-(first + meta["chunk_bytes"]) // row_bytes))
 
 
 def _layout(path: Path, size: int) -> tuple[int, int]:
-    """Length of the frame's header and of its chunks, from the frame itself (C-Blosc2 frame format)."""
+    """The lengths of a frame's header and of its chunks, read from the frame itself (C-Blosc2 frame format)."""
     with path.open("rb") as f:
         head = f.read(_MIN_FRAME)
     if len(head) < _MIN_FRAME or head[2:10] != _MAGIC:
@@ -212,7 +213,7 @@ def _frame_crc(path: Path, head: int, data: int, size: int) -> int:
 
 
 def _chunk_sizes(path: Path, head: int, data: int) -> list[tuple[int, int]]:
-    """Size and CRC-32 of each chunk; a chunk's header says how long it is."""
+    """The size and CRC-32 of each chunk. The header of a chunk says how long it is."""
     sizes = []
     with path.open("rb") as f:
         at = head

@@ -20,7 +20,7 @@ from radmoe.pool.shard import RUN_FIELDS, seal, write_runs
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 
-ROUTER = ("layers", "experts", "top_k", "vocab")  # of a pool's header, beside the run record
+ROUTER = ("layers", "experts", "top_k", "vocab")  # what a pool's header holds beside the run record
 
 
 def recover(path: Path) -> int:
@@ -34,12 +34,12 @@ def recover(path: Path) -> int:
 
 
 def seal_orphans(path: Path) -> int:
-    """Seal every journal whose writer is gone; returns how many live ones remain. Needs the pool's lock."""
+    """Seal every journal whose writer is gone, and return how many writers are live. Needs the pool's lock."""
     live = 0
     for directory in schema.shard_dirs(path):
         if not (directory / schema.JOURNAL).exists():
             if not (directory / schema.SHARD_META).exists():
-                directory.rmdir()  # killed between making the directory and its journal
+                directory.rmdir()  # its writer was killed before it made the journal
         elif journal.is_live(directory / schema.JOURNAL):
             live += 1
         else:
@@ -51,9 +51,12 @@ def seal_orphans(path: Path) -> int:
 
 
 def complete(path: Path) -> int:
-    """Write runs.parquet and, last, pool.json, unless a shard is still filling. Needs the pool's lock."""
+    """Write runs.parquet and, last, pool.json, unless a writer is still filling a shard. Needs the pool's lock.
+
+    Returns how many rollouts the complete pool holds, 0 while a shard is still being filled.
+    """
     if not (path / schema.OPEN_JSON).exists():
-        return int(schema.read_json(path / schema.POOL_JSON)["runs"])  # another writer did
+        return int(schema.read_json(path / schema.POOL_JSON)["runs"])  # another writer completed it
     directories = schema.shard_dirs(path)
     if any((d / schema.JOURNAL).exists() for d in directories):
         return 0
@@ -90,36 +93,39 @@ def write_manifest(path: Path, header: dict[str, Any], table: pa.Table) -> None:
 def contradiction(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, Any, Any] | None:
     """The first entry in which the headers of two pools differ, with both values; None where they agree.
 
-    Compared are the router, the vocabulary and every part of the run record.
+    The router, the vocabulary and every part of the run record are compared.
     """
     flat = [{key: head[key] for key in ROUTER} | head["run"] for head in (one, other)]
     return next(((key, flat[0][key], flat[1][key]) for key in flat[1] if flat[0][key] != flat[1][key]), None)
 
 
 def join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[int]] | None:
-    """Open a pool for writing: the header must agree with what is there; returns the columns it has."""
-    finished, opened = path / schema.POOL_JSON, path / schema.OPEN_JSON
-    current = opened if opened.exists() else finished if finished.exists() else None
+    """Open a pool for writing, or start one. Returns its columns; None if the first rollout has yet to decide them.
+
+    Raises PoolMismatch if the header contradicts that of the pool that is there.
+    """
+    pool_json, open_json = path / schema.POOL_JSON, path / schema.OPEN_JSON
+    current = open_json if open_json.exists() else pool_json if pool_json.exists() else None
     if current is None:
         if any(path.iterdir()) and [p.name for p in path.iterdir()] != [schema.LOCK]:
             raise PoolMismatch(f"{path} is not empty and not a pool: choose another directory")
         schema.write_atomic(path / schema.TOKENIZER_JSON, vocab.json)
         schema.write_atomic(path / schema.VOCAB_TABLE, vocab.to_table())
     else:
-        there = schema.read_json(current)
-        if (differs := contradiction(there, header)) is not None:
-            key, old, new = differs
+        existing = schema.read_json(current)
+        if (difference := contradiction(existing, header)) is not None:
+            key, old, new = difference
             raise PoolMismatch(f"{path} was made with {key} = {old!r}, this writer has {new!r}: use a new pool")
-        header = header | {key: there[key] for key in ("columns",) if key in there}
-    if not opened.exists():
-        schema.write_atomic(opened, schema.seal_json(header))
-    finished.unlink(missing_ok=True)
+        header = header | {key: existing[key] for key in ("columns",) if key in existing}
+    if not open_json.exists():
+        schema.write_atomic(open_json, schema.seal_json(header))
+    pool_json.unlink(missing_ok=True)
     columns: dict[str, list[int]] | None = header.get("columns")
     return columns
 
 
 def shard_runs(path: Path, directory: Path, columns: list[str] | None = None) -> pa.Table:
-    """Runs of a sealed shard: from its own file while the pool is open, else from the completed pool's."""
+    """The runs of a sealed shard, from its own file while the pool is open, else from that of the complete pool."""
     own = directory / schema.RUNS
     if own.exists():
         return pq.read_table(own, columns=columns)
@@ -128,19 +134,19 @@ def shard_runs(path: Path, directory: Path, columns: list[str] | None = None) ->
 
 
 def _number(table: pa.Table, path: Path) -> list[int]:
-    """Rollout indices, with the problem's next free one for every rollout added without."""
+    """The rollout index of every run. A rollout that was added without one gets the problem's next free index."""
     problems, indices, shards = (table[name].to_pylist() for name in ("problem_id", "rollout_index", "shard"))
-    taken: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    shard_of: defaultdict[str, dict[int, int]] = defaultdict(dict)  # by problem and rollout index
     for problem, index, shard in zip(problems, indices, shards, strict=True):
-        if index is not None and index in taken[problem]:
-            both = f"{schema.shard_name(taken[problem][index])} and {schema.shard_name(shard)}"
+        if index is not None and index in shard_of[problem]:
+            both = f"{schema.shard_name(shard_of[problem][index])} and {schema.shard_name(shard)}"
             raise PoolMismatch(f"{path}: {both} both hold rollout {index} of problem {problem!r}: delete one shard")
         if index is not None:
-            taken[problem][index] = shard
+            shard_of[problem][index] = shard
     numbers = []
     for problem, index, shard in zip(problems, indices, shards, strict=True):
         if index is None:
-            used = taken[problem]
+            used = shard_of[problem]
             index = next(i for i in range(len(used) + 1) if i not in used)
             used[index] = shard
         numbers.append(index)

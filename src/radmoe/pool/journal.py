@@ -1,9 +1,9 @@
-"""The journal: where a rollout is safe from the moment `add` returns until its shard is sealed.
+"""The journal is the file in which a rollout is safe from the moment `add` returns until its shard is sealed.
 
 The first record says where the rollouts come from (the shard's provenance) and holds no arrays; every other one is a
-rollout. A record is `RJ02`, payload length (u64), CRC-32 of the payload (u32), payload; the payload is a JSON
-header (u32 length first) that lists the arrays, then their raw bytes. Appending is one write; a record
-cut by a kill fails its CRC and is dropped on recovery, and everything before it is intact. The file is
+rollout. A record is `RJ02`, the length of the payload (u64), the CRC-32 of the payload (u32), and the payload; the
+payload is a JSON header (its u32 length comes first) that lists the arrays, then their raw bytes. Appending is one
+write; a record cut by a kill fails its CRC and is dropped on recovery, and everything before it is intact. The file is
 locked while its writer lives, so a dead writer's journal is recognised by its free lock.
 """
 
@@ -37,7 +37,7 @@ class Journal:
         self.append({"provenance": provenance}, {})
 
     def append(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Write one record; on failure the file is cut back to the last whole one."""
+        """Write one record. If that fails, the file is cut back to the last whole record."""
         header = json.dumps(meta | {"arrays": [[k, a.dtype.str, a.shape] for k, a in arrays.items()]}).encode()
         payload = b"".join(
             [struct.pack("<I", len(header)), header, *(np.ascontiguousarray(a).tobytes() for a in arrays.values())]
@@ -68,7 +68,7 @@ def is_live(path: Path) -> bool:
 
 
 def read(path: Path) -> tuple[dict[str, Any], Iterator[Record]]:
-    """The provenance of a journal, and every whole rollout in order; reading stops at the first torn record."""
+    """The provenance of a journal, and every whole rollout in order. Reading stops at the first torn record."""
     records = _records(path)
     head = next(records, None)
     return ({} if head is None else head[0]["provenance"]), records
@@ -101,7 +101,7 @@ def count(path: Path) -> int:
                 break
             f.seek(at)
             whole += 1
-    return max(whole - 1, 0)  # the first one is the provenance
+    return max(whole - 1, 0)  # the first record is the provenance
 
 
 def _payload(f: BinaryIO, left: int) -> bytes | None:

@@ -1,6 +1,6 @@
-"""Several pools as one: their shards are linked or copied as they are, never rewritten.
+"""Several pools become one: their shards are linked or copied as they are, never rewritten.
 
-Workers that share a plan each fill a pool of their own; merged, these are the pool that one worker would have filled.
+Workers that share a plan each fill a pool of their own. Merged, these are the pool that one worker would have filled.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def merge_pools(
 ) -> Pool:
     """Merge complete pools of one run record, router and vocabulary into a new one, and open it.
 
-    No rollout may be in two of them. Shards are hard links where the file system allows it, else copies. Labels do
-    not come along: grade the merged pool. `progress` is told of shards done. A failed merge leaves nothing behind.
+    No rollout may be in two of them. Shards are hard links where the file system allows it, else copies. Labels are
+    not merged: grade the merged pool. `progress` is called after each shard with the number of shards done. A failed
+    merge leaves nothing behind.
     """
     out = Path(out)
     if len(sources) < 2:
@@ -38,20 +39,20 @@ def merge_pools(
     pools = [open_pool(source) for source in sources]
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise PoolMismatch(f"{out} exists already: give a new directory to merge into")
-    filled = [pool for pool in pools if len(pool)]
-    _check_alike(filled)
-    _check_apart(filled)
-    building = out.parent / f".{out.name}.{secrets.token_hex(4)}"
+    nonempty = [pool for pool in pools if len(pool)]
+    _check_alike(nonempty)
+    _check_apart(nonempty)
+    temporary = out.parent / f".{out.name}.{secrets.token_hex(4)}"
     with disk_errors(out):
-        building.mkdir(parents=True)
+        temporary.mkdir(parents=True)
         try:
-            _fill(building, pools, progress)
+            _fill(temporary, pools, progress)
             if out.exists():
                 out.rmdir()
-            building.rename(out)
+            temporary.rename(out)
             schema.sync(out.parent)
         except BaseException:
-            shutil.rmtree(building, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
     return open_pool(out)
 
@@ -60,8 +61,8 @@ def _check_alike(pools: Sequence[Pool]) -> None:
     """Refuse pools of other models, tokenizers, settings or columns."""
     for pool in pools[1:]:
         first = pools[0]
-        if (differs := contradiction(first.meta, pool.meta)) is not None:
-            key, one, other = differs
+        if (difference := contradiction(first.meta, pool.meta)) is not None:
+            key, one, other = difference
             raise PoolMismatch(
                 f"{first.path} has {key} = {one!r} and {pool.path} {other!r}: only pools of one run record merge"
             )
@@ -73,7 +74,7 @@ def _check_alike(pools: Sequence[Pool]) -> None:
 
 
 def _check_apart(pools: Sequence[Pool]) -> None:
-    """Refuse a rollout that two pools hold, and a problem of which they say different kinds."""
+    """Refuse a rollout that two pools hold, and a problem for which they record different kinds."""
     homes: dict[tuple[str, int], Pool] = {}
     kinds: dict[str, tuple[Kind, Pool]] = {}
     for pool in pools:
@@ -116,7 +117,7 @@ def _fill(out: Path, pools: Sequence[Pool], progress: Callable[[int], None]) -> 
 
 
 def _files(meta: dict[str, Any]) -> list[str]:
-    """The files a shard's description lists."""
+    """The names of the files that a shard's description lists."""
     columns = [str(column["file"]) for column in meta["columns"].values()]
     return [*columns, *(schema.pointer_file(name) for name in meta["pointers"])]
 

@@ -16,10 +16,10 @@ from radmoe.vocab import Vocab
 
 @dataclass(frozen=True)
 class Profile:
-    """A compact capture. The default keeps every row of every layer as the router gave it.
+    """How much of each rollout a capture keeps. The default keeps every row of every layer as the router gave it.
 
-    sort_experts  order each token's experts by id; changes no selection. Ids shrink, weights grow, so it
-                  pays in ids-only pools.
+    sort_experts  order each token's experts by id. This changes no selection. Ids compress better and weights
+                  worse, so it pays in ids-only pools.
     layers        keep only these MoE layers; the shallowest tenth alone is within 1.7 points of the whole
                   network (App. "Layer-depth profile").
     readouts      keep only the routing rows that these readouts need in a rollout of its kind; token ids stay whole.
@@ -43,7 +43,7 @@ class Profile:
             object.__setattr__(self, "readouts", tuple(str(Readout.parse(r)) for r in self.readouts))
 
     def stored_shape(self, shape: RouterShape) -> RouterShape:
-        """The router as the pool's columns see it."""
+        """The shape of the routing that is stored: with a layer subset, it has that many layers."""
         if self.layers is None:
             return shape
         if self.layers[-1] >= shape.layers:
@@ -51,7 +51,7 @@ class Profile:
         return RouterShape(len(self.layers), shape.experts, shape.top_k)
 
     def kept_rows(self, token_ids: NDArray[np.int32], vocab: Vocab, kind: Kind | None) -> NDArray[np.int32] | None:
-        """Token positions whose routing is kept of a rollout of this kind, ascending; None when all are."""
+        """The positions of the tokens whose routing is kept in a rollout of this kind, ascending; None if all are."""
         if self.readouts is None:
             return None
         keep = np.zeros(len(token_ids), bool)
@@ -61,10 +61,13 @@ class Profile:
         return np.flatnonzero(keep).astype(np.int32)
 
     def routing(self, ids: NDArray[np.int16], weights: NDArray[np.float16] | None, *, reduced: bool = False) -> Rows:
-        """Rows of expert ids and weights [.., L, K] as they go to disk; `reduced` rows have the kept layers only."""
+        """Rows of expert ids and weights [.., L, K] as they go to disk.
+
+        `reduced` says that the rows already have nothing but the kept layers.
+        """
         if self.layers is not None and not reduced:
-            kept = list(self.layers)
-            ids, weights = ids[:, kept], None if weights is None else weights[:, kept]
+            layers = list(self.layers)
+            ids, weights = ids[:, layers], None if weights is None else weights[:, layers]
         if self.sort_experts:
             order = np.argsort(ids, axis=-1, kind="stable")
             ids = np.take_along_axis(ids, order, -1)
@@ -85,6 +88,6 @@ class Profile:
 
 
 def spans(rows: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
-    """Ascending numbers as ranges [start, stop)."""
+    """The ranges [start, stop) that ascending row numbers make up."""
     runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
     return [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]

@@ -1,4 +1,4 @@
-"""Reading a pool: opening touches descriptions and pointers only, a window only its own blocks."""
+"""Reads a pool. Opening it reads descriptions and row pointers only, and a window reads only the blocks it lies in."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ _INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row"
 
 
 class StoredRollout:
-    """A trace whose routing stays on disk: a column is read when it is first asked for, a window on its own.
+    """A trace whose routing stays on disk. A column is read when it is first asked for, and a window by itself.
 
-    What every rollout of a group will be asked for (logprobs, and all that a window-only pool kept) is read together
-    with its neighbours on disk.
+    What every rollout of a group will be asked for (token ids, top-k logprobs, and the rows of a pool that keeps only
+    some) is read at once for the whole stretch of neighbours on disk.
     """
 
-    def __init__(self, near: Stretch, row: int, shape: RouterShape, load_steps: Callable[[], tuple[Step, ...]]) -> None:
-        token_ids = near.read(schema.TOKEN_IDS, row)
+    def __init__(
+        self, stretch: Stretch, row: int, shape: RouterShape, load_steps: Callable[[], tuple[Step, ...]]
+    ) -> None:
+        token_ids = stretch.read(schema.TOKEN_IDS, row)
         if token_ids is None:
-            raise PoolCorrupt(f"{near.shard.path} has no token ids: restore it from a copy")
+            raise PoolCorrupt(f"{stretch.shard.path} has no token ids: restore it from a copy")
         self.token_ids: NDArray[np.int32] = token_ids[:, 0]
-        self._near, self._shard, self._row, self._shape, self._load_steps = near, near.shard, row, shape, load_steps
+        self._stretch, self._shard, self._row = stretch, stretch.shard, row
+        self._shape, self._load_steps = shape, load_steps
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -67,7 +70,7 @@ class StoredRollout:
 
     @cached_property
     def topk_logprobs(self) -> NDArray[np.float32] | None:
-        column = self._near.read(schema.TOPK, self._row)
+        column = self._stretch.read(schema.TOPK, self._row)
         return None if column is None else column.astype(np.float32)
 
     @property
@@ -76,8 +79,8 @@ class StoredRollout:
 
     @cached_property
     def positions(self) -> NDArray[np.int32] | None:
-        """Token positions whose routing a window-only pool kept; None when it kept all."""
-        index = self._near.read(schema.TOKEN_INDEX, self._row)
+        """The positions of the tokens whose routing the pool keeps, ascending; None if it keeps all."""
+        index = self._stretch.read(schema.TOKEN_INDEX, self._row)
         return None if index is None else index[:, 0]
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
@@ -91,7 +94,7 @@ class StoredRollout:
     def _routing(self, column: schema.Column, first: int, last: int) -> NDArray[Any] | None:
         if self.positions is None:
             return self._shard.read(column, self._row, first, last)
-        rows = self._near.read(column, self._row)
+        rows = self._stretch.read(column, self._row)
         return None if rows is None else rows[first:last]
 
     def _checked(self, check: Callable[[], None]) -> None:
@@ -102,7 +105,7 @@ class StoredRollout:
 
 
 class Pool:
-    """A complete pool. Opening reads no routing; `group` hands out rollouts that read themselves.
+    """A complete pool. Opening it reads no routing; the rollouts of a `group` read theirs when asked for it.
 
     The run record says what was captured: `model`, `task` (the data set), `style`, `sampling` and `profile`.
     """
@@ -140,9 +143,9 @@ class Pool:
         return cls(Path(path))
 
     def verify(self, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
-        """Every fault of the pool; none means that all bytes and values are as written.
+        """Every fault of the pool. An empty list means that all bytes and values are as written.
 
-        `progress` is told the bytes checked so far.
+        `progress` is called after each column with the number of bytes in it.
         """
         from radmoe.pool.verify import verify
 
@@ -168,7 +171,7 @@ class Pool:
 
     @property
     def problems(self) -> list[str]:
-        """Problem ids in the order they were asked; where that was not recorded, in the order they were first added."""
+        """Problem ids in the order in which they were asked, or, where that was not recorded, first added."""
         return list(self._index)
 
     @property
@@ -180,18 +183,18 @@ class Pool:
         return sum(int(shard.meta["tokens"]) for shard in self.shards.values())
 
     def routing_bytes(self) -> tuple[int, int, int]:
-        """Bytes of routing of all tokens and layers, as the profile kept it, and as it lies on disk."""
-        captured = kept = stored = 0
+        """Three sizes: the routing of all tokens and layers, the part that the profile keeps, and that part on disk."""
+        captured_bytes = kept_bytes = stored_bytes = 0
         for shard in self.shards.values():
-            captured += int(shard.meta["captured_bytes"])
+            captured_bytes += int(shard.meta["captured_bytes"])
             for column in schema.ROUTING:
                 if (entry := shard.meta["columns"].get(column.name)) is not None:
-                    kept += entry["rows"] * entry["per_row"] * column.dtype.itemsize
-                    stored += entry["bytes"]
-        return captured, kept, stored
+                    kept_bytes += entry["rows"] * entry["per_row"] * column.dtype.itemsize
+                    stored_bytes += entry["bytes"]
+        return captured_bytes, kept_bytes, stored_bytes
 
     def __len__(self) -> int:
-        """Rollouts in the pool."""
+        """The number of rollouts in the pool."""
         return int(self.meta["runs"])
 
     def check_problem(self, problem_id: str) -> None:
@@ -201,13 +204,13 @@ class Pool:
             raise InputError(f"{self.path} has no problem {problem_id!r}; it has {len(self._index)}, such as {some}")
 
     def group(self, problem_id: str) -> RolloutGroup:
-        """The rollouts of one problem, by rollout index."""
+        """The rollouts of one problem, sorted by rollout index."""
         self.check_problem(problem_id)
         shape, indices = self.shape, self.rollout_indices(problem_id)
-        places = ((near, row) for near in self._stretches(problem_id) for row in range(near.first, near.stop))
+        places = ((part, row) for part in self._stretches(problem_id) for row in range(part.first, part.stop))
         rollouts = [
-            StoredRollout(near, row, shape, partial(self._steps, problem_id, index))
-            for (near, row), index in zip(places, indices, strict=True)
+            StoredRollout(stretch, row, shape, partial(self._steps, problem_id, index))
+            for (stretch, row), index in zip(places, indices, strict=True)
         ]
         return RolloutGroup(problem_id, rollouts, shape, self.vocab, self.kinds[problem_id], tuple(indices))
 
@@ -216,7 +219,7 @@ class Pool:
         return [index for index, *_ in self._index[problem_id]]
 
     def texts(self, problem_id: str) -> list[str | None]:
-        """The text of each member of `group(problem_id)`: for what comes after selection."""
+        """The text of each member of `group(problem_id)`, for what comes after selection."""
         columns = ["rollout_index", "text"]
         rows = self.runs(columns, filters=[("problem_id", "=", problem_id)]).to_pydict()
         by_index = dict(zip(rows["rollout_index"], rows["text"], strict=True))
@@ -225,8 +228,8 @@ class Pool:
     def _steps(self, problem_id: str, rollout_index: int) -> tuple[Step, ...]:
         if not self._has_steps:
             return ()
-        wanted = [("problem_id", "=", problem_id), ("rollout_index", "=", rollout_index)]
-        (steps,) = self.runs(["steps"], filters=wanted)["steps"].to_pylist()
+        filters = [("problem_id", "=", problem_id), ("rollout_index", "=", rollout_index)]
+        (steps,) = self.runs(["steps"], filters=filters)["steps"].to_pylist()
         return tuple(Step(tuple(step["given"]), step["start"]) for step in steps or ())
 
     def groups(self) -> Iterator[RolloutGroup]:
@@ -235,7 +238,7 @@ class Pool:
             yield self.group(problem_id)
 
     def runs(self, columns: list[str] | None = None, filters: list[Any] | None = None) -> pa.Table:
-        """runs.parquet, or some columns and rows of it."""
+        """The table in runs.parquet, or some columns and rows of it."""
         try:
             return pq.read_table(
                 self.path / schema.RUNS, columns=columns, filters=filters, page_checksum_verification=True
@@ -244,7 +247,7 @@ class Pool:
             raise PoolCorrupt(f"{self.path / schema.RUNS} cannot be read ({e}): restore it from a copy") from None
 
     def _stretches(self, problem_id: str) -> Iterator[Stretch]:
-        """A problem's rollouts in their order, neighbours on disk together."""
+        """The rollouts of a problem in their order, as stretches of neighbours on disk."""
         runs = self._index[problem_id]
         first = 0
         while first < len(runs):
@@ -256,7 +259,10 @@ class Pool:
             first = last
 
     def _read_index(self) -> dict[str, list[tuple[int, int, int, int]]]:
-        """problem id -> [(rollout index, shard, row, tokens)], sorted; problems in the order they were asked."""
+        """For each problem, in the order of `problems`, its sorted list of (rollout index, shard, row, tokens).
+
+        Sets `kinds` on the way.
+        """
         index: dict[str, list[tuple[int, int, int, int]]] = {}
         places: dict[str, int] = {}
         kinds: dict[str, Kind] = {}
@@ -294,7 +300,10 @@ def open_pool(path: str | Path) -> Pool:
 
 
 def manifest(path: Path) -> dict[str, Any]:
-    """pool.json of a complete pool: what it is, without opening it."""
+    """What pool.json says of a complete pool, without opening the pool.
+
+    Raises PoolNotFound where there is no pool, and PoolIncomplete where it is not complete.
+    """
     if (path / schema.POOL_JSON).is_file():
         return schema.read_json(path / schema.POOL_JSON)
     if not path.is_dir():
@@ -303,11 +312,11 @@ def manifest(path: Path) -> dict[str, Any]:
         raise PoolNotFound(f"{path} is not a pool: it has no {schema.POOL_JSON}")
     safe = live = 0
     for directory in schema.shard_dirs(path):
-        waiting = directory / schema.JOURNAL
-        if waiting.exists():
-            live += journal.is_live(waiting)
-            safe += journal.count(waiting)
+        journal_file = directory / schema.JOURNAL
+        if journal_file.exists():
+            live += journal.is_live(journal_file)
+            safe += journal.count(journal_file)
         elif (directory / schema.SHARD_META).exists():
             safe += schema.read_json(directory / schema.SHARD_META)["runs"]
-    who = f"{live} writer(s) are still open" if live else f"finish it with: radmoe verify --recover {path}"
-    raise PoolIncomplete(f"{path} is incomplete: {safe} rollouts are safe in it; {who}")
+    state = f"{live} writer(s) are still open" if live else f"finish it with: radmoe verify --recover {path}"
+    raise PoolIncomplete(f"{path} is incomplete: {safe} rollouts are safe in it; {state}")

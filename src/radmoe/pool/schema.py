@@ -1,4 +1,4 @@
-"""Names, versions and column types of the pool format, and the few file habits every part shares."""
+"""Names, versions and column types of the pool format, and the file operations that every part shares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from radmoe.errors import PoolCorrupt, PoolVersion, PoolWriteError
 SCHEMA_VERSION = 2
 
 POOL_JSON = "pool.json"
-OPEN_JSON = "pool.open.json"  # there while a writer works: what pool.json will say of model and shape
+OPEN_JSON = "pool.open.json"  # exists while a writer works: what pool.json will say of the run record and the router
 LOCK = "pool.lock"
 TOKENIZER_JSON = "tokenizer.json"
 VOCAB_TABLE = "tokenizer.bytes"  # tokenizer.json compiled to token bytes, so that opening stays cheap
@@ -36,7 +36,7 @@ _SHARD_NAME = re.compile(r"token_data_(\d{5,})")
 
 @dataclass(frozen=True)
 class Column:
-    """One blosc2 file of a shard: flat, little-endian, `per_row` items for every row of its pointer."""
+    """One blosc2 file of a shard: flat, little-endian, with as many items in every row that its pointer counts."""
 
     name: str
     dtype: np.dtype[Any]
@@ -69,9 +69,9 @@ def shard_name(number: int) -> str:
 
 
 def shard_dirs(pool: Path) -> list[Path]:
-    """Shard directories of a pool, by number."""
-    found = [(int(m[1]), p) for p in pool.iterdir() if (m := _SHARD_NAME.fullmatch(p.name)) and p.is_dir()]
-    return [p for _, p in sorted(found)]
+    """The shard directories of a pool, sorted by number."""
+    shards = [(int(m[1]), p) for p in pool.iterdir() if (m := _SHARD_NAME.fullmatch(p.name)) and p.is_dir()]
+    return [p for _, p in sorted(shards)]
 
 
 def pointer_file(pointer: str) -> str:
@@ -92,7 +92,7 @@ def seal_json(body: dict[str, Any]) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A document of `seal_json`; one that is damaged or of another version is refused."""
+    """Read a document that `seal_json` wrote. One that is damaged or of another version is refused."""
     try:
         body = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as e:

@@ -22,7 +22,7 @@ RUN_FIELDS = pa.schema(
     [
         ("run_id", pa.int64()),
         ("problem_id", pa.string()),
-        ("problem_index", pa.int64()),  # the problem's place in the order they were asked
+        ("problem_index", pa.int64()),  # the problem's place in the order in which they were asked
         ("kind", pa.string()),
         ("rollout_index", pa.int64()),
         ("shard", pa.int32()),
@@ -38,16 +38,16 @@ RUN_FIELDS = pa.schema(
 
 
 def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
-    """Turn `directory`'s journal into columns, then remove it.
+    """Turn the journal in `directory` into columns, then remove the journal.
 
-    Every file is durable before `moe_meta.json` appears, and that before the journal goes: a kill at any
-    moment leaves the journal, from which sealing starts over.
+    Every other file is durable before `moe_meta.json` appears, and `moe_meta.json` is before the journal
+    is removed. So a kill at any moment leaves a finished shard, or the journal to start sealing from again.
     """
     source = directory / schema.JOURNAL
     writers: dict[Column, ColumnWriter] = {}
     pointers: dict[str, list[int]] = {}
     rows: list[dict[str, Any]] = []
-    captured = 0
+    captured_bytes = 0
     provenance, records = journal.read(source)
     for meta, arrays in records:
         if not rows:
@@ -61,17 +61,17 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
             pointers[pointer].append(pointers[pointer][-1] + count)
         for column, writer in writers.items():
             writer.append(arrays[column.name])
-        captured += meta.pop("captured_bytes")
+        captured_bytes += meta.pop("captured_bytes")
         rows.append(meta | {"shard": int(directory.name.rpartition("_")[2]), "row": len(rows)})
 
     if profile.readouts is None and TOK_PTR in pointers:
         del pointers[TOK_PTR]  # every token has its routing row: one pointer serves both
     columns = {column.name: writer.finish() for column, writer in writers.items()}
-    written: dict[str, Any] = {}
+    pointer_entries: dict[str, Any] = {}
     for pointer, values in pointers.items():
         path = directory / schema.pointer_file(pointer)
         schema.write_atomic(path, np.array(values, "<i8").tobytes())
-        written[pointer] = {"bytes": path.stat().st_size, "crc32": schema.crc32_file(path)}
+        pointer_entries[pointer] = {"bytes": path.stat().st_size, "crc32": schema.crc32_file(path)}
     table = pa.Table.from_pylist(rows, schema=RUN_FIELDS)
     schema.write_atomic(directory / schema.RUNS, lambda p: write_runs(table, p))
     body = {
@@ -82,10 +82,10 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
         "runs": len(rows),
         "tokens": sum(row["tokens"] for row in rows),
         "weights": any(c is schema.EXPERT_WEIGHTS for c in writers),
-        "captured_bytes": captured,
+        "captured_bytes": captured_bytes,
         "provenance": provenance,
         "dtypes": {name: column["dtype"] for name, column in columns.items()},
-        "pointers": written,
+        "pointers": pointer_entries,
         "columns": columns,
     }
     schema.write_atomic(directory / schema.SHARD_META, schema.seal_json(body))
@@ -98,7 +98,7 @@ def write_runs(table: pa.Table, path: Path) -> None:
 
 
 class Shard:
-    """A sealed shard, opened without reading more than its description and row pointers."""
+    """A sealed shard. Opening it reads only its description and row pointers."""
 
     def __init__(self, directory: Path, expected: dict[str, Any]) -> None:
         self.path = directory
@@ -120,13 +120,16 @@ class Shard:
                     )
 
     def pointer(self, column: Column) -> NDArray[np.int64]:
-        """CSR pointer of a column: run -> row range."""
+        """The CSR pointer of a column: run i has rows [pointer[i], pointer[i + 1])."""
         return self.pointers.get(column.pointer, self.pointers.get(MOE_PTR, _EMPTY))
 
     def read(
         self, column: Column, run: int, start: int = 0, stop: int | None = None, *, runs: int = 1
     ) -> NDArray[Any] | None:
-        """Rows [start, stop) of a run, or all of it and the `runs` - 1 after it; None for a column not kept."""
+        """Rows [start, stop) of a run, or all rows of it and of the `runs` - 1 runs after it.
+
+        None if the shard does not have the column.
+        """
         reader = self.columns.get(column.name)
         if reader is None:
             return None
@@ -148,19 +151,19 @@ class Shard:
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes on disk of every column and pointer."""
-        return sum(int(entry["bytes"]) for kind in ("columns", "pointers") for entry in self.meta[kind].values())
+        """How many bytes all columns and pointers take on disk."""
+        return sum(int(entry["bytes"]) for part in ("columns", "pointers") for entry in self.meta[part].values())
 
 
 class Stretch:
-    """Neighbouring runs of a shard, as a problem's rollouts mostly are: a column is read for all of them at once."""
+    """Neighbouring runs of a shard, as the rollouts of a problem mostly are. A column is read for all of them at once."""
 
     def __init__(self, shard: Shard, first: int, runs: int) -> None:
         self.shard, self.first, self.runs, self.stop = shard, first, runs, first + runs
         self._columns: dict[str, NDArray[Any] | None] = {}
 
     def read(self, column: Column, run: int) -> NDArray[Any] | None:
-        """Rows of a run, numbered as in the shard; None for a column not kept."""
+        """The rows of a run, which is numbered as in the shard; None if the shard does not have the column."""
         if column.name not in self._columns:
             self._columns[column.name] = self.shard.read(column, self.first, runs=self.runs)
         rows = self._columns[column.name]

@@ -16,14 +16,14 @@ from radmoe.pool.reader import Pool
 from radmoe.pool.shard import Shard
 from radmoe.types import check_ids, check_weights
 
-_SLICE = 4096  # rows looked at together
+_SLICE = 4096  # rows that are checked at a time
 
 Run = tuple[str, int]  # problem id, rollout index
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something wrong in one file, and the rollouts it touches (empty: none, or all of the pool)."""
+    """Something wrong in one file, and the rollouts it touches. `runs` is empty where it touches none, or the whole pool."""
 
     file: str
     message: str
@@ -36,7 +36,10 @@ class Fault:
 
 
 def verify(pool: Pool, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
-    """Every fault of a pool that could be opened (`Pool.verify`). `progress` is told the bytes checked so far."""
+    """Every fault of a pool that could be opened (`Pool.verify`).
+
+    `progress` is called after each column with the number of bytes in it.
+    """
     faults: list[Fault] = []
     for name, entry in pool.meta["files"].items():
         faults += _check_file(pool.path, name, entry)
@@ -69,13 +72,13 @@ def _check_column(pool: Pool, shard: Shard, reader: ColumnReader, runs: list[Run
         return
     if bad := damaged_chunks(reader.path, reader.meta):
         pointer = shard.pointer(reader.column)
-        touched: set[int] = set()
+        damaged_runs: set[int] = set()
         for chunk in bad:
             first, last = chunk_rows(reader.meta, chunk)
             start = int(np.searchsorted(pointer, first, "right")) - 1
-            touched.update(range(start, int(np.searchsorted(pointer, last, "left"))))
+            damaged_runs.update(range(start, int(np.searchsorted(pointer, last, "left"))))
         chunks = ", ".join(map(str, bad[:8]))
-        yield Fault(name, f"damaged bytes in chunk {chunks}", tuple(runs[i] for i in sorted(touched)))
+        yield Fault(name, f"damaged bytes in chunk {chunks}", tuple(runs[i] for i in sorted(damaged_runs)))
         return
     try:
         for start in range(0, reader.rows, _SLICE):
@@ -99,7 +102,7 @@ def _check_values(pool: Pool, reader: ColumnReader, rows: Any) -> None:
 
 
 def _runs_by_row(pool: Pool) -> dict[int, list[Run]]:
-    """For each shard, the (problem, rollout index) of its rows."""
+    """For each shard, the problem and rollout index of each of its runs."""
     table = pool.runs(["problem_id", "rollout_index", "shard", "row"]).to_pydict()
     out: dict[int, list[Run]] = {n: [("", -1)] * shard.meta["runs"] for n, shard in pool.shards.items()}
     for problem, index, shard, row in zip(*table.values(), strict=True):

@@ -1,4 +1,4 @@
-"""Writing a pool, from one process or several, through kills and full disks."""
+"""Writes a pool, from one process or several, so that no kill or full disk loses what was added."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class PoolWriter:
                 self._columns = join(self.path, self._header, self.vocab)
                 seal_orphans(self.path)
                 sealed = [d for d in schema.shard_dirs(self.path) if not (d / schema.JOURNAL).exists()]
-                known = [shard_runs(self.path, d, ["problem_id", "rollout_index", "kind"]) for d in sealed]
-        rows = [row for table in known for row in zip(*table.to_pydict().values(), strict=True)]
+                tables = [shard_runs(self.path, d, ["problem_id", "rollout_index", "kind"]) for d in sealed]
+        rows = [row for table in tables for row in zip(*table.to_pydict().values(), strict=True)]
         self._explicit = {(problem, index) for problem, index, _ in rows}
         self._done = Counter(problem for problem, _, _ in rows)
         self._kinds: dict[str, Kind] = {problem: kind for problem, _, kind in rows if kind is not None}
@@ -96,7 +96,7 @@ class PoolWriter:
         return self._done[str(problem_id)]
 
     def has(self, problem_id: str, rollout_index: int) -> bool:
-        """Whether this writer knows this rollout, named by its index, to be in the pool."""
+        """Whether this writer knows that the rollout of this index is in the pool."""
         return (str(problem_id), rollout_index) in self._explicit
 
     def add(
@@ -115,19 +115,19 @@ class PoolWriter:
     ) -> None:
         """Append one rollout.
 
-        `kind` says what an answer to the problem looks like; it is one for all its rollouts. Without `rollout_index`
-        the rollout gets the problem's next free one on closing. `problem_index` is the problem's place among those that
-        were asked: readers list problems in this order. The rollout has the routing of every token and layer, or at
-        least of those that the profile keeps. `prompt_routing` is (expert_ids, weights) of the prompt's own positions,
-        [P, L, K] each.
+        `kind` says what an answer to the problem looks like; all rollouts of a problem have the same kind. Without
+        `rollout_index` the rollout gets the problem's next free one when the pool is completed. `problem_index` is the
+        problem's place among those that were asked: readers list problems in this order. The rollout has the routing of
+        every token and layer, or at least of those that the profile keeps. `prompt_routing` is (expert_ids, weights) of
+        the prompt's own positions, [P, L, K] each.
         """
         if self._closed:
             raise PoolError(f"the writer of {self.path} is closed: open a new one to append")
         problem_id = str(problem_id)
         where = f"rollout of problem {problem_id!r}"
         kind = self._checked_kind(problem_id, kind)
-        given = [token for step in rollout.steps for token in step.given]
-        highest = max(int(rollout.token_ids.max()), *given, 0)
+        given_tokens = [token for step in rollout.steps for token in step.given]
+        highest = max(int(rollout.token_ids.max()), *given_tokens, 0)
         if highest >= len(self.vocab):
             raise RolloutError(
                 f"{where} has token id {highest}, the vocabulary ends at {len(self.vocab) - 1}: wrong tokenizer?"
@@ -177,7 +177,7 @@ class PoolWriter:
                 schema.sync(self._journal.path)
 
     def close(self) -> None:
-        """Seal what was added; the last writer to close completes the pool."""
+        """Seal what was added. The last writer to close completes the pool."""
         if self._closed:
             return
         with disk_errors(self.path):
@@ -188,7 +188,7 @@ class PoolWriter:
                 complete(self.path)
 
     def abandon(self) -> None:
-        """Stop without completing: the pool stays incomplete, what was added stays recoverable."""
+        """Stop without completing the pool. It stays incomplete, and what was added can be recovered."""
         self._closed = True
         if self._journal is not None:
             self._journal.close()
@@ -198,9 +198,9 @@ class PoolWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if error_type is None:
             self.close()
         else:
             self.abandon()
@@ -217,7 +217,7 @@ class PoolWriter:
         return kind
 
     def _routing(self, rollout: Trace, rows: NDArray[np.int32] | None, where: str) -> Rows:
-        """The rows and layers that the profile keeps, checked."""
+        """The rows and layers of a rollout's routing that the profile keeps, after a check of their shape and values."""
         ranges = [(0, len(rollout))] if rows is None else spans(rows)
         pieces = [rollout.rows(start, stop) for start, stop in ranges] or [rollout.rows(0, 0)]
         ids = np.concatenate([ids for ids, _ in pieces])
@@ -231,7 +231,7 @@ class PoolWriter:
                 + ("" if whole == reduced else f", of which {self._stored.layers} layers are kept")
             )
         check_ids(ids, self.shape.experts, f"expert_ids of {where}")
-        if weights is not None and not isinstance(rollout, Rollout):  # one in memory was checked when it was made
+        if weights is not None and not isinstance(rollout, Rollout):  # a Rollout checked its own
             check_weights(weights, f"weights of {where}")
         return self.profile.routing(ids, weights, reduced=ids.shape[1:] != whole)
 
@@ -250,8 +250,8 @@ class PoolWriter:
         if rollout.topk_logprobs is not None:
             arrays[schema.TOPK] = np.maximum(rollout.topk_logprobs, _LOWEST_LOGPROB)
         if prompt is None and self._columns is not None and schema.PROMPT_IDS.name in self._columns:
-            none = np.empty((0, self.shape.layers, self.shape.top_k), np.int16)  # kept with another rollout
-            prompt = none, none.astype(np.float16) if schema.PROMPT_WEIGHTS.name in self._columns else None
+            no_rows = np.empty((0, self.shape.layers, self.shape.top_k), np.int16)  # this rollout brings none
+            prompt = no_rows, no_rows.astype(np.float16) if schema.PROMPT_WEIGHTS.name in self._columns else None
         if prompt is not None:
             prompt_ids, prompt_weights = self.profile.routing(*self._checked_prompt(*prompt))
             arrays[schema.PROMPT_IDS] = prompt_ids
@@ -275,19 +275,20 @@ class PoolWriter:
         return experts, mass
 
     def _new_shard(self, columns: dict[str, list[int]]) -> journal.Journal:
-        """Make the next shard; the first one of a pool settles which columns all of them have."""
+        """Start the next shard. The first one of a pool decides which columns all of them have."""
         with locked(self.path):
-            settled = join(self.path, self._header, self.vocab)  # again: another writer may have completed the pool
-            self._columns = settled or columns
+            # The pool is joined once more, because another writer may have completed it in the meantime.
+            pool_columns = join(self.path, self._header, self.vocab)
+            self._columns = pool_columns or columns
             if columns != self._columns:
                 raise PoolMismatch(
                     f"{self.path} has columns {describe(self._columns)}, this rollout {describe(columns)}: they must agree"
                 )
-            if settled is None:
-                opened = self._header | {"columns": columns}
-                schema.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(opened))
-            taken = [int(d.name.rpartition("_")[2]) for d in schema.shard_dirs(self.path)]
-            directory = self.path / schema.shard_name(max(taken, default=-1) + 1)
+            if pool_columns is None:
+                header = self._header | {"columns": columns}
+                schema.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(header))
+            numbers = [int(d.name.rpartition("_")[2]) for d in schema.shard_dirs(self.path)]
+            directory = self.path / schema.shard_name(max(numbers, default=-1) + 1)
             directory.mkdir()
             return journal.Journal(directory / schema.JOURNAL, self._provenance)
 

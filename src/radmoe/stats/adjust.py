@@ -9,14 +9,17 @@ from radmoe.stats.checks import Floats, numbers, within
 
 
 def holm(p: ArrayLike) -> Floats:
-    """Holm's step-down adjusted p-values, in the order given: family-wise error, any dependence."""
+    """Holm's step-down adjusted p-values, in the order given. They control the family-wise error of any tests."""
     raw, order = _sorted(p)
     m = len(raw)
     return _restore(np.maximum.accumulate(np.arange(m, 0, -1) * raw[order]), order)
 
 
 def benjamini_hochberg(p: ArrayLike) -> Floats:
-    """Benjamini-Hochberg adjusted p-values (q), in the order given: false discovery rate, independent tests."""
+    """Benjamini-Hochberg adjusted p-values (q), in the order given.
+
+    They control the false discovery rate of tests that are independent or positively dependent.
+    """
     raw, order = _sorted(p)
     m = len(raw)
     scaled = raw[order] * (m / np.arange(1, m + 1))

@@ -1,8 +1,8 @@
 """Percentile bootstrap intervals of a mean: over problems, pairs, clusters, or problems and their rollouts.
 
 A resample of n problems is a multinomial draw over the distinct values, so outcomes with few values (paired
-0/1 outcomes have three) cost almost nothing, and exactly so: it is the same law. Many-valued data are
-resampled by index, in blocks of bounded memory.
+0/1 outcomes have three) cost almost nothing. This is exact: the resamples have the same law. Data with many
+values are resampled by index, in blocks of bounded memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Interval:
 
 
 def bootstrap_mean(x: ArrayLike, *, resamples: int = 10_000, level: float = 0.95, seed: int = 0) -> Interval:
-    """Mean of x over problems. All values alike: an interval of width 0."""
+    """The mean of x over problems. If all values are alike, the interval has width 0."""
     values = numbers(x, "x")
     _enough(len(values), "problems")
     sums = _resample(values[:, None], resamples, np.random.default_rng(seed))
@@ -48,7 +48,7 @@ def bootstrap_mean(x: ArrayLike, *, resamples: int = 10_000, level: float = 0.95
 def paired_bootstrap(
     x: ArrayLike, y: ArrayLike, *, resamples: int = 10_000, level: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Mean of x - y over problems, resampled as pairs."""
+    """The mean of x - y over problems, which are resampled as pairs."""
     return bootstrap_mean(_difference(x, y), resamples=resamples, level=level, seed=seed)
 
 
@@ -61,7 +61,7 @@ def cluster_bootstrap(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Mean of x (or x - y) over all entries, whole clusters resampled: shards, or problems that models share."""
+    """The mean of x (or x - y) over all entries; whole clusters are resampled (shards, or problems that models share)."""
     values = numbers(x, "x") if y is None else _difference(x, y)
     n, member = members(clusters, "clusters")
     same_length(values, member, "x and clusters")
@@ -74,11 +74,11 @@ def cluster_bootstrap(
 def two_stage_bootstrap(
     rollouts: Sequence[ArrayLike], *, resamples: int = 10_000, level: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Mean over problems of the mean over their rollouts (Avg@N), resampling problems, then rollouts within each.
+    """The mean over problems of the mean over their rollouts (Avg@N); problems are resampled, then rollouts in each.
 
-    `rollouts` holds one array per problem, lengths may differ. Between P problems with N rollouts each, the
-    second stage adds the rollouts' variance s^2 / (N P) once more, so the interval errs on the wide side.
-    Cost grows with the number of different problems times their distinct values.
+    `rollouts` holds one array per problem, and lengths may differ. With P problems of N rollouts each, the second
+    stage adds the rollouts' variance s^2 / (N P) once more, so the interval errs on the wide side. The cost grows
+    with the number of different problems times their distinct values.
     """
     groups: dict[bytes, list[Floats]] = {}
     for i, scores in enumerate(rollouts):
@@ -88,15 +88,15 @@ def two_stage_bootstrap(
         groups.setdefault(values.tobytes(), []).append(values)
     problems = sum(map(len, groups.values()))
     _enough(problems, "problems")
-    _resampled(resamples)
+    _check_resamples(resamples)
     rng = np.random.default_rng(seed)
-    alike = np.array([len(same) for same in groups.values()])
-    drawn = rng.multinomial(problems, alike / problems, size=resamples)
+    sizes = np.array([len(alike) for alike in groups.values()])
+    problem_draws = rng.multinomial(problems, sizes / problems, size=resamples)
     totals, estimate = np.zeros(resamples), 0.0
-    for (values, *_), times, size in zip(groups.values(), drawn.T, alike, strict=True):
-        distinct, often = np.unique(values, return_counts=True)
-        picked = rng.multinomial(times * len(values), often / len(values))
-        totals += picked @ distinct / len(values)
+    for (values, *_), times, size in zip(groups.values(), problem_draws.T, sizes, strict=True):
+        distinct, counts = np.unique(values, return_counts=True)
+        rollout_draws = rng.multinomial(times * len(values), counts / len(values))
+        totals += rollout_draws @ distinct / len(values)
         estimate += float(values.mean()) * int(size) / problems
     return _interval(estimate, totals / problems, problems, level)
 
@@ -112,18 +112,18 @@ def _enough(n: int, what: str) -> None:
         raise InputError(f"a bootstrap needs at least 2 {what}, got {n}: there is no spread to resample")
 
 
-def _resampled(resamples: int) -> None:
+def _check_resamples(resamples: int) -> None:
     if resamples < 1:
         raise InputError(f"resamples must be at least 1, got {resamples}")
 
 
 def _resample(table: Floats, resamples: int, rng: np.random.Generator) -> Floats:
-    """Column sums [resamples, columns] of len(table) rows drawn with replacement from table."""
-    _resampled(resamples)
+    """Column sums [resamples, columns] of len(table) rows that are drawn with replacement from the table."""
+    _check_resamples(resamples)
     n, columns = table.shape
-    distinct, often = np.unique(table, axis=0, return_counts=True)
+    distinct, counts = np.unique(table, axis=0, return_counts=True)
     if len(distinct) * MULTINOMIAL_COST <= n:
-        return np.asarray(rng.multinomial(n, often / n, size=resamples) @ distinct)
+        return np.asarray(rng.multinomial(n, counts / n, size=resamples) @ distinct)
     out = np.empty((resamples, columns))
     step = max(1, BLOCK // n)
     for start in range(0, resamples, step):

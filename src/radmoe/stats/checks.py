@@ -1,4 +1,4 @@
-"""What every statistic demands of its input, said once."""
+"""The checks that all statistics make of their input. Each returns the checked array or raises an InputError."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def probabilities(values: ArrayLike, name: str) -> Floats:
 
 
 def within(array: Floats, name: str) -> Floats:
-    """Every entry lies in [0, 1]."""
+    """An array whose entries all lie in [0, 1]."""
     wrong = (array < 0) | (array > 1)
     if wrong.any():
         raise InputError(f"{name} must lie in [0, 1], got {array[wrong][0]:g}: give fractions, not percent")
@@ -60,7 +60,7 @@ def counts(values: ArrayLike, name: str) -> Floats:
 
 
 def members(labels: ArrayLike, name: str) -> tuple[int, NDArray[np.intp]]:
-    """How many different labels there are, and each entry's number among them."""
+    """How many different labels there are, and for each entry the number of its label among them."""
     array = np.asarray(labels)
     if array.ndim != 1:
         raise InputError(f"{name} must be one label per entry, got shape {array.shape}")

@@ -1,4 +1,4 @@
-"""Pearson, partial and Spearman correlation that refuse where the coefficient is undefined."""
+"""Pearson, partial and Spearman correlation. Data for which the coefficient is undefined are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Missing = Literal["raise", "drop"]
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """A coefficient, its two-sided p, the pairs it rests on and the t test's degrees of freedom."""
+    """A coefficient, its two-sided p, the number of pairs and the degrees of freedom of the t test."""
 
     r: float
     p: float
@@ -37,10 +37,11 @@ def partial_correlation(
     groups: ArrayLike | None = None,
     nan: Missing = "raise",
 ) -> Correlation:
-    """Pearson correlation of what a linear fit on `control` ([n] or [n, c]) leaves of x and of y.
+    """The Pearson correlation of the residuals that a linear fit on `control` ([n] or [n, c]) leaves of x and of y.
 
-    With `groups` (one label per pair) everything is centred within its group first: the paper's "within-model
-    demeaned". Without both it is plain Pearson. Each control and each further group costs a degree of freedom.
+    With `groups` (one label per pair) everything is centred within its group first, which the paper calls
+    "within-model demeaned". With neither it is the plain Pearson correlation. Each control, and each group after the
+    first, costs a degree of freedom.
     """
     first, second = _pairs(x, y)
     controls = np.empty((len(first), 0)) if control is None else numbers(control, "control", ndim=None, nan=True)
@@ -56,12 +57,12 @@ def partial_correlation(
     means = np.column_stack([np.bincount(member, column) for column in data.T]) / np.bincount(member)[:, None]
     columns = data - means[member]
     norms = np.linalg.norm(columns, axis=0)
-    norms[norms <= 1e-13 * np.linalg.norm(data, axis=0)] = np.inf  # a constant, but for rounding
+    norms[norms <= 1e-13 * np.linalg.norm(data, axis=0)] = np.inf  # the column is constant but for rounding
     columns /= norms
     rest, rank = columns[:, :2], 0
     if columns.shape[1] > 2:
-        fit, _, fitted, _ = np.linalg.lstsq(columns[:, 2:], rest, rcond=1e-10)
-        rest, rank = rest - columns[:, 2:] @ fit, int(fitted)
+        fit, _, fit_rank, _ = np.linalg.lstsq(columns[:, 2:], rest, rcond=1e-10)
+        rest, rank = rest - columns[:, 2:] @ fit, int(fit_rank)
     for name, left in zip("xy", rest.T, strict=True):
         if np.linalg.norm(left) <= 1e-10:
             raise InputError(f"{name} is constant, or determined by the controls or groups: no correlation is defined")
@@ -69,9 +70,9 @@ def partial_correlation(
 
 
 def spearman(x: ArrayLike, y: ArrayLike, *, nan: Missing = "raise") -> Correlation:
-    """Spearman's rank correlation; ties share their mean rank.
+    """Spearman's rank correlation. Ties share their mean rank.
 
-    p is exact, over all orders of y, up to 8 pairs, and by Student's t above.
+    Up to 8 pairs p is exact, over all orders of y; above that it comes from Student's t.
     """
     first, second = _pairs(x, y)
     whole = _complete(np.column_stack([first, second]), nan)
@@ -83,8 +84,8 @@ def spearman(x: ArrayLike, y: ArrayLike, *, nan: Missing = "raise") -> Correlati
     n = len(a)
     if n > EXACT:
         return _test(a, b, n - 2)
-    reached = np.abs(b[_orders(n)] @ a) >= abs(float(a @ b)) - 1e-9
-    return Correlation(_cosine(a, b), float(reached.mean()), n, n - 2)
+    as_extreme = np.abs(b[_orders(n)] @ a) >= abs(float(a @ b)) - 1e-9
+    return Correlation(_cosine(a, b), float(as_extreme.mean()), n, n - 2)
 
 
 def _pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
@@ -94,7 +95,7 @@ def _pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _complete(data: Floats, nan: Missing) -> NDArray[np.bool_]:
-    """Which rows hold no NaN; there must be some."""
+    """A mask of the rows without NaN. Raises an InputError if there are none, or, unless nan="drop", if some have it."""
     if nan not in ("raise", "drop"):
         raise InputError(f"unknown nan={nan!r}: use raise or drop")
     whole = ~np.asarray(np.isnan(data).any(axis=1))
@@ -107,8 +108,8 @@ def _complete(data: Floats, nan: Missing) -> NDArray[np.bool_]:
 
 def _ranks(values: Floats) -> Floats:
     """Ranks from 1; ties share their mean rank."""
-    _, place, often = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(often) - (often - 1) / 2)[place])
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place])
 
 
 def _cosine(a: Floats, b: Floats) -> float:
@@ -118,7 +119,7 @@ def _cosine(a: Floats, b: Floats) -> float:
 
 
 def _test(a: Floats, b: Floats, df: int) -> Correlation:
-    """r of two centred columns and its t test."""
+    """The correlation of two centred columns, and its t test."""
     if df < 1:
         raise InputError(f"{len(a)} pairs leave {df} degrees of freedom: a correlation needs at least 1")
     r = _cosine(a, b)

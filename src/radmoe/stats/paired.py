@@ -58,7 +58,7 @@ def mcnemar_exact(b: Any, c: Any) -> float | Floats:
 
 
 def mcnemar(x: ArrayLike, y: ArrayLike) -> McNemar:
-    """The test from per-problem outcomes 0/1 of two selectors; gap and b are x's side."""
+    """The exact test from per-problem outcomes 0/1 of two selectors. b counts for x, and so does a positive gap."""
     first, second = binary(x, "x"), binary(y, "y")
     same_length(first, second, "x and y")
     if not first.size:
@@ -68,9 +68,9 @@ def mcnemar(x: ArrayLike, y: ArrayLike) -> McNemar:
 
 
 def mcnemar_power(n: int, n_disc: int, gap: float, *, alpha: float = 0.05) -> float:
-    """Probability that the exact two-sided test rejects, given n_disc discordant problems and a true gap.
+    """The probability that the exact two-sided test rejects, given n_disc discordant problems and a true gap.
 
-    0 when n_disc is too small for any outcome to be significant.
+    It is 0 when n_disc is too small for any outcome to be significant.
     """
     _check(n, n_disc, alpha)
     if not abs(gap) * n <= n_disc * (1 + 1e-12):
@@ -126,7 +126,7 @@ def _check(n: int, n_disc: int, alpha: float) -> None:
 
 
 def _critical(n_disc: int, alpha: float) -> int | None:
-    """Largest count of the rarer side that is still significant."""
+    """The largest count of the rarer side that is still significant; None if none is."""
     few = np.arange(n_disc // 2 + 1)
     fit = np.flatnonzero(mcnemar_exact(few, n_disc - few) <= alpha)
     return int(fit[-1]) if fit.size else None

@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike
 from radmoe.errors import InputError
 from radmoe.stats.checks import Floats, counts, probabilities, same_length
 
-Z95 = 1.96  # the paper's constant, not the fifth decimal
+Z95 = 1.96  # the paper's constant, which has no more places
 
 
 @dataclass(frozen=True, slots=True)
 class PoissonBinomial:
-    """Right picks against a random pick per problem; p is one-sided, P(X >= successes)."""
+    """A selector's right picks compared with a random pick per problem; p is one-sided, P(X >= successes)."""
 
     n: int
     successes: int
@@ -33,13 +33,13 @@ class PoissonBinomial:
 
     @property
     def gap(self) -> float:
-        """Accuracy above the random pick's, a fraction."""
+        """The accuracy above that of a random pick, as a fraction."""
         return (self.successes - self.expected) / self.n
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Central 95% of a random pick's accuracy on these problems."""
+    """The central 95% of a random pick's accuracy on these problems."""
 
     n: int
     mean: float
@@ -49,7 +49,7 @@ class Envelope:
 
 
 def poisson_binomial_pmf(rates: ArrayLike) -> Floats:
-    """P(X = 0), ..., P(X = n) in O(n^2): nothing is subtracted, so the far tails keep their digits (a DFT's do not)."""
+    """P(X = 0), ..., P(X = n) in O(n^2). Nothing is subtracted, so the far tails keep their digits; a DFT loses them."""
     chances = probabilities(rates, "rates")
     pmf = np.zeros(len(chances) + 1)
     pmf[0] = 1.0
@@ -61,9 +61,9 @@ def poisson_binomial_pmf(rates: ArrayLike) -> Floats:
 
 
 def poisson_binomial_test(rates: ArrayLike, successes: ArrayLike) -> PoissonBinomial:
-    """Is a selector right more often than a random pick? `successes`: a count, or 0/1 per problem.
+    """Test whether a selector is right more often than a random pick. `successes` is a count, or 0/1 per problem.
 
-    Without spread (every rate 0 or 1) z is 0 if the count is the only possible one, else +-inf.
+    Without spread (every rate is 0 or 1), z is 0 if the count is the only possible one, else +-inf.
     """
     chances = probabilities(rates, "rates")
     n = len(chances)
@@ -83,7 +83,7 @@ def poisson_binomial_test(rates: ArrayLike, successes: ArrayLike) -> PoissonBino
 
 
 def random_envelope(rates: ArrayLike, method: Literal["wald", "exact"] = "wald") -> Envelope:
-    """Mean accuracy of a random pick and its 95% envelope.
+    """The mean accuracy of a random pick, and its 95% envelope.
 
     "wald" is the paper's mean +- 1.96 sd, not cut to [0, 1]; "exact" takes the 2.5% and 97.5% quantiles.
     """
@@ -100,5 +100,5 @@ def random_envelope(rates: ArrayLike, method: Literal["wald", "exact"] = "wald")
 
 
 def _sd(chances: Floats) -> float:
-    """Standard deviation of the count."""
+    """The standard deviation of the count of right picks."""
     return math.sqrt(float(np.sum(chances * (1 - chances))))

@@ -62,12 +62,15 @@ class Chain(NamedTuple):
 
     @property
     def canonical(self) -> str:
-        """What makes it the same problem, however it is worded."""
+        """A text that two chains share exactly if they are the same problem, however it is worded."""
         return f"chain {self.start} {' '.join(map(str, self.ops))}"
 
 
 def draw_chain(rng: Random, steps: tuple[int, int], hard: float, *, test: bool) -> Chain:
-    """A chain of so many steps, from the test side or from the other; `hard` is the share of long products."""
+    """Draw a chain of `steps` (least, most) operations from the test problems, or from the training problems.
+
+    `hard` is the share of products by a two-digit number.
+    """
     while True:
         chain = Chain(between(rng, 0, 999), tuple(_draw_op(rng, hard) for _ in range(between(rng, *steps))))
         if is_test(chain.canonical) == test:

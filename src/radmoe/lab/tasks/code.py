@@ -1,4 +1,4 @@
-"""`code`: a short Python function from a description and two examples.
+"""The task `code`: write a short Python function from a description and two examples.
 
 In a share of the problems one operation is left out of the description and must be found from the examples,
 so that wrong answers are wrong functions more often than broken programs.
@@ -14,7 +14,7 @@ from radmoe.lab.tasks.pipelines import FAMILY, KEEP, Op, Pipeline, draw_pipeline
 from radmoe.lab.tasks.programs import write
 from radmoe.problems import Problem
 
-HIDDEN = 0.6  # of the problems leave one operation to the examples
+HIDDEN = 0.6  # how often a problem leaves one operation to the examples, where they can show it
 Spec = tuple[Pipeline, list[list[int]]]
 
 _WORDS = {
@@ -38,7 +38,7 @@ _WORDS = {
     "len": ("return how many there are", "return the length", "count them"),
     "list": ("return the list", "return them", "give back the list"),
 }
-_UNSAID = {
+_HINTS = {
     "filter": "keep only some numbers",
     "map": "change each number",
     "order": "put them in another order",
@@ -51,7 +51,7 @@ _OPENERS = (
     "Complete def f(xs): {}.",
     "I need a Python function f(xs) that takes a list of integers. Steps: {}.",
 )
-_SHOWN = ("Examples:", "For example:", "It should give:")
+_EXAMPLE_HEADINGS = ("Examples:", "For example:", "It should give:")
 _ASKS = ("Answer with a Python code block.", "Put the code in a fenced block.", "Give the function in a code block.")
 _MARKERS = ("So ", "Now ", "Then ", "Next, ", "Wait, ")
 _FENCES = ("Here is the function:\n\n", "", "The code:\n\n")
@@ -64,40 +64,40 @@ _TAILS = (
 
 
 def code_problem(rng: Random, problem_id: str, *, test: bool) -> tuple[Problem, Spec]:
-    pipeline, shown, hidden = _draw(rng, test=test)
-    phrases = [_UNSAID[FAMILY[op]] if i == hidden else _say(rng, op) for i, op in enumerate(pipeline.ops)]
+    pipeline, inputs, hidden = _draw(rng, test=test)
+    phrases = [_HINTS[FAMILY[op]] if i == hidden else _describe(rng, op) for i, op in enumerate(pipeline.ops)]
     joined = ", then ".join(phrases[:-1]) + pick(rng, (", and ", ", then ", ", and finally ")) + phrases[-1]
-    lines = [f"f({xs}) == {pipeline(xs)}" for xs in shown]
-    text = "\n".join([favour(rng, _OPENERS).format(joined), favour(rng, _SHOWN), *lines, favour(rng, _ASKS)])
+    lines = [f"f({xs}) == {pipeline(xs)}" for xs in inputs]
+    text = "\n".join([favour(rng, _OPENERS).format(joined), favour(rng, _EXAMPLE_HEADINGS), *lines, favour(rng, _ASKS)])
     tests = draw_tests(rng, pipeline, thorough=test)
-    return Problem(problem_id, "code", text, write(rng, pipeline), tests, kind="code"), (pipeline, shown)
+    return Problem(problem_id, "code", text, write(rng, pipeline), tests, kind="code"), (pipeline, inputs)
 
 
 def code_example(rng: Random, style: str) -> Example:
-    problem, (pipeline, shown) = code_problem(rng, "train", test=False)
+    problem, (pipeline, inputs) = code_problem(rng, "train", test=False)
     fence = f"```python\n{problem.answer}\n```\n{favour(rng, _TAILS)}"
     if style == "instruct":
         return Example(problem, "", f"Steps: {_terse(pipeline)}.\n\n{fence}", style)
-    thought = f"{favour(rng, _MARKERS)}{_terse(pipeline)}." if style == "low" else _reason(rng, pipeline, shown, style)
+    thought = f"{favour(rng, _MARKERS)}{_terse(pipeline)}." if style == "low" else _reason(rng, pipeline, inputs, style)
     return Example(problem, thought, favour(rng, _FENCES) + fence, style)
 
 
 def _draw(rng: Random, *, test: bool) -> tuple[Pipeline, list[list[int]], int | None]:
-    """A pipeline, its examples, and which operation the description leaves out."""
+    """A pipeline, its example inputs, and the index of the operation that the description leaves out (None: none)."""
     while True:
         pipeline = draw_pipeline(rng, test=test)
-        slots = [i for i, op in enumerate(pipeline.ops) if op != KEEP and FAMILY[op] in _UNSAID]
+        slots = [i for i, op in enumerate(pipeline.ops) if op != KEEP and FAMILY[op] in _HINTS]
         if slots and chance(rng, HIDDEN):
             slot = pick(rng, slots)
-            shown = examples(rng, pipeline, rivals(pipeline, slot))
-            if shown:
-                return pipeline, shown, slot
-        shown = examples(rng, pipeline, ())
-        if shown:
-            return pipeline, shown, None
+            inputs = examples(rng, pipeline, rivals(pipeline, slot))
+            if inputs:
+                return pipeline, inputs, slot
+        inputs = examples(rng, pipeline, ())
+        if inputs:
+            return pipeline, inputs, None
 
 
-def _say(rng: Random, op: Op) -> str:
+def _describe(rng: Random, op: Op) -> str:
     return favour(rng, _WORDS[op.name]).format(c=op.c)
 
 
@@ -109,10 +109,10 @@ def _terse(pipeline: Pipeline) -> str:
     return ", ".join(map(_plain, pipeline.ops))
 
 
-def _reason(rng: Random, pipeline: Pipeline, shown: list[list[int]], style: str) -> str:
-    """One operation per line; under `high` with what it makes of the first example, under `thinking` sometimes."""
+def _reason(rng: Random, pipeline: Pipeline, inputs: list[list[int]], style: str) -> str:
+    """One operation per line. In the style `high`, and at times in `thinking`, each with what the first example becomes."""
     traced = style == "high" or (style == "thinking" and chance(rng, 0.3))
-    xs = shown[0]
+    xs = inputs[0]
     results = [*pipeline.states(xs), pipeline(xs)]
     lines = [f"The list is {xs}.\n"] if traced else []
     for i, (op, result) in enumerate(zip(pipeline.ops, results, strict=True)):
@@ -120,5 +120,5 @@ def _reason(rng: Random, pipeline: Pipeline, shown: list[list[int]], style: str)
         stop = ".\n\n" if i < len(pipeline.ops) - 1 and chance(rng, 0.12) else ".\n"
         lines.append(f"{favour(rng, _MARKERS)}{_plain(op)}{trace}{stop}")
     if style == "high":
-        lines.append(f"Check: f({shown[1]}) is {pipeline(shown[1])}.")
+        lines.append(f"Check: f({inputs[1]}) is {pipeline(inputs[1])}.")
     return "".join(lines).rstrip("\n")

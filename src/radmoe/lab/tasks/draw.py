@@ -1,4 +1,4 @@
-"""Drawing at random, the same on every Python: built on `Random.random()` alone, which never changes."""
+"""Random draws that are the same on every Python: they rest on `Random.random()` alone, which never changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def seeded(*parts: object) -> Random:
 
 
 def is_test(canonical: str) -> bool:
-    """Which side a problem is on: decided by its content alone, so that train and test cannot meet."""
+    """Whether a problem is a test problem. Its content alone decides, so training and test problems never overlap."""
     digest = hashlib.blake2b(canonical.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") % TEST_SHARE == 0
 
@@ -34,12 +34,12 @@ def chance(rng: Random, p: float) -> bool:
 
 
 def pick(rng: Random, items: Sequence[T]) -> T:
-    """One of the items, all alike."""
+    """One of the items, all equally likely."""
     return items[int(rng.random() * len(items))]
 
 
 def favour(rng: Random, items: Sequence[T]) -> T:
-    """One of the items, the earlier ones more often: a habit of wording, with exceptions."""
+    """One of the items, the earlier ones more often, as a writer has habits of wording and leaves them at times."""
     u = rng.random()
     return items[int(u * u * len(items))]
 

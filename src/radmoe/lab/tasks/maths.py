@@ -1,4 +1,4 @@
-"""`math-1` to `math-4` and `choice`: a chain to work out, the result given as a number or as an option."""
+"""The tasks `math-1` to `math-4` and `choice`: a chain to work out, whose result is given as a number or an option."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OPTION_ASKS = (
     "Modulo 1000, which range holds the final number? Put its letter in \\boxed{}.",
     "Choose the range of the final number modulo 1000 and answer with its letter in \\boxed{}.",
 )
-_FOUND = ("So {value} is in {letter}.", "That puts {value} in {letter}.", "The number {value} is in {letter}.")
+_CONCLUSIONS = ("So {value} is in {letter}.", "That puts {value} in {letter}.", "The number {value} is in {letter}.")
 
 
 def math_problem(rng: Random, task: str, problem_id: str, *, test: bool) -> tuple[Problem, Chain]:
@@ -50,12 +50,15 @@ def math_problem(rng: Random, task: str, problem_id: str, *, test: bool) -> tupl
 
 def math_example(rng: Random, task: str, style: str) -> Example:
     problem, chain = math_problem(rng, task, "train", test=False)
-    said = favour(rng, _BOXES).format(problem.answer) + favour(rng, _TAILS).format(problem.answer)
-    return _example(problem, reason(rng, chain, style), said, style)
+    final = favour(rng, _BOXES).format(problem.answer) + favour(rng, _TAILS).format(problem.answer)
+    return _example(problem, reason(rng, chain, style), final, style)
 
 
 def choice_problem(rng: Random, problem_id: str, *, test: bool) -> tuple[Problem, Chain]:
-    """Which quarter of 0 to 999 the result is in. The options never move: models this small do not learn to look one up."""
+    """A problem that asks in which quarter of 0 to 999 the result lies.
+
+    The options are always the same, because models this small do not learn to look one up.
+    """
     chain = draw_chain(rng, STEPS["choice"], HARD["choice"], test=test)
     prompt = f"{describe(rng, chain)}\n{_RANGES}\n{favour(rng, _OPTION_ASKS)}"
     return Problem(problem_id, "choice", prompt, LETTERS[chain.result // 250], kind="choice"), chain
@@ -63,13 +66,13 @@ def choice_problem(rng: Random, problem_id: str, *, test: bool) -> tuple[Problem
 
 def choice_example(rng: Random, style: str) -> Example:
     problem, chain = choice_problem(rng, "train", test=False)
-    said = {"letter": problem.answer, "value": chain.result}
-    thought = f"{reason(rng, chain, style)}\n{favour(rng, _FOUND).format(**said)}"
-    final = favour(rng, _BOXES).format(problem.answer) + favour(rng, _OPTION_TAILS).format(**said)
+    fields = {"letter": problem.answer, "value": chain.result}
+    thought = f"{reason(rng, chain, style)}\n{favour(rng, _CONCLUSIONS).format(**fields)}"
+    final = favour(rng, _BOXES).format(problem.answer) + favour(rng, _OPTION_TAILS).format(**fields)
     return _example(problem, thought, final, style)
 
 
-def _example(problem: Problem, thought: str, said: str, style: str) -> Example:
+def _example(problem: Problem, thought: str, final: str, style: str) -> Example:
     if style == "instruct":
-        return Example(problem, "", f"{thought}\n\n{said}", style)
-    return Example(problem, thought, said, style)
+        return Example(problem, "", f"{thought}\n\n{final}", style)
+    return Example(problem, thought, final, style)

@@ -46,7 +46,7 @@ class Pipeline(NamedTuple):
     ops: tuple[Op, ...]
 
     def __call__(self, xs: Sequence[int]) -> Value:
-        """What it returns; None where it is not defined (the largest of nothing)."""
+        """The value for a list; None where it is not defined, such as the largest of no numbers."""
         value = list(xs)
         for op in self.ops[:-1]:
             value = apply(op, value)
@@ -100,7 +100,7 @@ def finish(end: Op, xs: list[int]) -> Value:
 
 
 def draw_list(rng: Random, low: int, high: int) -> list[int]:
-    """A list of so many small integers, some of them twice, some negative."""
+    """A list of `low` to `high` small integers, some of them negative, and in some lists one of them twice."""
     xs = [between(rng, -9, -1) if chance(rng, 0.2) else between(rng, 0, 12) for _ in range(between(rng, low, high))]
     if len(xs) > 2 and chance(rng, 0.5):
         xs[-1] = xs[0]
@@ -112,12 +112,12 @@ _PROBES = tuple(draw_list(seeded("probes", i), 3, 9) for i in range(24))
 
 @lru_cache(maxsize=1 << 17)
 def signature(pipeline: Pipeline) -> str:
-    """Its values on the probe lists."""
+    """The values of a pipeline on the probe lists, as text."""
     return repr([pipeline(xs) for xs in _PROBES])
 
 
 def draw_pipeline(rng: Random, *, test: bool) -> Pipeline:
-    """A pipeline in which every operation matters, from the test side or from the other."""
+    """Draw a pipeline in which every operation matters, from the test problems or from the training problems."""
     while True:
         ops = [pick(rng, FAMILIES[pick(rng, _WEIGHTS)]) for _ in range(2 if chance(rng, 0.4) else 3)]
         ops.append(KEEP if chance(rng, 0.45) else pick(rng, FAMILIES["end"]))
@@ -133,14 +133,17 @@ def _all_matter(pipeline: Pipeline) -> bool:
 
 
 def rivals(pipeline: Pipeline, slot: int) -> list[Pipeline]:
-    """What else the operation at `slot` might be, as far as it makes a difference."""
+    """The pipelines with another operation of the same family at `slot`, as far as that changes their values."""
     ops, whole = pipeline.ops, signature(pipeline)
     others = (Pipeline((*ops[:slot], op, *ops[slot + 1 :])) for op in FAMILIES[FAMILY[ops[slot]]] if op != ops[slot])
     return [other for other in others if signature(other) != whole]
 
 
 def examples(rng: Random, pipeline: Pipeline, against: Sequence[Pipeline]) -> list[list[int]] | None:
-    """Two lists on which the pipeline says something, and differs from every rival; None if not found soon."""
+    """Two lists on which the pipeline has a value that is not empty, and which tell it from all those in `against`.
+
+    None if a few attempts do not find them.
+    """
     for _ in range(12):
         lists = [draw_list(rng, 3, 5) for _ in range(2)]
         values = [pipeline(xs) for xs in lists]
@@ -152,7 +155,7 @@ def examples(rng: Random, pipeline: Pipeline, against: Sequence[Pipeline]) -> li
 
 
 def draw_tests(rng: Random, pipeline: Pipeline, *, thorough: bool) -> tuple[Test, ...]:
-    """Hidden tests; `thorough` ones also tell apart every pipeline within one change of this one."""
+    """The hidden tests. `thorough` ones also tell this pipeline from every one that is a single change away."""
     tests: dict[str, Test] = {}
 
     def add(xs: list[int]) -> None:
@@ -164,17 +167,17 @@ def draw_tests(rng: Random, pipeline: Pipeline, *, thorough: bool) -> tuple[Test
     while len(tests) < (THOROUGH_TESTS if thorough else MIN_TESTS):
         add(draw_list(rng, 1, 9))
     if thorough:
-        probed = [(xs, value) for xs in _PROBES if (value := pipeline(xs)) is not None]
+        probes = [(xs, value) for xs in _PROBES if (value := pipeline(xs)) is not None]
         for other in _neighbours(pipeline):
             if all(other(*args) == value for args, value in tests.values()):
-                telling = next((xs for xs, value in probed if other(xs) != value), None)
-                if telling is not None:
-                    add(telling)
+                witness = next((xs for xs, value in probes if other(xs) != value), None)
+                if witness is not None:
+                    add(witness)
     return tuple(tests.values())
 
 
 def _neighbours(pipeline: Pipeline) -> list[Pipeline]:
-    """One operation changed, dropped, added or swapped with the next, or another end."""
+    """The pipelines with one operation changed, dropped, added or swapped with the next, or with another end."""
     body, end = pipeline.ops[:-1], pipeline.ops[-1]
     every = [op for family, ops in FAMILIES.items() if family != "end" for op in ops]
     bodies = [body[:i] + body[i + 1 :] for i in range(len(body))]

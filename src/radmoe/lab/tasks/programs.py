@@ -1,4 +1,4 @@
-"""Programs for a pipeline: one of very many right ones, as loops, comprehensions or builtins."""
+"""Writes a program for a pipeline: one of very many right ones, with loops, comprehensions or builtins."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Writer:
         self.current = self.argument
 
     def fresh(self) -> str:
-        """A name not used before."""
+        """A name that the program has not used yet."""
         return self.names.pop(int(self.rng.random() ** 2 * len(self.names)))
 
     def bind(self) -> None:
@@ -67,7 +67,7 @@ class _Writer:
         return pick(self.rng, ("loop", "comprehension", "builtin")) if loose else self.habit
 
     def put(self, expression: str) -> None:
-        """Go on with an expression of the list, bound to a name or nested a little."""
+        """Make an expression the current one. A long one gets a name; a short one may stay, to be nested in the next."""
         self.current = expression
         if len(expression) > 30 or chance(self.rng, 0.6):
             self.bind()
@@ -77,7 +77,7 @@ class _Writer:
 
 
 def write(rng: Random, pipeline: Pipeline) -> str:
-    """A right program; the same pipeline is rarely written the same way twice."""
+    """A right program. The same pipeline is rarely written the same way twice."""
     out = _Writer(rng)
     body = list(pipeline.ops[:-1])
     while body:

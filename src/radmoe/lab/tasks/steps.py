@@ -1,8 +1,8 @@
 """Written arithmetic: a chain worked out line by line, in the styles of the models.
 
-`low` joins two additions in a line and writes only what a line gives; `medium` writes one operation per line, and
-its result before it is reduced; `high` also splits each into hundreds, tens and ones, and checks the last step. `thinking` is medium with some steps
-split; `instruct` is medium with few words.
+`low` joins two additions in a line and writes only what a line gives; `medium` writes one operation per line, and its
+result before it is reduced; `high` also splits each into hundreds, tens and ones, and checks the last step. `thinking`
+is medium with some steps split; `instruct` is medium with few words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BREAK = 0.12  # how often a paragraph ends
 
 
 def reason(rng: Random, chain: Chain, style: str) -> str:
-    """The chain worked out; it always ends at the true result."""
+    """The chain worked out step by step. It always ends at the true result."""
     values = chain.values
     if style == "low":
         lines = list(_terse(chain))
@@ -51,7 +51,7 @@ def _marker(rng: Random) -> str:
 
 
 def _terse(chain: Chain) -> Iterator[str]:
-    """`655+120-33 gives 742`: additions and subtractions in pairs, products alone."""
+    """Lines such as `655+120-33 gives 742`: additions and subtractions go in pairs, products stand alone."""
     values, ops, at = chain.values, chain.ops, 0
     while at < len(ops):
         end = at + 1 + (at + 1 < len(ops) and "*" not in (ops[at].sign, ops[at + 1].sign))
@@ -60,7 +60,7 @@ def _terse(chain: Chain) -> Iterator[str]:
 
 
 def _split(a: int, op: Op) -> str:
-    """`600+40+15=`: by hundreds, tens and ones; nothing where there is only one place."""
+    """The operation by hundreds, tens and ones, such as `600+40+15=`; empty where there is only one place."""
     places = len(str(a if op.sign == "*" else max(a, op.n)))
     if places == 1:
         return ""
