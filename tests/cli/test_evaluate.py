@@ -128,7 +128,7 @@ def test_an_unknown_suffix_gets_the_terminals_tables(run: Run, pools: list[Path]
         (["POOL", "--kind", "poetry"], InputError, "unknown kind 'poetry'"),
         (["POOL", "--kind", "code"], InputError, "--kind code contradicts it"),
         (["POOL", "--window", "0"], InputError, "window must be at least 1 token, got 0"),
-        (["POOL", "--by", "size"], InputError, "unknown grouping 'size': use --by configuration or --by family"),
+        (["POOL", "--by", "size"], InputError, "unknown grouping 'size': use one of configuration, family"),
     ],
 )
 def test_what_cannot_be_evaluated_is_one_clear_line(

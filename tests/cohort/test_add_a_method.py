@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.pools import graded_pool, registry_restored
-from radmoe.cohort import GradedProblem, rank_sum, scores
+from radmoe.cohort import GradedProblem, rank_sum, score_method
 from radmoe.evaluation import build_report, evaluate_pool
 from radmoe.evaluation.screen import plain
 from radmoe.lab.planted import PlantedGroup
@@ -19,7 +19,7 @@ def test_a_new_method_shows_in_the_evaluation_and_in_the_tables(made: list[Plant
     evaluate_pool(path)  # what is cached does not know the method yet
     with registry_restored():
 
-        @scores("surprise", "least surprised", reads=("logprobs",), citation="an example")
+        @score_method("surprise", "least surprised", reads=("logprobs",), citation="an example")
         def surprise(problem: GradedProblem) -> np.ndarray:
             """Prefer the rollout whose most surprising token surprised least."""
             return np.array([rollout.sampled_logprobs.min() for rollout in problem.group.rollouts])

@@ -11,7 +11,7 @@ import pytest
 
 from cohort.problems import problem_of
 from evaluation.pools import registry_restored
-from radmoe.cohort import METHODS, GradedProblem, draws, picks, rank_sum, scores
+from radmoe.cohort import METHODS, GradedProblem, draw_method, pick_method, rank_sum, score_method
 from radmoe.cohort.registry import READS, registry_fingerprint
 from radmoe.errors import InputError, MethodUnavailable
 
@@ -35,12 +35,12 @@ def test_every_method_says_what_it_reads_and_where_it_comes_from() -> None:
 
 def test_a_pick_a_score_and_a_draw_are_judged() -> None:
     problem = problem_of(["a", "b", "b", None], truth="b")
-    picks("second", "second", **FREE)(lambda p: 1)
-    picks("nobody", "nobody", **FREE)(lambda p: None)
-    scores("odd", "odd", **FREE)(lambda p: [0.0, np.nan, 2.0, 2.0])
-    scores("none", "none", **FREE)(lambda p: [np.nan] * 4)
-    draws("either", "either", **FREE)(lambda p: [0, 1, 2])
-    draws("neither", "neither", **FREE)(lambda p: [])
+    pick_method("second", "second", **FREE)(lambda p: 1)
+    pick_method("nobody", "nobody", **FREE)(lambda p: None)
+    score_method("odd", "odd", **FREE)(lambda p: [0.0, np.nan, 2.0, 2.0])
+    score_method("none", "none", **FREE)(lambda p: [np.nan] * 4)
+    draw_method("either", "either", **FREE)(lambda p: [0, 1, 2])
+    draw_method("neither", "neither", **FREE)(lambda p: [])
     outcomes = {name: METHODS[name].judge(problem) for name in ("second", "nobody", "odd", "none", "either", "neither")}
     assert outcomes == {
         "second": (1, 1.0),
@@ -53,7 +53,7 @@ def test_a_pick_a_score_and_a_draw_are_judged() -> None:
 
 
 def test_the_decorated_function_stays_what_it_was() -> None:
-    @scores("mine", "mine", **FREE)
+    @score_method("mine", "mine", **FREE)
     def mine(problem: GradedProblem) -> Any:
         return problem.lengths
 
@@ -63,10 +63,10 @@ def test_the_decorated_function_stays_what_it_was() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: picks("rad", "mine", **FREE)(lambda p: 0), "there is a method 'rad' already"),
-        (lambda: picks("mine", "mine", reads=("stars",), citation="none")(lambda p: 0), r"reads \('stars',\): name some of routing"),  # type: ignore[arg-type]
-        (lambda: picks("mine", "mine", reads=(), citation="none")(lambda p: 0), "name some of routing"),
-        (lambda: picks("mine", "mine", reads=("nothing",), citation="")(lambda p: 0), "needs a name, a label and a citation"),
+        (lambda: pick_method("rad", "mine", **FREE)(lambda p: 0), "there is a method 'rad' already"),
+        (lambda: pick_method("mine", "mine", reads=("stars",), citation="none")(lambda p: 0), r"reads \('stars',\): name some of routing"),  # type: ignore[arg-type]
+        (lambda: pick_method("mine", "mine", reads=(), citation="none")(lambda p: 0), "name some of routing"),
+        (lambda: pick_method("mine", "mine", reads=("nothing",), citation="")(lambda p: 0), "needs a name, a label and a citation"),
         (lambda: rank_sum("rad"), "two different methods or more, got rad"),
         (lambda: rank_sum("rad", "rad"), "two different methods or more, got rad, rad"),
         (lambda: rank_sum("rad", "majority"), "cannot use 'majority': use methods that score every rollout: .*rad"),
@@ -82,9 +82,9 @@ def test_what_cannot_be_registered_is_one_clear_line(call: Any, message: str) ->
 
 def test_a_method_that_returns_nonsense_is_named() -> None:
     problem = problem_of(["a", "b"], truth="a")
-    picks("far", "far", **FREE)(lambda p: 2)
-    scores("short", "short", **FREE)(lambda p: [1.0])
-    draws("half", "half", **FREE)(lambda p: [0.5])
+    pick_method("far", "far", **FREE)(lambda p: 2)
+    score_method("short", "short", **FREE)(lambda p: [1.0])
+    draw_method("half", "half", **FREE)(lambda p: [0.5])
     for name, message in (("far", "far picked 2 of 2"), ("short", r"shape \(1,\) for 2"), ("half", "picked 0.5 of 2")):
         with pytest.raises(InputError, match=message):
             METHODS[name].judge(problem)
@@ -93,7 +93,7 @@ def test_a_method_that_returns_nonsense_is_named() -> None:
 def test_a_function_may_be_defined_again_as_a_notebook_does() -> None:
     for value in (0, 1):
 
-        @picks("again", "again", **FREE)
+        @pick_method("again", "again", **FREE)
         def again(problem: GradedProblem, value: int = value) -> int:
             return value
 
@@ -101,8 +101,8 @@ def test_a_function_may_be_defined_again_as_a_notebook_does() -> None:
 
 
 def test_a_rank_sum_adds_ranks_over_those_that_all_parts_score() -> None:
-    scores("first", "first", **FREE)(lambda p: [9.0, 1.0, 2.0, 3.0])
-    scores("second", "second", reads=("logprobs",), citation="none")(lambda p: [np.nan, 3.0, 2.0, 2.0])
+    score_method("first", "first", **FREE)(lambda p: [9.0, 1.0, 2.0, 3.0])
+    score_method("second", "second", reads=("logprobs",), citation="none")(lambda p: [np.nan, 3.0, 2.0, 2.0])
     method = rank_sum("first", "second")
     # Rollout 0 is not scored by both. Ranks of the rest: 1, 2, 3 and 3, 1.5, 1.5, so the sums are 4, 3.5, 4.5.
     totals = method.score(problem_of(["a", "b", "c", "d"], truth="d"))
@@ -113,9 +113,9 @@ def test_a_rank_sum_adds_ranks_over_those_that_all_parts_score() -> None:
 
 
 def test_equal_rank_sums_go_to_the_method_named_last_then_to_the_lowest_index() -> None:
-    scores("up", "up", **FREE)(lambda p: [1.0, 2.0, 3.0, 3.0])
-    scores("down", "down", **FREE)(lambda p: [3.0, 2.0, 1.0, 1.0])
-    scores("flat", "flat", **FREE)(lambda p: [1.0] * 4)
+    score_method("up", "up", **FREE)(lambda p: [1.0, 2.0, 3.0, 3.0])
+    score_method("down", "down", **FREE)(lambda p: [3.0, 2.0, 1.0, 1.0])
+    score_method("flat", "flat", **FREE)(lambda p: [1.0] * 4)
     problem = problem_of(["a", "b", "c", "d"], truth="a")
     assert rank_sum("up", "down").judge(problem).pick == 0
     assert rank_sum("down", "up").judge(problem).pick == 2
@@ -130,7 +130,7 @@ def test_a_rank_sum_lacks_what_its_parts_lack() -> None:
 
 def test_the_fingerprint_changes_with_the_methods() -> None:
     seen = {registry_fingerprint()}
-    scores("mine", "mine", **FREE)(lambda p: p.lengths)
+    score_method("mine", "mine", **FREE)(lambda p: p.lengths)
     seen.add(registry_fingerprint())
     METHODS["mine"] = replace(METHODS["mine"], version=2)
     seen.add(registry_fingerprint())

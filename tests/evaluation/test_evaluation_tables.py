@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.pools import records
+from radmoe.cohort import METHODS
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, Report, build_report
 from radmoe.evaluation.scores import Collection, Draws, degenerate
@@ -61,6 +62,56 @@ def test_several_configurations_stand_apart_and_together() -> None:
     table = rows(build_report([MATH, other], FEW), "accuracy")
     assert [table[model, "RAD"]["aime"].value for model in ("m", "n", "all")] == [0.75, 0.0, 0.375]
     assert table["all", "RAD"]["aime"].n == 8
+
+
+def test_families_pool_the_configurations_of_a_model_in_every_table() -> None:
+    pools = [
+        records({"rad": hits}, right=[8, 4, 2, 6], dataset="aime", model=model)
+        for model, hits in (("lab-oss low", [1, 0, 0, 0]), ("lab-oss high", [1, 1, 1, 0]), ("lab-qwen", [1, 1, 1, 1]))
+    ]
+    report = build_report(pools, FEW, by="family")
+    table = rows(report, "accuracy")
+    assert [table[family, "RAD"]["aime"].value for family in ("lab-oss", "lab-qwen", "all")] == [0.5, 1.0, 8 / 12]
+    assert table["lab-oss", "RAD"]["aime"].n == 8
+    assert {t.sections for t in report.tables} == {"family", "comparison"}
+    assert ("lab-oss", "aime") in rows(report, "coverage")
+    with pytest.raises(InputError, match="unknown grouping 'size': use one of configuration, family"):
+        build_report(pools, FEW, by="size")
+
+
+def test_a_domain_has_a_row_of_its_own_where_it_puts_several_sets_together() -> None:
+    more = records({"rad": [1, 1]}, right=[4, 4], dataset="hmmt")
+    table = rows(build_report([MATH, more, QUIZ, CODE], FEW), "coverage")
+    names = [name for _, name in table]
+    assert names == ["aime", "hmmt", "gpqa", "lcb", "all math", "well-posed"]
+    assert [table["m", name]["n"].value for name in names] == [4, 2, 2, 3, 6, 8]
+
+
+def test_text_is_no_part_of_the_average_but_may_be_voted_on() -> None:
+    prose = records({"rad": [1, 0], "majority": [0, 0]}, right=[4, 4], kind="text", dataset="essays")
+    table = rows(build_report([MATH, QUIZ, prose], FEW), "accuracy")
+    assert list(table["m", "RAD"]) == ["reads", "aime", "gpqa", "Avg.", "essays"]
+    assert table["m", "RAD"]["Avg."].n == 6
+    assert table["m", "Cons@8"]["essays"].value == 0.0
+    assert "against a majority vote it is" in build_report([prose], FEW).verdict
+
+
+def test_every_method_stands_in_one_accuracy_table_and_says_what_it_reads() -> None:
+    report = build_report([MATH], FEW)
+    labels = [row.cells[0].value for t in report.tables if t.key in ("accuracy", "baselines") for row in t.rows]
+    expected = {m.label.replace("@N", "@8") for name, m in METHODS.items() if not name.startswith("strict")}
+    assert set(labels) == expected
+    assert len(labels) == len(expected) + 1  # the average stands in both
+    others = rows(report, "baselines")
+    assert others["m", "text overlap"]["reads"].value == "answers"
+    assert others["m", "RAD + likelihood"]["reads"].value == "routing, logprobs"
+    assert list(others)[-1] == ("m", "oracle pass@8")
+
+
+def test_a_majority_with_its_ties_split_stands_below_the_one_that_takes_the_first() -> None:
+    tied = records({"rad": [1, 1], "majority": [1, 0], "majority-split": [0.5, 0.25]}, right=[4, 2])
+    table = rows(build_report([tied], FEW), "accuracy")
+    assert [table["m", label]["d"].value for label in ("Cons@8", "Cons@8, ties split")] == [0.5, 0.375]
 
 
 def test_intervals_resample_problems_that_configurations_share_as_one() -> None:

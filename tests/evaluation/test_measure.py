@@ -14,7 +14,7 @@ import pytest
 from evaluation.pools import graded_pool, labels, registry_restored
 from radmoe import select
 from radmoe.cohort import METHODS, GradedProblem, Method
-from radmoe.cohort.registry import scores
+from radmoe.cohort.registry import score_method
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, build_report, cache, evaluate_pool, measure, workers
 from radmoe.evaluation.records import NO_PICK
@@ -133,7 +133,9 @@ def test_the_second_call_reads_no_rollout(graded: Path, monkeypatch: pytest.Monk
 def test_a_method_that_is_added_later_is_not_hidden_by_the_cache(graded: Path) -> None:
     evaluate_pool(graded)
     with registry_restored():
-        scores("last", "the last one", reads=("nothing",), citation="none")(lambda problem: np.arange(len(problem)))
+        score_method("last", "the last one", reads=("nothing",), citation="none")(
+            lambda problem: np.arange(len(problem))
+        )
         (records,) = evaluate_pool(graded)
         assert records.picks["last"].tolist() == [11] * 4
         assert "the last one" in [row.cells[0].value for row in build_report([records]).tables[-1].rows]
