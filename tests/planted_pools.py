@@ -14,8 +14,8 @@ RECIPE = Planted(problems=4, rollouts=12, tokens=120)
 
 def write_pool(path: Path, groups: list[PlantedGroup], *, record_kind: bool = True, **options: object) -> Path:
     """A pool of planted groups, texts included, and their kind unless it shall say none."""
-    shape = groups[0].group.shape
-    with PoolWriter(path, shape=shape, vocab=planted.vocab(), model="planted", **options) as writer:  # type: ignore[arg-type]
+    options = {"shape": groups[0].group.shape, "vocab": planted.vocab(), "model": "planted"} | options
+    with PoolWriter(path, **options) as writer:  # type: ignore[arg-type]
         for made in groups:
             for i, (rollout, text) in enumerate(zip(made.group.rollouts, made.texts, strict=True)):
                 writer.add(

@@ -52,7 +52,7 @@ def test_selecting_reads_no_text(pool_path: Path, monkeypatch: pytest.MonkeyPatc
             (module, "grading.labels")
             for module in ("anchors", "readout", "kernels/jaccard", "confidence", "kinds", "selector")
         ),
-        *(("selector", what) for what in ("baselines", "stats", "evaluation")),
+        *(("selector", what) for what in ("baselines", "stats", "cohort", "evaluation")),
     ],
 )
 def test_the_import_contract_fails_when_what_selects_imports_what_grades(

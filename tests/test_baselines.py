@@ -20,12 +20,12 @@ from radmoe.baselines import (
     deepconf,
     filtered_vote,
     highest,
-    lowest,
     majority,
+    most_frequent,
     pass_at,
     weighted_vote,
 )
-from radmoe.confidence import SCALARS, token_confidence
+from radmoe.confidence import SCALARS, every_scalar, token_confidence
 from radmoe.errors import InputError
 
 # Our votes by the names that deepconf 0.1.0 gives its own.
@@ -83,7 +83,7 @@ def test_scalars_are_the_published_ones(published: ModuleType, tokens: int) -> N
     rng = np.random.default_rng(tokens)
     for exact, tolerance in ((True, 1e-9), (False, 5e-4)):  # they round each token to 3 decimals
         topk = logprobs(rng, tokens, exact=exact)
-        ours = {name: scalar(token_confidence(topk)) for name, scalar in SCALARS.items()}
+        ours = every_scalar(token_confidence(topk))
         theirs = their_scalars(published, their_confidences(published, topk))
         assert ours == pytest.approx(theirs, abs=tolerance)
 
@@ -93,7 +93,8 @@ def test_votes_are_the_published_ones(published: ModuleType, seed: int) -> None:
     rng = np.random.default_rng(seed)
     answers = [None if rng.random() < 0.1 else str(a) for a in rng.choice(6, size=16)]
     topk = [logprobs(rng, int(rng.integers(20, 200)) if seed else 2200, exact=True) for _ in answers]
-    scalars = {name: [scalar(token_confidence(x)) for x in topk] for name, scalar in SCALARS.items()}
+    each = [every_scalar(token_confidence(x)) for x in topk]
+    scalars = {name: [values[name] for values in each] for name in SCALARS}
     traces = [
         {"extracted_answer": answer, "confs": their_confidences(published, x)}
         for answer, x in zip(answers, topk, strict=True)
@@ -120,6 +121,14 @@ def test_majority_is_the_most_frequent_answer_seen_first(answers: list[str | Non
     most = max(votes.values())
     assert votes[str(answers[index])] == most
     assert index == min(answers.index(a) for a in votes if votes[a] == most)
+
+
+@given(Strings)
+def test_the_most_frequent_answers_are_all_that_none_outnumbers(answers: list[str | None]) -> None:
+    votes = Counter(a for a in answers if a is not None)
+    tied = [a for a in dict.fromkeys(answers) if a is not None and votes[a] == max(votes.values())]
+    assert [answers[i] for i in most_frequent(answers)] == tied
+    assert most_frequent(answers) == sorted(answers.index(a) for a in tied)
 
 
 @given(Strings, st.data())
@@ -157,8 +166,11 @@ def test_pass_at_m_counts_the_draws_with_a_right_one(correct: list[bool], data: 
     assert pass_at(correct, 1) == pytest.approx(average(correct))
 
 
-def test_picks_take_the_first_of_equals() -> None:
-    assert (highest([3, 9, 9]), lowest([3, 1, 1])) == (1, 1)
+def test_the_highest_score_is_the_first_of_equals_and_nan_is_no_score() -> None:
+    nan = float("nan")
+    assert [highest(scores) for scores in ([3, 9, 9], [nan, 1, 2], [2, nan, 2], [-np.inf, nan], [nan, nan], [])] == [
+        1, 2, 0, 0, None, None,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -166,7 +178,7 @@ def test_picks_take_the_first_of_equals() -> None:
     [
         (lambda: pass_at([True, False], 3), "m from 1 to the 2 rollouts"),
         (lambda: average([]), "one mark per rollout"),
-        (lambda: highest([1.0, float("nan")]), "one number per rollout"),
+        (lambda: highest([[1.0, 2.0]]), "one number per rollout"),
         (lambda: weighted_vote(["a"], [1.0, 2.0]), "1 answers but 2 weights"),
         (lambda: deepconf(["a"], {}, "loudest"), "unknown DeepConf vote 'loudest'"),
     ],

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,17 +36,17 @@ def run() -> Run:
 
 @pytest.fixture
 def pools(made: list[PlantedGroup], tmp_path: Path) -> list[Path]:
-    code = list(planted.groups(Planted(problems=3, rollouts=8, tokens=60, task="code", seed=5)))
+    code = list(planted.groups(Planted(problems=3, rollouts=8, tokens=60, kind="code", seed=5)))
     return [
-        graded_pool(tmp_path / "one", made, sampling={"task": "math-1"}),
-        graded_pool(tmp_path / "two", code, sampling={"task": "code"}),
+        graded_pool(tmp_path / "one", made, task="math-1"),
+        graded_pool(tmp_path / "two", code, task="code"),
     ]
 
 
 def test_the_terminal_shows_every_table_and_ends_with_the_verdict(run: Run, pools: list[Path]) -> None:
     done = run(*pools)
     assert done.exit_code == 0, done.output
-    for title in ("Accuracy", "Strict", "Anchor coverage", "lift comes from", "Paired", "random picks", "wrong basins", "Other baselines"):  # fmt: skip
+    for title in ("Accuracy", "Strict", "Anchor coverage", "lift comes from", "Paired", "random picks", "wrong basins", "Other methods"):  # fmt: skip
         assert title in done.stdout
     assert "math-1" in done.stdout
     assert done.stdout.strip().splitlines()[-1].endswith(".")
@@ -61,16 +62,50 @@ def test_every_format_goes_to_a_file_by_its_suffix(run: Run, pools: list[Path], 
 
 def test_json_is_for_programs(run: Run, pools: list[Path]) -> None:
     body = json.loads(run(*pools, "--json", "--k", 3, "--resamples", 50).stdout)
-    assert [(p["dataset"], p["task"], p["k"]) for p in body["pools"]] == [("math-1", "math", 3), ("code", "code", 3)]
+    assert [(p["dataset"], p["kind"], p["k"]) for p in body["pools"]] == [("math-1", "math", 3), ("code", "code", 3)]
     assert body["intervals"] == {"resamples": 50, "seed": 0, "level": 0.95}
 
 
-def test_names_and_task_of_pools_that_do_not_say(run: Run, made: list[PlantedGroup], tmp_path: Path) -> None:
-    path = graded_pool(tmp_path / "plain", made)
-    lines = csv.DictReader(io.StringIO(run(path, "--name", "mine", "--task", "choice", "--format", "csv").stdout))
-    assert "mine" in {line["column"] for line in lines}
+def test_names_and_kind_of_pools_that_do_not_say(run: Run, made: list[PlantedGroup], tmp_path: Path) -> None:
+    path = graded_pool(tmp_path / "plain", made, record_kind=False)
+    done = run(path, "--name", "mine", "--kind", "choice", "--format", "csv")
+    assert "mine" in {line["column"] for line in csv.DictReader(io.StringIO(done.stdout))}
+    assert done.stderr == ""
     body = json.loads(run(path, "--json").stdout)
-    assert (body["pools"][0]["dataset"], body["pools"][0]["task"]) == ("plain", "math")
+    assert (body["pools"][0]["dataset"], body["pools"][0]["kind"]) == ("plain", "math")
+
+
+def test_code_whose_kind_nobody_said_is_read_at_its_fence_and_that_is_said(run: Run, tmp_path: Path) -> None:
+    code = list(planted.groups(Planted(problems=3, rollouts=8, tokens=60, kind="code", seed=5)))
+    path = graded_pool(tmp_path / "code", code, record_kind=False)
+    for _ in range(2):  # the second answer comes from the cache
+        done = run(path, "--json")
+        assert re.search(r"kind code: inferred from ``` in \d+% of the rollouts; --kind says otherwise", done.stderr)
+        (pool,) = json.loads(done.stdout)["pools"]
+        assert pool["kind"] == "code"
+        assert pool["missing"] == {}
+    wrong = run(path, "--kind", "math")
+    assert "the marker of kind math" in str(wrong.exception)
+    assert "give --kind code" in str(wrong.exception)
+
+
+def test_families_pool_the_styles_of_a_model(run: Run, made: list[PlantedGroup], tmp_path: Path) -> None:
+    pools = [graded_pool(tmp_path / s, made, task="math-1", model="lab-oss", style=s) for s in ("low", "high")]
+    pools.append(graded_pool(tmp_path / "other", made, task="math-1", model="lab-qwen"))
+
+    def sections(*words: str) -> dict[str, int]:
+        table = json.loads(run(*pools, "--json", *words).stdout)["tables"][0]
+        rad = [row for row in table["rows"] if row["cells"][0]["value"] == "RAD"]
+        return {row["section"]: row["cells"][2]["n"] for row in rad} | {"": table["sections"]}
+
+    assert sections() == {"lab-oss low": 4, "lab-oss high": 4, "lab-qwen": 4, "all": 12, "": "model"}
+    assert sections("--by", "family") == {"lab-oss": 8, "lab-qwen": 4, "all": 12, "": "family"}
+
+
+def test_the_window_of_confidence_is_an_option(run: Run, pools: list[Path]) -> None:
+    body = json.loads(run(pools[0], "--json", "--window", 32).stdout)
+    assert body["pools"][0]["window"] == 32
+    assert "window 32" in run(pools[0], "--window", 32).stdout.splitlines()[0]
 
 
 def test_an_unknown_suffix_gets_the_terminals_tables(run: Run, pools: list[Path], tmp_path: Path) -> None:
@@ -90,7 +125,10 @@ def test_an_unknown_suffix_gets_the_terminals_tables(run: Run, pools: list[Path]
         (["POOL", "--resamples", "0"], InputError, "resamples must be at least 1, got 0"),
         (["POOL", "--readout", "nonsense"], InputError, "unknown readout 'nonsense'"),
         (["POOL", "--k", "0"], InputError, "k must be a whole number"),
-        (["POOL", "--task", "poetry"], InputError, "unknown task 'poetry'"),
+        (["POOL", "--kind", "poetry"], InputError, "unknown kind 'poetry'"),
+        (["POOL", "--kind", "code"], InputError, "--kind code contradicts it"),
+        (["POOL", "--window", "0"], InputError, "window must be at least 1 token, got 0"),
+        (["POOL", "--by", "size"], InputError, "unknown grouping 'size': use one of configuration, family"),
     ],
 )
 def test_what_cannot_be_evaluated_is_one_clear_line(
@@ -106,7 +144,7 @@ def test_a_readout_the_pool_did_not_keep_is_one_clear_line(run: Run, made: list[
     from radmoe.pool import Profile
 
     path = graded_pool(tmp_path / "small", made, profile=Profile(readouts=("delimiter@marker",)))
-    assert "use a readout the pool was captured for" in str(run(path).exception)
+    assert "use a readout it was captured for" in str(run(path).exception)
     assert run(path, "--readout", "delimiter@marker").exit_code == 0
 
 
@@ -124,7 +162,7 @@ def test_an_interrupt_stops_every_process_at_once(tmp_path: Path) -> None:
     path = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=80, rollouts=6, tokens=20))))
     code = (  # a shell's background jobs ignore SIGINT, and their children inherit that
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from radmoe.evaluation import measure; measure.FEW = 0\n"
+        "from radmoe.evaluation import workers; workers.FEW = 0\n"
         "from radmoe.cli import main; main()"
     )
     running = subprocess.Popen(

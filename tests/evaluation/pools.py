@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from planted_pools import write_pool
-from radmoe.evaluation import Records, Settings
-from radmoe.evaluation.records import COUNTS, METHODS
+from radmoe.cohort import METHODS
+from radmoe.cohort.families import family_of
+from radmoe.evaluation import Records
+from radmoe.evaluation.records import COUNTS
 from radmoe.grading.labels import Label, write_labels
 from radmoe.lab.planted import PlantedGroup
+from radmoe.selector import setting_for
+from radmoe.types import Kind
+
+
+@contextmanager
+def registry_restored() -> Iterator[None]:
+    """Forget the methods that a test registers."""
+    before = dict(METHODS)
+    try:
+        yield
+    finally:
+        METHODS.clear()
+        METHODS.update(before)
 
 
 def graded_pool(path: Path, groups: list[PlantedGroup], **options: Any) -> Path:
@@ -37,7 +53,7 @@ def records(
     located: Sequence[int] | None = None,
     located_right: Sequence[int] | None = None,
     rollouts: int = 8,
-    task: str = "math",
+    kind: Kind = "math",
     **names: Any,
 ) -> Records:
     """Records of a pool whose every other method did as RAD did; six of eight rollouts agree on an answer."""
@@ -47,15 +63,16 @@ def records(
     counts["located"] = np.array(located if located is not None else [rollouts] * n)
     counts["located_right"] = np.array(located_right if located_right is not None else right)
     counts["basin"] = np.array(names.pop("basin", [rollouts // 4] * n))
-    every = {method: np.array(hits.get(method, hits["rad"]), bool) for method in METHODS if method != "average"}
+    every = {method: np.array(hits.get(method, hits["rad"]), np.float64) for method in METHODS}
+    every["average"] = np.array(right) / rollouts
     for method in names.get("missing", {}):
         every.pop(method)
     return Records(
         pool="made/",
-        settings=Settings(task=task),
+        setting=setting_for(kind),
         problem_ids=tuple(f"p{i}" for i in range(n)),
         counts=counts,
-        picks={method: np.zeros(n, np.int64) for method in every},
+        picks={method: np.zeros(n, np.int64) for method in every if METHODS[method].form != "draw"},
         hits=every,
-        **{"model": "m", "dataset": "d"} | names,
+        **{"model": "m", "family": family_of(names.get("model", "m")), "dataset": "d"} | names,
     )

@@ -11,7 +11,7 @@ import pytest
 from evaluation.pools import graded_pool, labels
 from planted_pools import write_pool
 from radmoe.errors import InputError, PoolNotFound
-from radmoe.evaluation import Report, Settings, evaluate_pool, report
+from radmoe.evaluation import Report, build_report, evaluate_pool
 from radmoe.evaluation.render import FORMATS
 from radmoe.evaluation.screen import plain
 from radmoe.evaluation.table import Cell
@@ -53,9 +53,9 @@ def test_problems_without_all_labels_are_left_out_and_counted(made: list[Planted
     path = write_pool(tmp_path / "pool", made)
     wanted = [label for label in labels(made) if label.problem_id != "planted-0001"]
     write_labels(path, [label for label in wanted if (label.problem_id, label.rollout_index) != ("planted-0002", 3)])
-    records = evaluate_pool(path)
+    (records,) = evaluate_pool(path)
     assert records.problem_ids == ("planted-0000", "planted-0003")
-    text = everything_renders(report([records]))
+    text = everything_renders(build_report([records]))
     assert "1 of 4 problems have no labels and are left out" in text
     assert "1 of 4 problems have labels for some rollouts only" in text
     write_labels(path, [label for label in wanted if label.rollout_index])
@@ -66,7 +66,7 @@ def test_problems_without_all_labels_are_left_out_and_counted(made: list[Planted
 def test_no_rollout_with_an_answer(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = write_pool(tmp_path / "pool", made)
     write_labels(path, [Label(x.problem_id, x.rollout_index, None, False) for x in labels(made)])
-    shown = report([evaluate_pool(path)])
+    shown = build_report(evaluate_pool(path))
     for method in ("Cons@12", "DeepConf"):
         empty = cell(shown, "accuracy", method, "pool")
         assert empty.value is None
@@ -77,10 +77,12 @@ def test_no_rollout_with_an_answer(made: list[PlantedGroup], tmp_path: Path) -> 
 
 def test_no_rollout_with_the_anchor(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = graded_pool(tmp_path / "pool", made)
-    shown = report([evaluate_pool(path, Settings(task="code"))])
+    shown = build_report(evaluate_pool(path, readout="delimiter:nowhere@16"))
     empty = cell(shown, "accuracy", "RAD", "pool")
-    assert (empty.value, empty.note) == (None, "no rollout has the anchor of delimiter@16 for task code")
-    assert shown.verdict == "Nothing was selected here: no rollout has the anchor of delimiter@16 for task code."
+    assert (empty.value, empty.note) == (None, "no rollout has the anchor of delimiter:nowhere@16 for kind math")
+    assert (
+        shown.verdict == "Nothing was selected here: no rollout has the anchor of delimiter:nowhere@16 for kind math."
+    )
     everything_renders(shown)
 
 
@@ -88,18 +90,18 @@ def test_all_rollouts_identical(made: list[PlantedGroup], tmp_path: Path) -> Non
     alike = []
     for one in made:
         i = next(i for i, answer in enumerate(one.answers) if answer is not None)
-        group = replace(one.group, rollouts=[one.group.rollouts[i]] * 5)
+        group = replace(one.group, rollouts=[one.group.rollouts[i]] * 5, rollout_indices=None)
         alike.append(replace(one, group=group, texts=[one.texts[i]] * 5, answers=[one.answers[i]] * 5))
-    records = evaluate_pool(graded_pool(tmp_path / "pool", alike))
+    (records,) = evaluate_pool(graded_pool(tmp_path / "pool", alike))
     assert records.picks["rad"].tolist() == [0] * 4  # ties go to the first
-    shown = report([records])
+    shown = build_report([records])
     text = everything_renders(shown)
     assert "in each of the 4 problems the rollouts are all right or all wrong" in text
     assert cell(shown, "coverage", "pool", "mixed").value == 0
 
 
 def test_one_problem_only(made: list[PlantedGroup], tmp_path: Path) -> None:
-    shown = report([evaluate_pool(graded_pool(tmp_path / "pool", made[:1]))])
+    shown = build_report(evaluate_pool(graded_pool(tmp_path / "pool", made[:1])))
     rad = cell(shown, "accuracy", "RAD", "pool")
     assert rad.value in (0.0, 1.0)
     assert (rad.low, rad.high, rad.note) == (None, None, "one problem: no interval")
@@ -120,8 +122,8 @@ def test_nan_logprobs(made: list[PlantedGroup], tmp_path: Path) -> None:
     rollouts = list(made[2].group.rollouts)
     rollouts[3] = broken(rollouts[3])
     bad = replace(made[2], group=replace(made[2].group, rollouts=rollouts))
-    records = evaluate_pool(graded_pool(tmp_path / "pool", [*made[:2], bad, made[3]]))
-    shown = report([records])
+    (records,) = evaluate_pool(graded_pool(tmp_path / "pool", [*made[:2], bad, made[3]]))
+    shown = build_report([records])
     reason = "rollout 3 of planted-0002: top-k logprobs contain NaN: recapture this rollout"
     for method in ("DeepConf", "RAD+DC"):
         empty = cell(shown, "accuracy", method, "pool")
@@ -135,20 +137,24 @@ def test_no_logprobs(made: list[PlantedGroup], tmp_path: Path) -> None:
         replace(one, group=replace(one.group, rollouts=[replace(r, topk_logprobs=None) for r in one.group.rollouts]))
         for one in made
     ]
-    shown = report([evaluate_pool(graded_pool(tmp_path / "pool", bare))])
+    shown = build_report(evaluate_pool(graded_pool(tmp_path / "pool", bare)))
     assert cell(shown, "accuracy", "RAD+DC", "pool").note == "no top-k logprobs"
-    assert [row.section for row in next(t for t in shown.tables if t.key == "paired").rows] == ["RAD - Cons@12"]
+    paired = next(t for t in shown.tables if t.key == "paired")
+    assert [row.section for row in paired.rows] == ["RAD - Cons@12", "RAD - likelihood", "RAD - text overlap"]
     everything_renders(shown)
 
 
 def test_one_rollout_each(made: list[PlantedGroup], tmp_path: Path) -> None:
     lone = [
         replace(
-            one, group=replace(one.group, rollouts=one.group.rollouts[:1]), texts=one.texts[:1], answers=one.answers[:1]
+            one,
+            group=replace(one.group, rollouts=one.group.rollouts[:1], rollout_indices=None),
+            texts=one.texts[:1],
+            answers=one.answers[:1],
         )
         for one in made
     ]
-    shown = report([evaluate_pool(graded_pool(tmp_path / "pool", lone))])
+    shown = build_report(evaluate_pool(graded_pool(tmp_path / "pool", lone)))
     assert cell(shown, "accuracy", "RAD", "pool").note.startswith("no two rollouts of a problem have the anchor")
     assert shown.verdict.startswith("Nothing was selected here")
     everything_renders(shown)
@@ -156,4 +162,4 @@ def test_one_rollout_each(made: list[PlantedGroup], tmp_path: Path) -> None:
 
 def test_nothing_to_report_on() -> None:
     with pytest.raises(InputError, match="no pool to report on"):
-        report([])
+        build_report([])

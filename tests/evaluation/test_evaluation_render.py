@@ -10,7 +10,7 @@ import re
 import pytest
 
 from evaluation.pools import records
-from radmoe.evaluation import Report, report
+from radmoe.evaluation import Report, build_report
 from radmoe.evaluation.render import as_json, comma_separated, latex, markdown, value_text
 from radmoe.evaluation.scores import Draws
 from radmoe.evaluation.screen import plain
@@ -21,11 +21,11 @@ from radmoe.evaluation.table import Cell
 def shown() -> Report:
     hits = {"rad": [1, 1, 0, 1], "majority": [1, 0, 0, 1], "rad+dc": [1, 1, 1, 1]}
     pools = [
-        records(hits, right=[8, 4, 2, 6], dataset=dataset, task=task, model=model)
+        records(hits, right=[8, 4, 2, 6], dataset=dataset, kind=kind, model=model)
         for model in ("lab_one|50%", "lab-two")
-        for dataset, task in (("math-1", "math"), ("math_2", "math"), ("choice", "choice"), ("code", "code"))
+        for dataset, kind in (("math-1", "math"), ("math_2", "math"), ("choice", "choice"), ("code", "code"))
     ]
-    return report(pools, Draws(resamples=100))
+    return build_report(pools, Draws(resamples=100))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_no_table_is_wider_than_the_screen(shown: Report, width: int) -> None:
 
 
 def test_gains_stand_beside_the_values_where_there_is_room(shown: Report) -> None:
-    assert re.search(r"RAD +75\.0 +\+12\.5 +75\.0 +\+12\.5", plain(shown, 140))
+    assert re.search(r"RAD +routing +75\.0 +\+12\.5 +75\.0 +\+12\.5", plain(shown, 140))
     narrow = plain(shown, 60).splitlines()
     at = next(i for i, line in enumerate(narrow) if line.startswith("RAD "))
     assert narrow[at + 1].split() == ["+12.5"] * len(narrow[at + 1].split())
@@ -70,9 +70,9 @@ def test_markdown_rows_have_as_many_cells_as_their_heads(shown: Report) -> None:
     assert "lab_one\\|50%" in markdown(shown)
 
 
-def test_csv_has_a_line_for_every_cell(shown: Report) -> None:
+def test_csv_has_a_line_for_every_number(shown: Report) -> None:
     lines = list(csv.DictReader(io.StringIO(comma_separated(shown))))
-    cells = sum(len(row.cells) - 1 for table in shown.tables for row in table.rows)
+    cells = sum(len(row.cells) - table.text_columns for table in shown.tables for row in table.rows)
     assert len(lines) == cells + 1
     assert lines[-1]["note"] == shown.verdict
     rad = next(x for x in lines if (x["table"], x["row"], x["column"]) == ("accuracy", "RAD", "math-1"))

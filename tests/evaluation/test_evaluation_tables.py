@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.pools import records
+from radmoe.cohort import METHODS
 from radmoe.errors import InputError
-from radmoe.evaluation import Records, Report, report
+from radmoe.evaluation import Records, Report, build_report
 from radmoe.evaluation.scores import Collection, Draws, degenerate
 from radmoe.evaluation.table import Cell
 from radmoe.evaluation.tables import lift_table
@@ -31,12 +32,12 @@ def rows(shown: Report, table: str) -> dict[tuple[str, Any], dict[str, Cell]]:
 MATH = records(
     {"rad": [1, 1, 0, 1], "majority": [1, 0, 0, 1], "rad+dc": [1, 1, 1, 1]}, right=[8, 4, 2, 6], dataset="aime"
 )
-QUIZ = records({"rad": [1, 0], "majority": [1, 1]}, right=[4, 4], task="choice", dataset="gpqa")
-CODE = records({"rad": [1, 0, 1]}, right=[4, 0, 4], task="code", dataset="lcb")
+QUIZ = records({"rad": [1, 0], "majority": [1, 1]}, right=[4, 4], kind="choice", dataset="gpqa")
+CODE = records({"rad": [1, 0, 1]}, right=[4, 0, 4], kind="code", dataset="lcb")
 
 
 def test_the_average_weighs_problems_and_leaves_out_what_cannot_be_voted_on() -> None:
-    table = rows(report([MATH, CODE, QUIZ], FEW), "accuracy")
+    table = rows(build_report([MATH, CODE, QUIZ], FEW), "accuracy")
     assert table["m", "RAD"]["aime"].value == 0.75
     assert table["m", "RAD"]["lcb"].value == pytest.approx(2 / 3)
     assert table["m", "RAD"]["Avg."].value == pytest.approx(4 / 6)
@@ -47,25 +48,75 @@ def test_the_average_weighs_problems_and_leaves_out_what_cannot_be_voted_on() ->
         empty = table["m", method]["lcb"]
         assert empty.value is None
         assert "exact strings of code are near-unique" in empty.note
-    assert list(table["m", "RAD"]) == ["aime", "gpqa", "Avg.", "lcb"]
+    assert list(table["m", "RAD"]) == ["reads", "aime", "gpqa", "Avg.", "lcb"]
 
 
 def test_the_best_method_of_a_column_is_marked_and_ties_are_not() -> None:
-    table = rows(report([MATH, CODE], FEW), "accuracy")
+    table = rows(build_report([MATH, CODE], FEW), "accuracy")
     assert {m for (_, m), cells in table.items() if cells["aime"].best} == {"RAD+DC"}
     assert not any(cells["lcb"].best for cells in table.values())
 
 
 def test_several_configurations_stand_apart_and_together() -> None:
     other = records({"rad": [0, 0, 0, 0]}, right=[8, 4, 2, 6], dataset="aime", model="n")
-    table = rows(report([MATH, other], FEW), "accuracy")
+    table = rows(build_report([MATH, other], FEW), "accuracy")
     assert [table[model, "RAD"]["aime"].value for model in ("m", "n", "all")] == [0.75, 0.0, 0.375]
     assert table["all", "RAD"]["aime"].n == 8
 
 
+def test_families_pool_the_configurations_of_a_model_in_every_table() -> None:
+    pools = [
+        records({"rad": hits}, right=[8, 4, 2, 6], dataset="aime", model=model)
+        for model, hits in (("lab-oss low", [1, 0, 0, 0]), ("lab-oss high", [1, 1, 1, 0]), ("lab-qwen", [1, 1, 1, 1]))
+    ]
+    report = build_report(pools, FEW, by="family")
+    table = rows(report, "accuracy")
+    assert [table[family, "RAD"]["aime"].value for family in ("lab-oss", "lab-qwen", "all")] == [0.5, 1.0, 8 / 12]
+    assert table["lab-oss", "RAD"]["aime"].n == 8
+    assert {t.sections for t in report.tables} == {"family", "comparison"}
+    assert ("lab-oss", "aime") in rows(report, "coverage")
+    with pytest.raises(InputError, match="unknown grouping 'size': use one of configuration, family"):
+        build_report(pools, FEW, by="size")
+
+
+def test_a_domain_has_a_row_of_its_own_where_it_puts_several_sets_together() -> None:
+    more = records({"rad": [1, 1]}, right=[4, 4], dataset="hmmt")
+    table = rows(build_report([MATH, more, QUIZ, CODE], FEW), "coverage")
+    names = [name for _, name in table]
+    assert names == ["aime", "hmmt", "gpqa", "lcb", "all math", "well-posed"]
+    assert [table["m", name]["n"].value for name in names] == [4, 2, 2, 3, 6, 8]
+
+
+def test_text_is_no_part_of_the_average_but_may_be_voted_on() -> None:
+    prose = records({"rad": [1, 0], "majority": [0, 0]}, right=[4, 4], kind="text", dataset="essays")
+    table = rows(build_report([MATH, QUIZ, prose], FEW), "accuracy")
+    assert list(table["m", "RAD"]) == ["reads", "aime", "gpqa", "Avg.", "essays"]
+    assert table["m", "RAD"]["Avg."].n == 6
+    assert table["m", "Cons@8"]["essays"].value == 0.0
+    assert "against a majority vote it is" in build_report([prose], FEW).verdict
+
+
+def test_every_method_stands_in_one_accuracy_table_and_says_what_it_reads() -> None:
+    report = build_report([MATH], FEW)
+    labels = [row.cells[0].value for t in report.tables if t.key in ("accuracy", "baselines") for row in t.rows]
+    expected = {m.label.replace("@N", "@8") for name, m in METHODS.items() if not name.startswith("strict")}
+    assert set(labels) == expected
+    assert len(labels) == len(expected) + 1  # the average stands in both
+    others = rows(report, "baselines")
+    assert others["m", "text overlap"]["reads"].value == "answers"
+    assert others["m", "RAD + likelihood"]["reads"].value == "routing, logprobs"
+    assert list(others)[-1] == ("m", "oracle pass@8")
+
+
+def test_a_majority_with_its_ties_split_stands_below_the_one_that_takes_the_first() -> None:
+    tied = records({"rad": [1, 1], "majority": [1, 0], "majority-split": [0.5, 0.25]}, right=[4, 2])
+    table = rows(build_report([tied], FEW), "accuracy")
+    assert [table["m", label]["d"].value for label in ("Cons@8", "Cons@8, ties split")] == [0.5, 0.375]
+
+
 def test_intervals_resample_problems_that_configurations_share_as_one() -> None:
     other = records({"rad": [0, 1, 0, 1]}, right=[8, 4, 2, 6], dataset="aime", model="n")
-    cell = rows(report([MATH, other], FEW), "accuracy")["all", "RAD"]["aime"]
+    cell = rows(build_report([MATH, other], FEW), "accuracy")["all", "RAD"]["aime"]
     hits, problems = [1, 1, 0, 1, 0, 1, 0, 1], [0, 1, 2, 3] * 2
     expected = cluster_bootstrap(hits, problems, resamples=200)
     assert (cell.low, cell.high) == (expected.low, expected.high)
@@ -73,12 +124,12 @@ def test_intervals_resample_problems_that_configurations_share_as_one() -> None:
 
 def test_a_missing_pool_is_a_cell_that_says_so() -> None:
     other = records({"rad": [1]}, right=[8], dataset="gpqa", model="n")
-    assert rows(report([MATH, other], FEW), "accuracy")["n", "RAD"]["aime"].note == "not measured"
+    assert rows(build_report([MATH, other], FEW), "accuracy")["n", "RAD"]["aime"].note == "not measured"
 
 
 def test_different_numbers_of_rollouts_keep_the_letter_n() -> None:
     more = records({"rad": [1, 0]}, right=[4, 4], rollouts=16, dataset="aime")
-    assert ("m", "Avg@N") in rows(report([MATH, more], FEW), "accuracy")
+    assert ("m", "Avg@N") in rows(build_report([MATH, more], FEW), "accuracy")
 
 
 @pytest.mark.parametrize(
@@ -95,14 +146,14 @@ def test_coverage_counts_the_three_cases() -> None:
     made = records(
         {"rad": [1, 1, 1, 0, 0]}, right=[8, 4, 4, 4, 0], located=[8, 8, 3, 1, 0], located_right=[8, 4, 3, 1, 0]
     )
-    table = rows(report([made], FEW), "coverage")["m", "d"]
+    table = rows(build_report([made], FEW), "coverage")["m", "d"]
     assert [table[c].value for c in ("n", "mixed", "(a) all", "(b) some", "(c) < 2")] == [5, 3, 2, 1, 2]
     assert table["located %"].value == pytest.approx((8 + 8 + 3 + 1 + 0) / 40)
 
 
 def test_a_single_rollout_that_is_located_is_still_case_c() -> None:
     made = records({"rad": [0, 1]}, right=[1, 1], rollouts=1, located=[1, 1])
-    table = rows(report([made], FEW), "coverage")["m", "d"]
+    table = rows(build_report([made], FEW), "coverage")["m", "d"]
     assert [table[c].value for c in ("(a) all", "(b) some", "(c) < 2")] == [0, 0, 2]
 
 
@@ -113,7 +164,7 @@ def test_the_lift_is_decomposed_over_problems_with_two_located_rollouts() -> Non
         located=[8, 4, 4, 1],
         located_right=[4, 2, 3, 1],
     )
-    row = rows(report([made], FEW), "lift")["m", "d"]
+    row = rows(build_report([made], FEW), "lift")["m", "d"]
     full, cohort, dens = (4 + 2 + 6) / 24, (0.5 + 0.5 + 0.75) / 3, 2 / 3
     assert row["n"].value == 3
     assert row["avg@full"].value == pytest.approx(full)
@@ -130,18 +181,18 @@ def test_the_lift_is_decomposed_over_problems_with_two_located_rollouts() -> Non
 def test_the_share_of_headroom_is_the_papers() -> None:
     """tab:per-model, OSS-120B-Low on math: avg@coh 48.8, dens 60.0, 21.9% of the headroom."""
     made = records({"rad": [1] * 60 + [0] * 40}, right=[48.8] * 100, rollouts=100)  # type: ignore[list-item]
-    assert rows(report([made], FEW), "lift")["m", "d"]["Δsel/HR"].value == pytest.approx(0.219, abs=5e-4)
+    assert rows(build_report([made], FEW), "lift")["m", "d"]["Δsel/HR"].value == pytest.approx(0.219, abs=5e-4)
 
 
 def test_no_headroom_is_said_not_divided_by() -> None:
     made = records({"rad": [1, 1]}, right=[8, 8])
-    assert "no headroom" in rows(report([made], FEW), "lift")["m", "d"]["Δsel/HR"].note
+    assert "no headroom" in rows(build_report([made], FEW), "lift")["m", "d"]["Δsel/HR"].note
 
 
 @pytest.mark.parametrize(("right", "stars"), [(1, "***"), (5, "*"), (7, "")])
 def test_stars_mark_what_random_picks_hardly_do(right: int, stars: str) -> None:
     made = records({"rad": [1] * 7}, right=[right] * 7)
-    assert rows(report([made], FEW), "lift")["m", "d"]["Δsel"].stars == stars
+    assert rows(build_report([made], FEW), "lift")["m", "d"]["Δsel"].stars == stars
 
 
 @settings(max_examples=40, deadline=None)
@@ -169,7 +220,7 @@ def test_the_parts_of_the_lift_always_add_up(problems: list[tuple[bool, int, int
 
 
 def test_pairs_count_what_only_one_gets_right() -> None:
-    table = rows(report([MATH, QUIZ, CODE], FEW), "paired")
+    table = rows(build_report([MATH, QUIZ, CODE], FEW), "paired")
     one = table["RAD - Cons@8", "aime"]
     assert [one[c].value for c in ("n", "gap", "first", "second", "p")] == [4, 0.25, 1, 0, mcnemar_exact(1, 0)]
     assert ("RAD - Cons@8", "lcb") not in table  # nothing to vote on
@@ -182,13 +233,13 @@ def test_pairs_count_what_only_one_gets_right() -> None:
 def test_holm_is_over_the_rows_of_one_comparison() -> None:
     strong = records({"rad": [1] * 10, "majority": [0] * 10}, right=[4] * 10, dataset="a")
     weak = records({"rad": [1] * 6 + [0] * 4, "majority": [0] * 6 + [0] * 4}, right=[4] * 10, dataset="b")
-    table = rows(report([strong, weak], FEW), "paired")
+    table = rows(build_report([strong, weak], FEW), "paired")
     p = [table["RAD - Cons@8", d]["p"].value for d in "ab"]
     assert [table["RAD - Cons@8", d]["Holm p"].value for d in "ab"] == holm(p).tolist()  # type: ignore[arg-type]
 
 
 def test_the_envelope_is_the_papers_wald_interval() -> None:
-    row = rows(report([MATH], FEW), "envelope")["m", "d" if MATH.dataset == "d" else "aime"]
+    row = rows(build_report([MATH], FEW), "envelope")["m", "d" if MATH.dataset == "d" else "aime"]
     rates = np.array([8, 4, 2, 6]) / 8
     upper = rates.mean() + 1.96 * math.sqrt((rates * (1 - rates)).sum()) / 4
     assert row["random"].high == pytest.approx(upper)
@@ -199,16 +250,16 @@ def test_a_dense_wrong_basin_holds_half_of_all_rollouts_and_a_wrong_pick() -> No
     made = records(
         {"rad": [0, 0, 1, 0]}, right=[2, 2, 6, 2], basin=[4, 3, 8, 1], located=[8, 8, 8, 1], located_right=[2, 2, 6, 1]
     )
-    row = rows(report([made], FEW), "basins")["m", "d"]
+    row = rows(build_report([made], FEW), "basins")["m", "d"]
     assert [row[c].value for c in ("n", "RAD wrong", "dense", "dense, wrong", "rate %")] == [4, 3, 2, 1, 0.25]
 
 
 def test_the_strict_table_is_left_out_where_the_readout_is_strict_already() -> None:
     from dataclasses import replace
 
-    strict = replace(MATH, settings=replace(MATH.settings, readout="delimiter@marker"))
-    assert "strict" not in {t.key for t in report([strict], FEW).tables}
-    assert "strict" in {t.key for t in report([MATH], FEW).tables}
+    strict = replace(MATH, setting=replace(MATH.setting, readout="delimiter@marker"))
+    assert "strict" not in {t.key for t in build_report([strict], FEW).tables}
+    assert "strict" in {t.key for t in build_report([MATH], FEW).tables}
 
 
 @pytest.mark.parametrize(
@@ -218,12 +269,12 @@ def test_the_strict_table_is_left_out_where_the_readout_is_strict_already() -> N
         (records({"rad": [0] * 20}, right=[4] * 20), "Selection hurt", ["-50.0 points", "do as badly"]),
         (records({"rad": [1, 0] * 10}, right=[4] * 20), "No help shown", ["+0.0 points", "20 problems"]),
         (records({"rad": [1, 0] * 10, "majority": [1] * 20}, right=[4] * 20), "No help shown", ["-50.0 points", "p = 0.002: a difference"]),
-        (records({"rad": [1] * 20}, right=[4] * 20, task="code"), "Selection helped", ["nothing to count here"]),
+        (records({"rad": [1] * 20}, right=[4] * 20, kind="code"), "Selection helped", ["nothing to count here"]),
         (records({"rad": [1] * 4}, right=[8] * 4), "Selection could not matter here", ["4 problems"]),
     ],
 )  # fmt: skip
 def test_the_verdict_is_one_sentence_that_says_how_sure(made: Records, start: str, parts: list[str]) -> None:
-    sentence = report([made], FEW).verdict
+    sentence = build_report([made], FEW).verdict
     assert sentence.startswith(start)
     assert sentence.endswith(".")
     assert "\n" not in sentence
@@ -233,4 +284,4 @@ def test_the_verdict_is_one_sentence_that_says_how_sure(made: Records, start: st
 
 def test_resamples_must_be_positive() -> None:
     with pytest.raises(InputError, match="resamples must be at least 1, got 0"):
-        report([MATH], Draws(resamples=0))
+        build_report([MATH], Draws(resamples=0))

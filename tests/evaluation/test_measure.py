@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from evaluation.pools import graded_pool, labels
-from radmoe import baselines, medoid, open_pool, select, select_agent
-from radmoe.confidence import rollout_confidence
+from evaluation.pools import graded_pool, labels, registry_restored
+from radmoe import select
+from radmoe.cohort import METHODS, GradedProblem, Method
+from radmoe.cohort.registry import score_method
 from radmoe.errors import InputError
-from radmoe.evaluation import Settings, cache, evaluate_pool, measure
-from radmoe.evaluation.records import METHODS, NO_PICK
+from radmoe.evaluation import Records, build_report, cache, evaluate_pool, measure, workers
+from radmoe.evaluation.records import NO_PICK
 from radmoe.grading.labels import write_labels
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
@@ -23,40 +26,31 @@ from radmoe.pool import Profile
 
 @pytest.fixture(scope="module")
 def graded(made: list[PlantedGroup], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return graded_pool(tmp_path_factory.mktemp("graded") / "pool", made, sampling={"task": "math-2", "style": "low"})
+    return graded_pool(tmp_path_factory.mktemp("graded") / "pool", made, task="math-2", style="low")
 
 
-def test_every_pick_is_the_one_its_own_function_makes(graded: Path, made: list[PlantedGroup]) -> None:
-    records = evaluate_pool(graded, use_cache=False)
-    assert set(records.picks) == set(METHODS) - {"average"}
-    for at, (group, one) in enumerate(zip(open_pool(graded).groups(), made, strict=True)):
-        trust = [rollout_confidence(r.topk_logprobs) for r in group.rollouts]  # type: ignore[arg-type]
-        lengths = [len(r) for r in group.rollouts]
-        paragraphs = [text.count("\n\n") for text in one.texts]
-        expected = {
-            "rad": select(group).index,
-            "rad+dc": select(group, confidence="conf50").index,
-            "strict": select(group, readout="delimiter@marker").index,
-            "strict+dc": select(group, readout="delimiter@marker", confidence="conf50").index,
-            "medoid": medoid(group).index,
-            "majority": baselines.majority(one.answers),
-            "deepconf": baselines.weighted_vote(one.answers, trust),
-            "deepconf-bottom-window-top10": baselines.filtered_vote(one.answers, trust),
-            "confident": int(np.argmax(trust)),
-            "longest": int(np.argmax(lengths)),
-            "shortest": int(np.argmin(lengths)),
-            "most-steps": int(np.argmax(paragraphs)),
-            "fewest-steps": int(np.argmin(paragraphs)),
-        }
-        correct = [answer == one.truth for answer in one.answers]
-        for method, index in expected.items():
-            assert records.picks[method][at] == index, method
-            assert records.hits[method][at] == correct[index], method  # type: ignore[index]
-        assert records.hits["oracle"][at] == any(correct)
+def evaluate(path: Path, **options: Any) -> Records:
+    """The records of a pool of one kind, without its cache."""
+    (records,) = evaluate_pool(path, **{"use_cache": False} | options)
+    return records
+
+
+def test_every_method_of_the_registry_is_measured(graded: Path) -> None:
+    records = evaluate(graded)
+    assert set(records.hits) == set(METHODS)
+    assert set(records.picks) == {name for name, method in METHODS.items() if method.form != "draw"}
+    assert records.missing == {}
+
+
+def test_a_hit_is_whether_the_pick_is_right(graded: Path, made: list[PlantedGroup]) -> None:
+    records = evaluate(graded)
+    for method, picks in records.picks.items():
+        right = [one.answers[pick] == one.truth for one, pick in zip(made, picks, strict=True)]
+        assert records.hits[method].tolist() == right, method
 
 
 def test_counts_are_those_of_the_labels_and_anchors(graded: Path, made: list[PlantedGroup]) -> None:
-    records = evaluate_pool(graded, use_cache=False)
+    records = evaluate(graded)
     for at, one in enumerate(made):
         picked = select(one.group)
         votes = Counter(a for a in one.answers if a is not None)
@@ -74,49 +68,93 @@ def test_counts_are_those_of_the_labels_and_anchors(graded: Path, made: list[Pla
         assert {name: values[at] for name, values in records.counts.items()} == expected
 
 
-def test_names_come_from_the_sampling_record_or_the_directory(
+def test_names_come_from_the_run_record_or_the_directory(
     graded: Path, made: list[PlantedGroup], tmp_path: Path
 ) -> None:
-    records = evaluate_pool(graded, use_cache=False)
+    records = evaluate(graded)
     assert (records.model, records.dataset) == ("planted low", "math-2")
-    assert evaluate_pool(graded, use_cache=False, dataset="mine").dataset == "mine"
-    plain = graded_pool(tmp_path / "folder", made)
-    assert (evaluate_pool(plain).model, evaluate_pool(plain).dataset) == ("planted", "folder")
+    assert evaluate(graded, dataset="mine").dataset == "mine"
+    plain = evaluate(graded_pool(tmp_path / "folder", made))
+    assert (plain.model, plain.family, plain.dataset) == ("planted", "planted", "folder")
 
 
-def test_agents_are_read_at_every_boundary(made: list[PlantedGroup], graded: Path) -> None:
-    records = evaluate_pool(graded, Settings("agent", "boundary@union", 4, "binary"), use_cache=False)
-    assert records.picks["rad"].tolist() == [select_agent(one.group).index for one in made]
-    assert "strict" not in records.picks  # the union reads markers only
+def test_agents_are_read_at_every_boundary(made: list[PlantedGroup], tmp_path: Path) -> None:
+    agents = [replace(one, group=replace(one.group, kind="agent")) for one in made]
+    records = evaluate(graded_pool(tmp_path / "agents", agents))
+    assert (records.setting.readout, records.setting.k, records.setting.kernel) == ("boundary@union", 4, "binary")
+    assert records.picks["rad"].tolist() == [select(one.group).index for one in agents]
+    assert records.missing["strict"] == "boundary@union has no marker-only form"
+
+
+def test_the_window_of_confidence_is_a_parameter(graded: Path) -> None:
+    """Planted rollouts have some 120 tokens: at the default window every scalar is the plain mean."""
+    whole, short = evaluate(graded), evaluate(graded, window=4)
+    assert np.array_equal(whole.picks["confident"], whole.picks["self-certainty"])
+    assert not np.array_equal(short.picks["confident"], short.picks["self-certainty"])
+    assert (whole.window, short.window) == (2048, 4)
+    with pytest.raises(InputError, match="window must be at least 1 token, got 0"):
+        evaluate(graded, window=0)
+
+
+def test_a_pool_of_several_kinds_gives_records_for_each(made: list[PlantedGroup], tmp_path: Path) -> None:
+    code = list(planted.groups(Planted(problems=3, rollouts=12, tokens=60, kind="code", seed=5)))
+    code = [replace(one, group=replace(one.group, problem_id=f"code-{i}")) for i, one in enumerate(code)]
+    path = graded_pool(tmp_path / "mixed", [made[0], code[0], made[1], *code[1:]], task="mixed")
+    math, programs = evaluate_pool(path, use_cache=False)
+    assert (math.dataset, programs.dataset) == ("mixed (math)", "mixed (code)")
+    assert (math.setting.kind, programs.setting.kind) == ("math", "code")
+    assert math.problem_ids == ("planted-0000", "planted-0001")
+    assert programs.picks["rad"].tolist() == [select(one.group).index for one in code]
+    table = build_report([math, programs]).tables[0]
+    assert [column.title for column in table.columns] == ["method", "reads", "mixed (math)", "mixed (code)"]
 
 
 def test_a_pool_of_windows_alone_is_enough(made: list[PlantedGroup], graded: Path, tmp_path: Path) -> None:
     small = graded_pool(tmp_path / "small", made, profile=Profile(readouts=("delimiter@16",)))
-    one, other = evaluate_pool(graded, use_cache=False), evaluate_pool(small, use_cache=False)
+    one, other = evaluate(graded), evaluate(small)
     assert all(np.array_equal(one.picks[m], other.picks[m]) for m in one.picks)
 
 
 def test_the_second_call_reads_no_rollout(graded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = evaluate_pool(graded)
+    (first,) = evaluate_pool(graded)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the pool was read again")
 
-    monkeypatch.setattr(measure, "open_pool", refuse)
-    again = evaluate_pool(graded, dataset="renamed")
+    monkeypatch.setattr(measure, "open_cohort", refuse)
+    (again,) = evaluate_pool(graded, dataset="renamed")
     assert again.dataset == "renamed"
     assert again.to_json() == first.to_json()
-    with pytest.raises(AssertionError, match="read again"):
-        evaluate_pool(graded, Settings(k=3))
-    with pytest.raises(AssertionError, match="read again"):
-        evaluate_pool(graded, use_cache=False)
+    for options in ({"k": 3}, {"window": 32}, {"use_cache": False}):
+        with pytest.raises(AssertionError, match="read again"):
+            evaluate_pool(graded, **options)  # type: ignore[arg-type]
+
+
+def test_a_method_that_is_added_later_is_not_hidden_by_the_cache(graded: Path) -> None:
+    evaluate_pool(graded)
+    with registry_restored():
+        score_method("last", "the last one", reads=("nothing",), citation="none")(
+            lambda problem: np.arange(len(problem))
+        )
+        (records,) = evaluate_pool(graded)
+        assert records.picks["last"].tolist() == [11] * 4
+        assert "the last one" in [row.cells[0].value for row in build_report([records]).tables[-1].rows]
+    (records,) = evaluate_pool(graded)
+    assert "last" not in records.picks
+
+
+def test_a_method_that_changes_is_measured_again(graded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate_pool(graded)
+    before = cache.identity(graded)
+    monkeypatch.setitem(METHODS, "longest", replace(METHODS["longest"], version=2))
+    assert cache.identity(graded) != before
 
 
 def test_new_labels_make_the_cache_stale(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = graded_pool(tmp_path / "pool", made)
-    before = evaluate_pool(path)
+    (before,) = evaluate_pool(path)
     write_labels(path, [label._replace(correct=not label.correct) for label in labels(made)])
-    after = evaluate_pool(path)
+    (after,) = evaluate_pool(path)
     assert np.array_equal(after.counts["right"], after.counts["rollouts"] - before.counts["right"])
     assert np.array_equal(after.picks["rad"], before.picks["rad"])
 
@@ -130,35 +168,52 @@ def test_another_radmoe_makes_the_cache_stale(graded: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'{"identity": 1}', b"\xff\xfe"])
 def test_a_damaged_cache_is_made_anew(made: list[PlantedGroup], tmp_path: Path, garbage: bytes) -> None:
     path = graded_pool(tmp_path / "pool", made)
-    first = evaluate_pool(path)
+    (first,) = evaluate_pool(path)
     (file,) = (path / cache.FOLDER).iterdir()
-    kept = file.read_bytes()
+    content = file.read_bytes()
     file.write_bytes(garbage)
-    assert evaluate_pool(path).to_json() == first.to_json()
-    assert file.read_bytes() == kept
-    body = json.loads(kept)
-    del body["records"]["hits"]
+    assert evaluate_pool(path)[0].to_json() == first.to_json()
+    assert file.read_bytes() == content
+    body = json.loads(content)
+    del body["records"][0]["hits"]
     file.write_text(json.dumps(body))
-    assert evaluate_pool(path).to_json() == first.to_json()
+    assert evaluate_pool(path)[0].to_json() == first.to_json()
 
 
 def test_a_pool_that_cannot_be_written_is_evaluated_all_the_same(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = graded_pool(tmp_path / "pool", made)
     (path / cache.FOLDER).write_text("in the way")  # no folder can be made here, whoever runs this
-    assert evaluate_pool(path).to_json() == evaluate_pool(path, use_cache=False).to_json()
+    assert evaluate_pool(path)[0].to_json() == evaluate(path).to_json()
     assert (path / cache.FOLDER).read_text() == "in the way"
 
 
 @pytest.mark.slow
 def test_processes_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "FEW", 0)
-    groups = list(planted.groups(Planted(problems=2 * measure.CHUNK + 3, rollouts=4, tokens=20)))
+    monkeypatch.setattr(workers, "FEW", 0)
+    groups = list(planted.groups(Planted(problems=2 * workers.CHUNK + 3, rollouts=4, tokens=20)))
     path = graded_pool(tmp_path / "many", groups)
-    told: list[tuple[int, int]] = []
-    alone = evaluate_pool(path, use_cache=False)
-    together = evaluate_pool(path, use_cache=False, jobs=2, progress=lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    alone = evaluate(path)
+    together = evaluate(path, jobs=2, progress=lambda done, total: calls.append((done, total)))
     assert together.to_json() == alone.to_json()
-    assert told == [(i, len(groups)) for i in range(1, len(groups) + 1)]
+    assert calls == [(i, len(groups)) for i in range(1, len(groups) + 1)]
+
+
+def local_method(problem: GradedProblem) -> int:
+    return len(problem) - 1
+
+
+@pytest.mark.slow
+def test_processes_know_methods_that_this_one_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "FEW", 0)
+    groups = list(planted.groups(Planted(problems=workers.CHUNK + 1, rollouts=4, tokens=20)))
+    path = graded_pool(tmp_path / "many", groups)
+    monkeypatch.setitem(METHODS, "last", Method("last", "last", ("nothing",), "none", "pick", local_method))
+    assert evaluate(path, jobs=2).picks["last"].tolist() == [3] * len(groups)
+    anywhere = Method("lambda", "lambda", ("nothing",), "none", "pick", lambda problem: 0)
+    monkeypatch.setitem(METHODS, "lambda", anywhere)
+    with pytest.raises(InputError, match=r"method 'lambda' cannot be sent to other processes.*--jobs 1"):
+        evaluate(path, jobs=2)
 
 
 def test_jobs_must_be_positive(graded: Path) -> None:
@@ -168,21 +223,19 @@ def test_jobs_must_be_positive(graded: Path) -> None:
 
 def test_abstaining_counts_as_wrong(made: list[PlantedGroup], tmp_path: Path) -> None:
     """One problem keeps a single located rollout: RAD has nobody to agree with."""
-    from dataclasses import replace
-
     first = made[0]
     lost = [i for i, answer in enumerate(first.answers) if answer is None]
     located = next(i for i, answer in enumerate(first.answers) if answer is not None)
-    kept = [located, *lost] if lost else [located]
-    group = replace(first.group, rollouts=[first.group.rollouts[i] for i in kept])
+    chosen = [located, *lost]
+    group = replace(first.group, rollouts=[first.group.rollouts[i] for i in chosen], rollout_indices=None)
     alone = replace(
         first,
         group=group,
-        texts=[first.texts[i] for i in kept],
-        answers=[first.answers[i] for i in kept],
+        texts=[first.texts[i] for i in chosen],
+        answers=[first.answers[i] for i in chosen],
         truth=str(first.answers[located]),
     )
-    records = evaluate_pool(graded_pool(tmp_path / "pool", [alone, made[1]]), use_cache=False)
+    records = evaluate(graded_pool(tmp_path / "pool", [alone, made[1]]))
     assert records.picks["rad"][0] == NO_PICK
     assert not records.hits["rad"][0]
     assert records.hits["majority"][0]

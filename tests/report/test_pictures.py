@@ -15,7 +15,7 @@ from radmoe.grading.labels import Label
 from radmoe.lab.planted import PlantedGroup
 from radmoe.report.pictures import by_basin, draw_problem, plane
 from radmoe.selector import select
-from radmoe.types import RolloutGroup
+from radmoe.types import Rollout, RolloutGroup
 
 
 def labels(made: PlantedGroup) -> list[Label]:
@@ -44,7 +44,20 @@ def test_answers_colour_but_do_not_move(made: list[PlantedGroup], tmp_path: Path
 def test_a_problem_with_nothing_to_compare_says_so(made: list[PlantedGroup], tmp_path: Path) -> None:
     group = made[0].group
     alone = RolloutGroup(group.problem_id, group.rollouts[:1], group.shape, group.vocab)
-    assert size(draw_problem(alone, None, tmp_path / "one.png"))
+    assert size(draw_problem(alone, None, tmp_path / "one.png")) == (1100, 528)
+    first = group.rollouts[0]
+    begun = Rollout(first.token_ids[:5], first.expert_ids[:5], first.weights[:5])
+    unmarked = RolloutGroup(
+        group.problem_id, [begun] * 3, group.shape, group.vocab
+    )  # no kind, and no marker to tell it
+    assert size(draw_problem(unmarked, None, tmp_path / "none.png")) == (1100, 528)
+    assert size(draw_problem(unmarked, None, tmp_path / "math.png", kind="math")) == (1100, 528)
+
+
+def test_the_kind_decides_what_is_drawn(made: list[PlantedGroup], tmp_path: Path) -> None:
+    as_math = draw_problem(made[0].group, None, tmp_path / "a.png").read_bytes()
+    assert draw_problem(made[0].group, None, tmp_path / "b.png", kind="math").read_bytes() == as_math
+    assert draw_problem(made[0].group, None, tmp_path / "c.png", kind="agent").read_bytes() != as_math
 
 
 def test_the_pick_s_basin_comes_first_and_basins_stay_together(made: list[PlantedGroup]) -> None:

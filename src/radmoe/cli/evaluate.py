@@ -70,8 +70,10 @@ def command(
     names: list[str | None] = list(name or [])
     if names and len(names) != len(pools):
         raise InputError(f"{len(names)} --name for {len(pools)} pools: give one per pool, in their order")
-    if by not in ("configuration", "family"):
-        raise InputError(f"unknown grouping {by!r}: use --by configuration or --by family")
+    from radmoe.evaluation import build_report, render, screen
+    from radmoe.evaluation.scores import Draws, check_grouping
+
+    check_grouping(by)
     options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel, "window": window}
     options |= {"jobs": _jobs(jobs), "use_cache": cache}
     records = [
@@ -79,9 +81,6 @@ def command(
         for pool, dataset in zip(pools, names or [None] * len(pools), strict=True)
         for one in _evaluate(pool, dataset, options)
     ]
-    from radmoe.evaluation import build_report, render, screen
-    from radmoe.evaluation.scores import Draws
-
     report = build_report(records, Draws(resamples, seed), by=by)
     if chosen == "terminal" and out is None:
         screen.terminal(report, console())

@@ -9,7 +9,7 @@ families.py   families of models and domains of problems, as data
 
 from radmoe.cohort.cohort import Cohort, open_cohort
 from radmoe.cohort.problem import GradedProblem
-from radmoe.cohort.registry import METHODS, Method, Outcome, draws, picks, rank_sum, scores
+from radmoe.cohort.registry import METHODS, Method, Outcome, draw_method, pick_method, rank_sum, score_method
 
 from radmoe.cohort import methods  # isort: skip  (fills METHODS)
 
@@ -19,10 +19,10 @@ __all__ = [
     "GradedProblem",
     "Method",
     "Outcome",
-    "draws",
+    "draw_method",
     "methods",
     "open_cohort",
-    "picks",
+    "pick_method",
     "rank_sum",
-    "scores",
+    "score_method",
 ]

@@ -2,11 +2,11 @@
 
 A method reads a `GradedProblem` and has one of three forms:
 
-    @picks   returns the index of a rollout, or None where it abstains
-    @scores  returns one number per rollout [N], NaN where a rollout is not scored; the highest is picked, ties go to
-             the lowest index, and nobody scored means that it abstains
-    @draws   returns the rollouts it cannot tell apart; one of them is drawn at random, and what counts is how often
-             that is right
+    @pick_method   returns the index of a rollout, or None where it abstains
+    @score_method  returns one number per rollout [N], NaN where a rollout is not scored; the highest is picked, ties
+                   go to the lowest index, and it abstains where no rollout is scored
+    @draw_method   returns the rollouts it cannot tell apart; one of them is drawn at random, and what counts is how
+                   often that is right
 
 An abstention counts as wrong. A method that lacks what it reads (top-k logprobs that were not captured) raises
 MethodUnavailable, which `GradedProblem` does by itself. A method says what it reads:
@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from radmoe.baselines import highest
 from radmoe.cohort.problem import Floats, GradedProblem
@@ -38,9 +37,6 @@ from radmoe.selector import ranks
 Reads = Literal["routing", "logprobs", "answers", "nothing", "truth"]
 READS: tuple[Reads, ...] = get_args(Reads)
 
-Pick = Callable[[GradedProblem], int | None]
-Score = Callable[[GradedProblem], ArrayLike]
-Draw = Callable[[GradedProblem], Sequence[int]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -123,19 +119,21 @@ class Method:
 METHODS: dict[str, Method] = {}  # by name, in the order they were registered
 
 
-def picks(
+def pick_method(
     name: str, label: str, *, reads: tuple[Reads, ...], citation: str, vote: bool = False, version: int = 1
 ) -> Callable[[F], F]:
     """Register a function that returns the index of a rollout, or None."""
     return lambda function: _add(Method(name, label, reads, citation, "pick", function, vote, version))
 
 
-def scores(name: str, label: str, *, reads: tuple[Reads, ...], citation: str, version: int = 1) -> Callable[[F], F]:
+def score_method(
+    name: str, label: str, *, reads: tuple[Reads, ...], citation: str, version: int = 1
+) -> Callable[[F], F]:
     """Register a function that returns one number per rollout, NaN where it is not scored."""
     return lambda function: _add(Method(name, label, reads, citation, "score", function, version=version))
 
 
-def draws(
+def draw_method(
     name: str, label: str, *, reads: tuple[Reads, ...], citation: str, vote: bool = False, version: int = 1
 ) -> Callable[[F], F]:
     """Register a function that returns the rollouts it cannot tell apart, of which one is drawn."""

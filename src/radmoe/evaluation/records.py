@@ -78,7 +78,7 @@ class Records:
         if most < 2:
             why = "no rollout has" if most == 0 else "no two rollouts of a problem have"
             reason = f"{why} the anchor of {setting.readout} for kind {setting.kind}"
-            missing |= dict.fromkeys(_never_picking("routing", rows), reason)
+            missing |= dict.fromkeys(_without_anchor(rows), reason)
         if not any(row.counts["answered"] for row in rows):
             reason = "no rollout has an answer that could be read"
             missing |= dict.fromkeys((name for name, method in METHODS.items() if "answers" in method.reads), reason)
@@ -124,12 +124,12 @@ class Records:
         )
 
 
-def _never_picking(what: str, rows: list[Problem]) -> list[str]:
-    """The methods that read this and picked nothing anywhere."""
+def _without_anchor(rows: list[Problem]) -> list[str]:
+    """The methods that read routing and picked nothing anywhere. One with a readout of its own may have."""
     return [
         name
         for name, method in METHODS.items()
-        if what in method.reads and all(row.picks.get(name, NO_PICK) == NO_PICK for row in rows)
+        if "routing" in method.reads and all(row.picks.get(name, NO_PICK) == NO_PICK for row in rows)
     ]
 
 

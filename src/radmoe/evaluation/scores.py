@@ -27,6 +27,12 @@ GROUPINGS = {"configuration": "model", "family": "family"}  # what tables group 
 ONE, NO_SPREAD = "one problem", "all problems alike"
 
 
+def check_grouping(by: str) -> None:
+    """Raise InputError unless tables can group by this."""
+    if by not in GROUPINGS:
+        raise InputError(f"unknown grouping {by!r}: use one of {', '.join(GROUPINGS)}")
+
+
 @dataclass(frozen=True)
 class Draws:
     """How intervals are drawn."""
@@ -148,8 +154,7 @@ class Collection:
     by: str = "configuration"
 
     def __post_init__(self) -> None:
-        if self.by not in GROUPINGS:
-            raise InputError(f"unknown grouping {self.by!r}: use one of {', '.join(GROUPINGS)}")
+        check_grouping(self.by)
 
     def group_of(self, records: Records) -> str:
         """The configuration, or the family, that records belong to."""

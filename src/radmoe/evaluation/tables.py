@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from radmoe.cohort.families import DOMAINS
+from radmoe.cohort.families import DOMAINS, WELL_POSED
 from radmoe.evaluation.accuracy import CI, POOLED
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores
@@ -53,7 +53,8 @@ def _by_domain(
         scores = pools.domain(group, domain)
         if scores is not None and scores.records not in shown:
             shown.append(scores.records)
-            yield Row((Cell(domain), *cells(scores)), POOLED if group is None else group)
+            name = domain if domain == WELL_POSED else f"all {domain}"  # a data set may be called as its domain is
+            yield Row((Cell(name), *cells(scores)), POOLED if group is None else group)
 
 
 def coverage_table(pools: Collection) -> Table:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from radmoe.cohort.problem import Floats, GradedProblem
-from radmoe.cohort.registry import scores
+from radmoe.cohort.registry import score_method
 
 
-@scores("likelihood", "likelihood", reads=("logprobs",), citation="the mean log-probability of the sampled tokens")
+@score_method(
+    "likelihood", "likelihood", reads=("logprobs",), citation="Adiwardana et al. 2020 (sample-and-rank), per token"
+)
 def likelihood(problem: GradedProblem) -> Floats:
     """The rollout that the model found most likely, per token: a baseline that costs nothing."""
     return problem.likelihoods
 
 
-@scores("self-certainty", "self-certainty", reads=("logprobs",), citation="Kang et al. 2025, over the kept candidates")
+@score_method(
+    "self-certainty", "self-certainty", reads=("logprobs",), citation="Kang et al. 2025, over the kept candidates"
+)
 def self_certainty(problem: GradedProblem) -> Floats:
     """The mean token confidence of DeepConf, which is self-certainty over the candidates that the pool keeps."""
     return problem.confidence["mean"]
 
 
-@scores("confident", "most confident (cBW)", reads=("logprobs",), citation="Fu et al. 2026 (DeepConf), bottom window")
+@score_method(
+    "confident", "most confident (cBW)", reads=("logprobs",), citation="Fu et al. 2026 (DeepConf), bottom window"
+)
 def confident(problem: GradedProblem) -> Floats:
     """The bottom-window confidence, by which RAD+DC filters."""
     return problem.confidence["bottom-window"]

@@ -18,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.cohort.problem import Floats, GradedProblem, density_scores
-from radmoe.cohort.registry import scores
+from radmoe.cohort.registry import score_method
 from radmoe.kernels import binary_jaccard
 
 _TOKEN = re.compile(r"\w+|\S")
 
 
-@scores("text-overlap", "text overlap", reads=("answers",), citation="Kumar and Byrne 2004 (MBR); token-bigram Jaccard")
+@score_method(
+    "text-overlap", "text overlap", reads=("answers",), citation="Kumar and Byrne 2004 (MBR); token-bigram Jaccard"
+)
 def text_overlap(problem: GradedProblem) -> Floats:
     """The K-NN density of the answers' token bigrams. Identical answers are compared once."""
     scored = np.array([answer is not None for answer in problem.answers], bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from radmoe.cohort.problem import Floats, GradedProblem, density_scores
-from radmoe.cohort.registry import picks, scores
+from radmoe.cohort.registry import pick_method, score_method
 from radmoe.errors import MethodUnavailable
 from radmoe.selector import choose
 
@@ -14,31 +14,33 @@ FUSED = 'Sec. "Confidence fusion (RAD+DC)"'
 STRICT = 'App. "Strict marker-only readouts"'
 
 
-@scores("rad", "RAD", reads=("routing",), citation=MAIN)
+@score_method("rad", "RAD", reads=("routing",), citation=MAIN)
 def rad(problem: GradedProblem) -> Floats:
     """The K-NN density at the anchor."""
     return _density(problem, None, problem.setting.k)
 
 
-@picks("rad+dc", "RAD+DC", reads=("routing", "logprobs"), citation=FUSED)
+@pick_method("rad+dc", "RAD+DC", reads=("routing", "logprobs"), citation=FUSED)
 def rad_dc(problem: GradedProblem) -> int | None:
     """RAD among the more confident half, by cBW."""
     return _confident_half(problem, None)
 
 
-@scores("strict", "RAD", reads=("routing",), citation=STRICT)
+@score_method("strict", "RAD", reads=("routing",), citation=STRICT)
 def strict(problem: GradedProblem) -> Floats:
     """RAD over the marker's own tokens: no row is conditioned on what the answer says."""
     return _density(problem, _marker_only(problem), problem.setting.k)
 
 
-@picks("strict+dc", "RAD+DC", reads=("routing", "logprobs"), citation=STRICT)
+@pick_method("strict+dc", "RAD+DC", reads=("routing", "logprobs"), citation=STRICT)
 def strict_dc(problem: GradedProblem) -> int | None:
     """RAD+DC over the marker's own tokens."""
     return _confident_half(problem, _marker_only(problem))
 
 
-@scores("medoid", "medoid", reads=("routing",), citation='Sec. "Routing Agreement Decoding (RAD)": the global medoid')
+@score_method(
+    "medoid", "medoid", reads=("routing",), citation='Sec. "Routing Agreement Decoding (RAD)": the global medoid'
+)
 def medoid(problem: GradedProblem) -> Floats:
     """The similarity to all other rollouts: a density whose neighbourhood is everyone."""
     return _density(problem, None, max(1, len(problem)))

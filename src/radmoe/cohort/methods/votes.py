@@ -7,7 +7,7 @@ from functools import partial
 
 from radmoe import baselines
 from radmoe.cohort.problem import GradedProblem
-from radmoe.cohort.registry import draws, picks
+from radmoe.cohort.registry import draw_method, pick_method
 
 SELF_CONSISTENCY = "Wang et al. 2023 (self-consistency)"
 
@@ -22,13 +22,13 @@ DEEPCONF = {
 }
 
 
-@picks("majority", "Cons@N", reads=("answers",), citation=SELF_CONSISTENCY, vote=True)
+@pick_method("majority", "Cons@N", reads=("answers",), citation=SELF_CONSISTENCY, vote=True)
 def majority(problem: GradedProblem) -> int | None:
     """The most frequent answer; of equally frequent ones, that which was seen first."""
     return baselines.majority(problem.answers)
 
 
-@draws("majority-split", "Cons@N, ties split", reads=("answers",), citation=SELF_CONSISTENCY, vote=True)
+@draw_method("majority-split", "Cons@N, ties split", reads=("answers",), citation=SELF_CONSISTENCY, vote=True)
 def majority_split(problem: GradedProblem) -> Sequence[int]:
     """The most frequent answer; of equally frequent ones, one at random: a tie of t answers, r of them right, is r/t."""
     return baselines.most_frequent(problem.answers)
@@ -40,6 +40,6 @@ def deepconf(problem: GradedProblem, vote: str) -> int | None:
 
 
 for _name, (_vote, _label) in DEEPCONF.items():
-    picks(_name, _label, reads=("logprobs", "answers"), citation="Fu et al. 2026 (DeepConf)", vote=True)(
+    pick_method(_name, _label, reads=("logprobs", "answers"), citation="Fu et al. 2026 (DeepConf)", vote=True)(
         partial(deepconf, vote=_vote)
     )
