@@ -9,46 +9,105 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from radmoe.capture import Keep, Plan, capture_pool
+    from radmoe.engines import EngineOptions, open_engine
+    from radmoe.engines.base import Engine, Sampling
+    from radmoe.engines.http.engine import SglangHttpEngine, VllmHttpEngine
+    from radmoe.engines.llamacpp.engine import LlamaCppEngine
+    from radmoe.engines.torch.engine import TransformersEngine
+    from radmoe.engines.vllm.engine import VllmEngine
+    from radmoe.engines.vllm.outputs import from_vllm
     from radmoe.errors import RadmoeError
+    from radmoe.evaluation import evaluate_pool
+    from radmoe.grading import grade_pool
     from radmoe.pool import Pool, PoolWriter, Profile, merge_pools, open_pool
+    from radmoe.problems import Question, load_questions
     from radmoe.selector import medoid, select, select_many
-    from radmoe.types import Anchor, Rollout, RolloutGroup, RouterShape, Selection
+    from radmoe.types import Anchor, Rollout, RolloutGroup, RouterShape, Selection, Step
     from radmoe.vocab import Vocab
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "RadmoeError": "errors",
     "Anchor": "types",
-    "Rollout": "types",
-    "RolloutGroup": "types",
-    "RouterShape": "types",
-    "Selection": "types",
-    "Vocab": "vocab",
-    "medoid": "selector",
-    "select": "selector",
-    "select_many": "selector",
+    "Engine": "engines.base",
+    "EngineOptions": "engines",
+    "Keep": "capture",
+    "LlamaCppEngine": "engines.llamacpp.engine",
+    "Plan": "capture",
     "Pool": "pool",
     "PoolWriter": "pool",
     "Profile": "pool",
-    "open_pool": "pool",
+    "Question": "problems",
+    "RadmoeError": "errors",
+    "Rollout": "types",
+    "RolloutGroup": "types",
+    "RouterShape": "types",
+    "Sampling": "engines.base",
+    "Selection": "types",
+    "SglangHttpEngine": "engines.http.engine",
+    "Step": "types",
+    "TransformersEngine": "engines.torch.engine",
+    "VllmEngine": "engines.vllm.engine",
+    "VllmHttpEngine": "engines.http.engine",
+    "Vocab": "vocab",
+    "capture_pool": "capture",
+    "evaluate_pool": "evaluation",
+    "from_vllm": "engines.vllm.outputs",
+    "grade_pool": "grading",
+    "load_questions": "problems",
+    "medoid": "selector",
     "merge_pools": "pool",
+    "open_engine": "engines",
+    "open_pool": "pool",
+    "select": "selector",
+    "select_many": "selector",
 }
-_MODULES = ("anchors", "confidence", "errors", "kernels", "pool", "readout", "selector", "stats", "types", "vocab")
+_MODULES = (
+    "anchors",
+    "confidence",
+    "errors",
+    "kernels",
+    "kinds",
+    "pool",
+    "readout",
+    "selector",
+    "stats",
+    "types",
+    "vocab",
+)
 
 __all__ = [
     "Anchor",
+    "Engine",
+    "EngineOptions",
+    "Keep",
+    "LlamaCppEngine",
+    "Plan",
     "Pool",
     "PoolWriter",
     "Profile",
+    "Question",
     "RadmoeError",
     "Rollout",
     "RolloutGroup",
     "RouterShape",
+    "Sampling",
     "Selection",
+    "SglangHttpEngine",
+    "Step",
+    "TransformersEngine",
+    "VllmEngine",
+    "VllmHttpEngine",
     "Vocab",
+    "capture_pool",
+    "evaluate_pool",
+    "from_vllm",
+    "grade_pool",
+    "load_questions",
     "medoid",
     "merge_pools",
+    "open_engine",
     "open_pool",
     "select",
     "select_many",

@@ -235,6 +235,7 @@ def test_a_model_of_the_local_cache_is_found_by_name(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from huggingface_hub import constants
+
     from radmoe.engines.models import resolve_model
 
     snapshot = tmp_path / "models--someone--tiny" / "snapshots" / ("0" * 40)

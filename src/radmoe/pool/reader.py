@@ -65,7 +65,7 @@ class StoredRollout:
 
     @cached_property
     def sampled_logprobs(self) -> NDArray[np.float32] | None:
-        column = self._near.read(schema.SAMPLED, self._row)
+        column = self._stretch.read(schema.SAMPLED, self._row)
         return None if column is None else column[:, 0]
 
     @cached_property
