@@ -102,6 +102,7 @@ def test_json_says_all_that_the_tables_hold(shown: Report) -> None:
     assert body["verdict"] == shown.verdict
     assert [table["key"] for table in body["tables"]] == [table.key for table in shown.tables]
     assert body["pools"][0]["strict"] == "delimiter@marker"
+    assert [pool["domain"] for pool in body["pools"][:4]] == ["math", "math", "science", "code"]
     first = body["tables"][0]
     rad = next(row for row in first["rows"] if row["cells"][0]["value"] == "RAD")
     cell = rad["cells"][first["columns"].index("math-1")]

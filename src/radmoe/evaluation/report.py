@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from radmoe.cohort.families import domain_of
 from radmoe.errors import InputError
 from radmoe.evaluation.accuracy import main_table, other_table, strict_table
 from radmoe.evaluation.records import Records
@@ -37,6 +38,7 @@ class Report:
                     "problems": len(r),
                     "rollouts": int(r.counts["rollouts"].sum()),
                     **asdict(r.setting),
+                    "domain": None if r.setting.kind is None else domain_of(r.setting.kind),
                     "strict": r.setting.strict,
                     "window": r.window,
                     "missing": r.missing,
