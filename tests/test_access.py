@@ -45,28 +45,43 @@ def test_selecting_reads_no_text(pool_path: Path, monkeypatch: pytest.MonkeyPatc
     assert set(seen) == {"problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"}
 
 
+@pytest.fixture(scope="module")
+def copied_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the source to break, in which every contract holds."""
+    root = tmp_path_factory.mktemp("house")
+    shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "weights"))
+    shutil.copy(ROOT / "pyproject.toml", root)
+    assert _lint(root).returncode == 0
+    return root
+
+
+SELECTS = "Access boundary: what selects or captures never sees what grades"
+GOLD = "Capture never sees gold answers"
+
+
 @pytest.mark.parametrize(
-    ("module", "what"),
+    ("module", "what", "contract"),
     [
-        *(
-            (module, "grading.labels")
-            for module in ("anchors", "readout", "kernels/jaccard", "confidence", "kinds", "selector")
-        ),
-        *(("selector", what) for what in ("baselines", "stats", "cohort", "evaluation")),
+        *((m, "grading.labels", SELECTS) for m in ("anchors", "readout", "kernels/jaccard", "confidence", "kinds")),
+        *(("selector", what, SELECTS) for what in ("grading.labels", "baselines", "stats", "cohort", "evaluation")),
+        ("capture/run", "cohort", SELECTS),
+        ("capture/run", "problems.gold", GOLD),
+        ("engines/base", "problems.gold", GOLD),
+        ("problems/questions", "problems.gold", GOLD),
     ],
 )
-def test_the_import_contract_fails_when_what_selects_imports_what_grades(
-    module: str, what: str, tmp_path: Path
+def test_a_contract_fails_when_what_selects_or_captures_imports_what_grades(
+    module: str, what: str, contract: str, copied_house: Path
 ) -> None:
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    assert _lint(tmp_path).returncode == 0
-    with (tmp_path / "src" / "radmoe" / f"{module}.py").open("a") as f:
-        f.write(f"\nimport radmoe.{what}\n")
-    broken = _lint(tmp_path)
+    file = copied_house / "src" / "radmoe" / f"{module}.py"
+    whole = file.read_text()
+    try:
+        file.write_text(f"{whole}\nimport radmoe.{what}\n")
+        broken = _lint(copied_house)
+    finally:
+        file.write_text(whole)
     assert broken.returncode != 0
-    assert "Access boundary" in broken.stdout
-    assert "BROKEN" in broken.stdout
+    assert f"{contract} BROKEN" in broken.stdout
 
 
 def _lint(directory: Path) -> subprocess.CompletedProcess[str]:

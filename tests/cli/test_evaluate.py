@@ -80,7 +80,9 @@ def test_code_whose_kind_nobody_said_is_read_at_its_fence_and_that_is_said(run: 
     path = graded_pool(tmp_path / "code", code, record_kind=False)
     for _ in range(2):  # the second answer comes from the cache
         done = run(path, "--json")
-        assert re.search(r"kind code: inferred from ``` in \d+% of the rollouts; give --kind if it is another", done.stderr)
+        assert re.search(
+            r"kind code: inferred from ``` in \d+% of the rollouts; give --kind if it is another", done.stderr
+        )
         (pool,) = json.loads(done.stdout)["pools"]
         assert pool["kind"] == "code"
         assert pool["missing"] == {}
