@@ -29,7 +29,7 @@ _INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row"
 class StoredRollout:
     """A trace whose routing stays on disk. A column is read when it is first asked for, and a window by itself.
 
-    What every rollout of a group will be asked for (token ids, top-k logprobs, and the rows of a pool that keeps only
+    What every rollout of a group will be asked for (token ids, logprobs, and the rows of a pool that keeps only
     some) is read at once for the whole stretch of neighbours on disk.
     """
 
