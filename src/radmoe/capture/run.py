@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from radmoe.capture.plan import Plan
-from radmoe.engines.base import Engine
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.pool import PoolWriter
 from radmoe.problems import Question
@@ -97,11 +95,6 @@ def capture_pool(
     )
 
 
-def provenance(engine: Engine) -> dict[str, Any]:
-    """Where rollouts come from, for the pool's shards: versions and host."""
-    return {"versions": dict(engine.versions), "python": platform.python_version(), "host": platform.node()}
-
-
 def _render(plan: Plan) -> list[_Rendered]:
     """The prompts as the model sees them, each checked to leave room for an answer."""
     arguments = {} if plan.style is None else template_arguments(plan.style)
@@ -126,7 +119,7 @@ def _open_writer(plan: Plan, out: Path) -> PoolWriter:
         style=plan.style,
         sampling=asdict(plan.sampling) | {"raw": plan.raw, "engine": engine.name, "dtype": engine.dtype},
         profile=plan.keep.profile(engine),
-        provenance=provenance(engine),
+        provenance=engine.provenance(),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import platform
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -189,6 +190,10 @@ class Engine(Protocol):
         Only engines with `replays` can do this.
         """
         raise EngineError(f"{self.name} cannot run a pass over given tokens: replay them with the engine transformers")
+
+    def provenance(self) -> dict[str, Any]:
+        """Where rollouts of this engine come from, for the shards of a pool: versions and host."""
+        return {"versions": dict(self.versions), "python": platform.python_version(), "host": platform.node()}
 
     def close(self) -> None:
         """Release what the engine holds: processes, connections. It cannot be used afterwards."""

@@ -248,7 +248,7 @@ def test_retokenised_rollouts_say_so(engine: TransformersEngine, captured: Path,
     ("record", "said"),
     [
         ("{", "line 1 is not JSON"),
-        ("[1]", r"line 1 is not an object with a rollout, but \[1\]"),
+        ("[1]", r"line 1 is not an object, but \[1\]"),
         ({"prompt": "x", "text": "y"}, "line 1: problem_id must be a text or a whole number, got None"),
         ({"id": 1, "prompt": "x"}, "has neither token_ids nor text"),
         ({"id": 1, "text": "y"}, "needs prompt_ids, prompt or messages"),
@@ -268,7 +268,7 @@ def test_bad_lines_are_named(engine: TransformersEngine, tmp_path: Path, record:
 
 
 def test_what_is_no_source_is_said_to_be(engine: TransformersEngine, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="pass a JSONL file of rollouts, or a pool"):
+    with pytest.raises(InputError, match="pass a JSONL file of rollouts"):
         replay(tmp_path / "none", engine, tmp_path / "out")
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(InputError, match="holds no rollouts"):

@@ -105,7 +105,7 @@ def replay(
         style=rollouts.style,
         sampling=record | ({} if rounding is None else {"rounding": rounding}),
         profile=profile,
-        provenance={"versions": dict(engine.versions)},
+        provenance=engine.provenance(),
     ) as writer:
         done = sum(writer.done(problem) for problem in rollouts.problems)
         for place, problem in enumerate(rollouts.problems):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ from numpy.typing import NDArray
 from radmoe.engines.prompts import encode
 from radmoe.errors import InputError
 from radmoe.pool import open_pool, schema
+from radmoe.problems import Row
+from radmoe.problems.own import read_rows
 from radmoe.types import Kind, Step, Trace, check_kind, check_steps
 from radmoe.vocab import Vocab
 
@@ -155,19 +156,9 @@ class FileSource(Source):
         self._words, self._retokenise = len(vocab), retokenise
         self._lines: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         self.kinds: dict[str, Kind | None] = {}
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not UTF-8"
-            raise InputError(f"cannot read {path} ({reason}): pass a JSONL file of rollouts, or a pool") from None
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                where = f"{path} line {number}"
-                self._add(_record(line, where), where)
-        if not self._lines:
-            raise InputError(
-                f'{path} holds no rollouts: write lines such as {{"id": "1", "prompt": "..", "text": ".."}}'
-            )
+        for number, row in read_rows(path, "rollouts", '{"id": "1", "prompt": "..", "text": ".."}'):
+            where = f"{path} line {number}"
+            self._add(_record(row, where), where)
         origins = {self._origin(record) for lines in self._lines.values() for _, record in lines}
         self.record = {
             "source": {"file": path.name, "sha256": _digest(path)},
@@ -245,13 +236,9 @@ class FileSource(Source):
         return encode(self._tokenizer, content, raw=self._raw)
 
 
-def _record(line: str, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not JSON: {error}") from None
-    if not isinstance(record, dict):
-        raise InputError(f"{where} is not an object with a rollout, but {line.strip()[:40]}")
+def _record(row: Row, where: str) -> dict[str, Any]:
+    """A line that names its problem and has something to replay."""
+    record = dict(row)
     name = record.get("problem_id", record.get("id"))
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
         raise InputError(f"{where}: problem_id must be a text or a whole number, got {name!r}")
