@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -27,6 +28,7 @@ TEXTS = ["", "a", " \n\n  b\t", "It's 12,345.67 != \\boxed{-3} $x^2$", "naïve c
 
 
 HOME = Path(mkdtemp())
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -43,6 +44,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 HOME = Path(mkdtemp())
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
