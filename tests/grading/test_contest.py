@@ -27,9 +27,9 @@ NOT_FOR_READERS = {  # what they attack is not there, or is theirs by right
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["namespaces", "no namespaces"])
+@pytest.fixture(scope="module", params=["namespaces", "landlock"])
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    with Sandbox(namespaces=request.param) as opened:
+    with Sandbox(mechanism=request.param) as opened:
         yield opened
 
 

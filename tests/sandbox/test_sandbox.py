@@ -30,9 +30,9 @@ SUMS = [spell(6), spell(0), spell(5)]
 RIGHT = "def f(xs):\n    return sum(xs)\n"
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["namespaces", "no namespaces"])
+@pytest.fixture(scope="module", params=["namespaces", "landlock"])
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    with Sandbox(namespaces=request.param) as opened:
+    with Sandbox(mechanism=request.param) as opened:
         yield opened
 
 

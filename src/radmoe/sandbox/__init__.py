@@ -1,13 +1,19 @@
 """Confinement for programs that nobody has read. This room runs them and says how they ended; it judges nothing.
 
-run.py    Sandbox, which calls a program's function or feeds it a text; Outcome, how that ended; run_many, several at once
-jail.py   the process inside: it confines itself for good, then runs one program after another
+run.py       Sandbox, which calls a program's function or feeds it a text; Outcome, how that ended; run_many, several at once
+library.py   the modules that programs are promised
+jail.py      the helper process: it confines itself for good, then runs one program after another
+worker.py    the process of one program
+root.py      what can be seen from inside: namespaces with a root of their own, or rules for Landlock
+filters.py   which system calls are let through
+kernel.py    system calls that Python does not offer
+spelling.py  how returned values are written down
 
 `spell` is how returned values are written down: plain values that are equal are spelled alike, and nothing else is. What
 an outcome is worth is decided by whoever asked, where the program cannot reach (`radmoe.grading.programs`).
 """
 
-from radmoe.sandbox.jail import spell
-from radmoe.sandbox.run import MEMORY, TIMEOUT_S, Outcome, Sandbox, run_many
+from radmoe.sandbox.run import MEMORY, TIMEOUT_S, Mechanism, Outcome, Sandbox, run_many
+from radmoe.sandbox.spelling import spell
 
-__all__ = ["MEMORY", "TIMEOUT_S", "Outcome", "Sandbox", "run_many", "spell"]
+__all__ = ["MEMORY", "TIMEOUT_S", "Mechanism", "Outcome", "Sandbox", "run_many", "spell"]

@@ -1,37 +1,62 @@
 """Running untrusted Python, at no cost to the caller whatever the program does.
 
-A `Sandbox` is a helper process (see `jail.py`) that forks a confined child per program, which takes a millisecond or
-two. The child is told the arguments or the input, and never what should come back.
+A `Sandbox` is a helper process (see `jail.py`) that is confined once and forks a child per program, which takes a few
+milliseconds. The child is told the arguments or the input, and never what should come back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import marshal
+import math
 import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from radmoe.errors import InputError
-from radmoe.sandbox.jail import DIED, HEADER, MAX_RESULT, RAISED, TIMEOUT, TOO_MUCH, UNCONFINED
+from radmoe.sandbox import kernel
+from radmoe.sandbox.jail import END, NO_CHILD, START
+from radmoe.sandbox.library import PROBE, PROBE_MEMORY, PROBE_S, PROMISED
 
 TIMEOUT_S = 1.0
 MEMORY = 256 << 20
-TOOK_DOWN = -1  # a status beside those of the jail: the helper did not survive the program
+MAX_RESULT = 1 << 20
+OK, TIMEOUT, TOO_MUCH, DIED, RAISED, TOOK_DOWN = range(6)
 
-_JAIL = Path(__file__).with_name("jail.py")
-_GRACE_S = 5.0  # beyond the wall clock, before the helper itself is given up
+Mechanism = Literal["namespaces", "landlock", "none"]
+MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)  # best first; the last one leaves all files readable
+
+_ROOM = Path(__file__).parent
+# The helper gets this room without the package around it, which has more to import than a bare interpreter finds.
+_BOOT = """
+import sys, types
+package = types.ModuleType("radmoe.sandbox")
+package.__path__ = [sys.argv[1]]
+sys.modules.update({"radmoe": types.ModuleType("radmoe"), "radmoe.sandbox": package})
+from radmoe.sandbox.jail import serve
+serve(*sys.argv[2:])
+"""
+_GRACE_S = 5.0  # for the helper to answer, before it is given up
+_START_S = 60.0
 _FIRST_UID = 2_000_000_000  # user ids that nobody has
+
+_CANNOT = "this system cannot confine programs"
+_WAY_OUT = (
+    "grade code on Linux 5.13 or later, x86_64 or aarch64, or give --unconfined (unconfined=True), and programs may do "
+    "what the system does not forbid them, such as read their tests"
+)
 
 T = TypeVar("T")
 
@@ -39,9 +64,9 @@ T = TypeVar("T")
 class Outcome(NamedTuple):
     """How a program ended and what it wrote, under the limits it had.
 
-    `status` is one of the jail's, or TOOK_DOWN. After calls, `data` is one line per call that was answered: the value
-    as `spell` writes it, or "!" and what was raised. After a text, it is what the program printed, and, if the program
-    raised something, "\\0!" and what that was.
+    `status` is one of those above. After calls, `data` is one line per call that was answered: the value as `spell`
+    writes it, or "!" and what was raised. After a text, it is what the program printed, and, if the program raised
+    something, "\\0!" and what that was.
     """
 
     status: int
@@ -75,19 +100,31 @@ class Sandbox:
 
     `timeout` is CPU seconds per run, rounded up; the wall clock allows five times as much, or ten seconds more,
     whichever is less. A sandbox serves one thread at a time: open one for each.
+
+    Programs are confined by the best `mechanism` that the system has, unless one is named. Where it has none, using
+    the sandbox raises InputError, unless `unconfined` says that programs may read all files, their tests among them.
+    While a helper runs, this process cannot be looked into by others of the same user (PR_SET_DUMPABLE).
     """
 
-    def __init__(self, *, timeout: float = TIMEOUT_S, memory: int = MEMORY, namespaces: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        timeout: float = TIMEOUT_S,
+        memory: int = MEMORY,
+        mechanism: Mechanism | None = None,
+        unconfined: bool = False,
+    ) -> None:
         if os.name != "posix":
             raise InputError("grading code needs a POSIX system (Linux or macOS): run it in WSL or a container")
         if timeout <= 0:
             raise InputError(f"sandbox timeout must be positive, got {timeout}")
         if memory < 64 << 20:
             raise InputError(f"sandbox memory must be at least 64 MiB, which the interpreter needs, got {memory} bytes")
-        self.timeout, self.memory, self.namespaces = timeout, memory, namespaces
+        self.timeout, self.memory = timeout, memory
+        self._mechanisms: tuple[Mechanism, ...] = (mechanism,) if mechanism else MECHANISMS[: 3 if unconfined else 2]
         self._helper: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
         self._home: str | None = None
-        self._count = 0
 
     def __enter__(self) -> Sandbox:
         return self
@@ -111,106 +148,202 @@ class Sandbox:
     def _outcome(self, program: str, entry: str, calls: list[bytes], text: bytes | None, most: int) -> Outcome:
         """How a program ends. One that takes the helper down has a second try, as another may have been at fault."""
         most += MAX_RESULT
-        answer = self._ask(program, entry, calls, text, most) or self._ask(program, entry, calls, text, most)
-        status, data = answer or (TOOK_DOWN, b"")
-        if status == UNCONFINED:
-            raise InputError(
-                "this system cannot confine programs (no seccomp filter on it): grade code on Linux, x86_64 or aarch64"
-            )
+        request = {"program": program, "entry": entry, "calls": calls, "timeout": self.timeout}
+        status, data = self._ask(request, text, most) or self._ask(request, text, most) or (TOOK_DOWN, b"")
         return Outcome(status, data, self.timeout, most)
 
-    def _ask(
-        self, program: str, entry: str, calls: list[bytes], text: bytes | None, most: int
-    ) -> tuple[int, bytes] | None:
+    def _ask(self, request: dict[str, Any], text: bytes | None, most: int) -> tuple[int, bytes] | None:
         """How the program ended and what it wrote; None if the helper did not survive it."""
-        helper, home = self._start()
-        self._count += 1
-        wall = min(5 * max(1.0, self.timeout), self.timeout + 10)
-        request = {
-            "program": program,
-            "entry": entry,
-            "calls": calls,
-            "text": text,
-            "most": most,
-            "contest": "." in entry,
-            "timeout": self.timeout,
-            "wall": wall,
-            "memory": self.memory,
-            "home": f"{home}/{self._count}",
-            "uid": _FIRST_UID + helper.pid % 100_000_000,
-        }
-        data = marshal.dumps(request)
-        deadline = time.monotonic() + wall + _GRACE_S
         try:
-            assert helper.stdin
-            helper.stdin.write(HEADER.pack(len(data)) + data)
-            helper.stdin.flush()
-            (length,) = HEADER.unpack(self._read(HEADER.size, deadline))
-            if not 1 <= length <= 2 * most:
-                raise EOFError
-            answer = self._read(length, deadline)
+            self._start()
+            self._probe()
+            return self._run(request, text, self.memory, most)
         except (OSError, EOFError):
             self.close()
             return None
         except BaseException:  # interrupted: what comes next would be read as another program's answer
             self.close()
             raise
-        return answer[0], answer[1:]
+
+    def _run(self, request: dict[str, Any], text: bytes | None, memory: int, most: int) -> tuple[int, bytes]:
+        """Have the helper run one program. Raises OSError or EOFError if the helper does not answer."""
+        assert self._helper
+        assert self._control
+        timeout = request["timeout"]
+        wall = min(5 * max(1.0, timeout), timeout + 10)
+        uid = _FIRST_UID + self._helper.pid % 100_000_000
+        read, write = os.pipe()
+        try:
+            with _closing([write]) as theirs:
+                theirs.insert(0, kernel.anonymous_file(marshal.dumps(request)))
+                if text is not None:
+                    theirs.append(kernel.anonymous_file(text))
+                start = START.pack(max(1, math.ceil(timeout)), memory, uid, len(theirs))
+                socket.send_fds(self._control, [start], theirs)
+            status, output = _collect(read, time.monotonic() + wall, most)
+        finally:
+            os.close(read)
+        self._control.sendall(b".")
+        (code,) = END.unpack(self._read(END.size, time.monotonic() + _GRACE_S))
+        if code == NO_CHILD:
+            raise OSError("the helper could start no process")
+        if status == OK and not output:
+            raise InputError(f"{_CANNOT} (a process could not put itself behind the filter): {_WAY_OUT}")
+        if status == OK and os.WIFSIGNALED(code) and (output == b"+" or text is not None):
+            status = DIED
+        elif status == OK and text is not None and os.waitstatus_to_exitcode(code):
+            status = RAISED
+        return status, output[1:]
 
     def _read(self, count: int, deadline: float) -> bytes:
-        assert self._helper
-        assert self._helper.stdout
-        fd, data = self._helper.stdout.fileno(), bytearray()
+        """So many bytes of what the helper says. Raises EOFError if they do not come in time."""
+        assert self._control
+        data = bytearray()
         while len(data) < count:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([fd], [], [], left)[0]:
+            if left <= 0 or not select.select([self._control], [], [], left)[0]:
                 raise EOFError
-            piece = os.read(fd, count - len(data))
+            piece = self._control.recv(count - len(data))
             if not piece:
                 raise EOFError
             data += piece
         return bytes(data)
 
-    def _start(self) -> tuple[subprocess.Popen[bytes], str]:
-        if self._helper is None or self._home is None:
-            self._home = tempfile.mkdtemp(prefix="radmoe-sandbox-")
-            Path(self._home).chmod(0o711)
-            options = () if self.namespaces else ("--no-namespaces",)
+    def _start(self) -> None:
+        """Start a helper unless there is one, with the first mechanism that works. Raises InputError if none does."""
+        if self._helper is not None:
+            return
+        refusals = []
+        for mechanism in self._mechanisms:
+            refusal = self._launch(mechanism)
+            if refusal is None:
+                self._mechanisms = (mechanism,)
+                return
+            refusals.append(f"{mechanism}: {refusal}")
+            self.close()
+        raise InputError(f"{_CANNOT} ({'; '.join(refusals)}): {_WAY_OUT}")
+
+    def _launch(self, mechanism: Mechanism) -> str | None:
+        """Start a helper that confines programs by one mechanism. Returns the reason that it cannot; None if it can."""
+        self._home = tempfile.mkdtemp(prefix="radmoe-sandbox-")
+        Path(self._home).chmod(0o755)
+        self._control, theirs = socket.socketpair()
+        with theirs:
             self._helper = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", str(_JAIL), *options],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(_ROOM), mechanism, self._home],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd=self._home,
                 env={},
                 start_new_session=True,
             )
-        return self._helper, self._home
+        _PRIVACY.keep()
+        self._control.settimeout(_START_S)
+        hello = b""
+        with contextlib.suppress(OSError):
+            while not hello.endswith(b"\n") and (piece := self._control.recv(1024)):
+                hello += piece
+        self._control.settimeout(None)
+        if hello == b"+\n":
+            return None
+        return hello[1:].decode("utf-8", "replace").strip() or "its helper process ended at once"
+
+    def _probe(self) -> None:
+        """Import what programs are promised, once per process and mechanism. Raises InputError if something fails."""
+        key = self._mechanisms[0], os.geteuid()
+        with _PROBING:
+            if key in _PROBED:
+                return
+            request = {"program": PROBE, "entry": "f", "timeout": PROBE_S, "calls": [marshal.dumps((PROMISED,))]}
+            status, data = self._run(request, None, max(self.memory, PROBE_MEMORY), MAX_RESULT)
+            if status != OK or data != b"[]":
+                missing = data.decode("ascii", "replace").strip("[]") or "any module"
+                raise InputError(
+                    f"programs in the sandbox cannot import {missing}, which docs/grading.md promises: run radmoe with "
+                    f"another Python than {sys.executable}"
+                )
+            _PROBED.add(key)
 
     def close(self) -> None:
         """End the helper and all it started, and remove its directory."""
         helper, self._helper = self._helper, None
+        control, self._control = self._control, None
         home, self._home = self._home, None
+        if control is not None:
+            control.close()  # at which the helper ends its child and itself
         if helper is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                helper.wait(_GRACE_S)
             with contextlib.suppress(OSError):
                 os.killpg(helper.pid, signal.SIGKILL)
             helper.wait()
-            for pipe in (helper.stdin, helper.stdout):
-                if pipe:
-                    with contextlib.suppress(OSError):  # what was still to be written
-                        pipe.close()
+            _PRIVACY.release()
         if home is not None:
             shutil.rmtree(home, ignore_errors=True)
 
 
+class _Privacy:
+    """Keeps others of the same user from looking into this process while any helper runs."""
+
+    def __init__(self) -> None:
+        self._lock, self._helpers, self._before = threading.Lock(), 0, True
+
+    def keep(self) -> None:
+        with self._lock:
+            if self._helpers == 0:
+                self._before = kernel.set_dumpable(False)
+            self._helpers += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._helpers -= 1
+            if self._helpers == 0:
+                kernel.set_dumpable(self._before)
+
+
+_PRIVACY = _Privacy()
+_PROBING, _PROBED = threading.Lock(), set[tuple[str, int]]()
+
+
+@contextlib.contextmanager
+def _closing(descriptors: list[int]) -> Iterator[list[int]]:
+    """Close descriptors at the end, those that were added to the list in between included."""
+    try:
+        yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _collect(read: int, deadline: float, most: int) -> tuple[int, bytes]:
+    """Read a pipe until it closes, holds too much, or time is up."""
+    data = bytearray()
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([read], [], [], left)[0]:
+            return TIMEOUT, b""
+        piece = os.read(read, 1 << 16)
+        if not piece:
+            return OK, bytes(data)
+        data += piece
+        if len(data) > most:
+            return TOO_MUCH, b""
+
+
 def run_many(
-    work: Sequence[Callable[[Sandbox], T]], *, jobs: int = 1, timeout: float = TIMEOUT_S, memory: int = MEMORY
+    work: Sequence[Callable[[Sandbox], T]],
+    *,
+    jobs: int = 1,
+    timeout: float = TIMEOUT_S,
+    memory: int = MEMORY,
+    unconfined: bool = False,
 ) -> Generator[T, None, None]:
     """What each piece of work returns when it is given a sandbox, in order. `jobs` sandboxes work side by side."""
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
     free: SimpleQueue[Sandbox] = SimpleQueue()
-    sandboxes = [Sandbox(timeout=timeout, memory=memory) for _ in range(jobs)]
+    sandboxes = [Sandbox(timeout=timeout, memory=memory, unconfined=unconfined) for _ in range(jobs)]
     for sandbox in sandboxes:
         free.put(sandbox)
 

@@ -1,0 +1,138 @@
+"""System calls that confinement needs and Python does not offer, made through the C library.
+
+Everything in this room that runs inside the sandbox uses the standard library only. A call that fails raises OSError
+with the name of the call, so that a message can say what the system refused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+
+NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+CAN_READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH
+
+_PDEATHSIG, _GET_DUMPABLE, _SET_DUMPABLE, _KEEPCAPS, _CAPBSET_DROP, _NO_NEW_PRIVS = 1, 3, 4, 8, 24, 38
+_CAPABILITIES = 0x20080522  # the version of the structure that capset takes: 64 capabilities
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_LANDLOCK_FILES = (13, 13, 14, 15, 15, 16)  # how many kinds of access to files each version knows, from version 1 on
+READ_FILE, READ_DIR = 1 << 2, 1 << 3  # two of them
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def call(name: str, *arguments: object) -> int:
+    """Call a function of the C library that returns -1 on failure, and raise OSError if it fails."""
+    result: int = getattr(LIBC, name)(*arguments)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
+    call("mount", *texts[:3], ctypes.c_ulong(flags), texts[3])
+
+
+def pivot_root() -> None:
+    """Make the working directory the root, and let go of the old root."""
+    call("pivot_root", b".", b".")
+    call("umount2", b".", 2)  # MNT_DETACH
+    os.chdir("/")
+
+
+def prctl(option: int, first: int, second: int = 0) -> int:
+    word = ctypes.c_ulong
+    return call("prctl", ctypes.c_int(option), word(first), word(second), word(0), word(0))
+
+
+def die_with_parent() -> None:
+    if sys.platform == "linux":
+        prctl(_PDEATHSIG, 9)
+
+
+def gain_nothing() -> None:
+    """From now on neither this process nor anything it starts can gain privileges, say by a setuid program."""
+    prctl(_NO_NEW_PRIVS, 1)
+
+
+def set_dumpable(dumpable: bool) -> bool:
+    """Say whether others of the same user may look into this process, and return whether they could until now."""
+    if sys.platform != "linux":
+        return True
+    before = prctl(_GET_DUMPABLE, 0) != 0
+    prctl(_SET_DUMPABLE, int(dumpable))
+    return before
+
+
+def become(uid: int, gid: int, capabilities: int = 0, *, bounding: bool = False) -> None:
+    """Become another user who is in no groups, if this one may, and give up all capabilities but the given ones.
+
+    With `bounding` they can also not come back when another program is executed.
+    """
+    if os.getuid() == 0:
+        if capabilities:
+            prctl(_KEEPCAPS, 1)
+        try:
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        except OSError:  # in a user namespace there may be nobody else to be
+            pass
+    if bounding:
+        for number in range(64):
+            try:
+                prctl(_CAPBSET_DROP, number)
+            except OSError:
+                break
+    low = struct.pack("<3I", capabilities, capabilities, 0)
+    call("capset", struct.pack("<Ii", _CAPABILITIES, 0), low + bytes(12))
+
+
+def landlock_version() -> int:
+    """Which version of Landlock the kernel has. Raises OSError if it has none."""
+    return call("syscall", ctypes.c_long(_LANDLOCK_CREATE), None, ctypes.c_size_t(0), ctypes.c_uint(1))
+
+
+def landlock(rules: list[tuple[str, int]]) -> int:
+    """A descriptor for `landlock_restrict`: what is not named in the rules (path, access) cannot be opened.
+
+    Where the kernel can, it also forbids TCP, and signals and abstract sockets to processes outside.
+    """
+    version = landlock_version()
+    files = (1 << _LANDLOCK_FILES[min(version, len(_LANDLOCK_FILES)) - 1]) - 1
+    attributes = struct.pack("<3Q", files, 3, 3)[: 24 if version >= 6 else 16 if version >= 4 else 8]
+    number = ctypes.c_long(_LANDLOCK_CREATE)
+    ruleset = call("syscall", number, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
+    for path, access in rules:
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            rule = struct.pack("<Qi", access, beneath)
+            call("syscall", ctypes.c_long(_LANDLOCK_ADD), ruleset, 1, rule, ctypes.c_uint(0))
+        finally:
+            os.close(beneath)
+    return ruleset
+
+
+def landlock_restrict(ruleset: int) -> None:
+    call("syscall", ctypes.c_long(_LANDLOCK_RESTRICT), ruleset, ctypes.c_uint(0))
+
+
+def anonymous_file(data: bytes) -> int:
+    """A descriptor, at its beginning, of a file that holds some data and has no name."""
+    if sys.platform == "linux":
+        file = os.memfd_create("input")
+    else:
+        import tempfile
+
+        with tempfile.TemporaryFile() as opened:
+            file = os.dup(opened.fileno())
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+    os.lseek(file, 0, os.SEEK_SET)
+    return file

@@ -1,0 +1,205 @@
+"""What a confined process can see: an interpreter and nothing else, or the directories that a command is given.
+
+`enter` builds that as a root of its own, in namespaces of its own. Where a system permits no mounts, `rules` says the
+same to Landlock, which then lets a process open these files and no others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from radmoe.sandbox import kernel
+from radmoe.sandbox.kernel import BIND, NODEV, NOEXEC, NOSUID, PRIVATE, RDONLY, READ_DIR, READ_FILE, REC, REMOUNT
+
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}  # in /dev, to /proc/self
+_FOREIGN = ("site-packages", "dist-packages")  # inside the library's directory, but no part of the library
+_NOT_LOADED = re.compile(r"_(tkinter|test|xx|ctypes_test)")  # extension modules whose libraries nobody is promised
+_FLAGS = {"ro": RDONLY, "nosuid": NOSUID, "nodev": NODEV, "noexec": NOEXEC}
+
+
+class View(NamedTuple):
+    """What is there, at the same paths as outside: directories and files to read, and directories to write to.
+
+    Directories in `hidden` lie in readable ones and appear empty. `home` is an empty directory to stand in. With
+    `scratch`, /tmp is there and takes so many bytes. A `whole` /proc tells about the system as well as about the
+    processes inside.
+    """
+
+    read: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    home: str = "/"
+    scratch: int = 0
+    whole: bool = False
+
+
+def interpreter(home: str) -> View:
+    """This process's interpreter: the standard library, the shared libraries it is linked with, and time zones."""
+    library = [os.path.normpath(path) for path in sys.path if os.path.exists(path)]
+    hidden = [f"{path}/{name}" for path in library for name in _FOREIGN if os.path.isdir(f"{path}/{name}")]
+    others = [os.path.realpath(sys.executable), "/etc/ld.so.cache", "/usr/share/zoneinfo"]
+    read = _outermost([*library, *_shared_libraries(library), *(path for path in others if os.path.exists(path))])
+    return View(tuple(read), tuple(hidden), home=home)
+
+
+def _outermost(paths: list[str]) -> list[str]:
+    """The paths, without those that lie in another."""
+    chosen: list[str] = []
+    for path in sorted(set(paths)):
+        if not any(path.startswith(f"{outer}/") for outer in chosen):
+            chosen.append(path)
+    return chosen
+
+
+class _Loaded(ctypes.Structure):
+    _fields_ = (("address", ctypes.c_void_p), ("name", ctypes.c_char_p))
+
+
+def _shared_libraries(library: list[str]) -> list[str]:
+    """The shared libraries of the interpreter and of its extension modules, under the names the loader looks for.
+
+    A process that ends at once loads them all and asks the loader, which knows better than we do where it looks.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        names: list[bytes] = []
+        try:
+            for entry in (entry for path in library if os.path.isdir(path) for entry in os.scandir(path)):
+                if entry.name.endswith(".so") and not _NOT_LOADED.match(entry.name):
+                    with contextlib.suppress(OSError):
+                        ctypes.CDLL(entry.path)
+            visit = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)
+            kernel.LIBC.dl_iterate_phdr(visit(lambda one, *_: names.append(one.contents.name or b"") or 0), None)
+            with open(write, "wb") as out:
+                out.write(b"\0".join(names))
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read, "rb") as answer:
+        paths = [os.path.normpath(os.fsdecode(name)) for name in answer.read().split(b"\0")]
+    os.waitpid(child, 0)
+    return [path for path in paths if path.startswith("/") and os.path.isfile(path)]
+
+
+# -- a root of its own -----------------------------------------------------------------------------------------------
+
+
+def enter(view: View, place: str) -> None:
+    """Enter namespaces with no other process, no network, and no files but those in view. Raises OSError if it cannot.
+
+    Returns in a new process, the first of its tree: when it ends, whatever runs there ends too. The calling process
+    waits for it and then ends with its exit code. `place` is an empty directory to build the root on; it stays empty.
+    """
+    flags = kernel.NEWNS | kernel.NEWPID | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        kernel.call("unshare", flags)
+    except OSError:
+        kernel.call("unshare", flags | kernel.NEWUSER)
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    first = os.fork()
+    if first:
+        os.closerange(0, 1024)
+        code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+        os._exit(code if code >= 0 else 128 - code)
+    kernel.die_with_parent()
+    os.umask(0o022)
+    kernel.call("sethostname", b"sandbox", 7)
+    _build(view, place)
+    os.chdir(place)
+    kernel.pivot_root()
+
+
+def _build(view: View, place: str) -> None:
+    """Put on `place` what is in view, and make everything read-only that is not to be written to."""
+    kernel.mount(None, "/", None, REC | PRIVATE)
+    kernel.mount("tmpfs", place, "tmpfs", NOSUID | NODEV, "mode=755,size=1m")
+    for path in (*_outermost(list(view.read)), *(f"/dev/{name}" for name in _DEVICES), *view.write):
+        _bind(path, place)
+    for path in view.hidden:
+        kernel.mount("tmpfs", place + path, "tmpfs", NOSUID | NODEV, "mode=755,size=1m")
+    for name, target in _LINKS.items():
+        os.symlink(f"/proc/self/{target}", f"{place}/dev/{name}")
+    os.makedirs(place + view.home, exist_ok=True)
+    os.mkdir(f"{place}/proc")
+    options = "hidepid=2" if view.whole else "hidepid=2,subset=pid"
+    with contextlib.suppress(OSError):  # an unprivileged user in a container may get none: then there is none
+        kernel.mount("proc", f"{place}/proc", "proc", NOSUID | NODEV | NOEXEC, options)
+    if view.scratch:
+        os.makedirs(f"{place}/tmp", exist_ok=True)
+        kernel.mount("tmpfs", f"{place}/tmp", "tmpfs", NOSUID | NODEV, f"mode=1777,size={view.scratch}")
+    writable = {place + path for path in (*view.write, *(["/tmp"] if view.scratch else []))}
+    for point, options_there in list(_mounts(place)):
+        if point not in writable:
+            device = 0 if point.startswith(f"{place}/dev/") else NODEV
+            kernel.mount(None, point, None, REMOUNT | BIND | RDONLY | NOSUID | device | options_there)
+
+
+def _bind(path: str, place: str) -> None:
+    if not os.path.lexists(path):
+        return
+    os.makedirs(os.path.dirname(place + path), exist_ok=True)
+    if os.path.islink(path) and os.path.isdir(path):  # /bin on most systems, which is /usr/bin
+        os.symlink(os.readlink(path), place + path)
+        return
+    if os.path.isdir(path):
+        os.makedirs(place + path, exist_ok=True)
+    else:
+        os.close(os.open(place + path, os.O_CREAT | os.O_WRONLY, 0o444))
+    kernel.mount(path, place + path, None, BIND | REC)
+
+
+def _mounts(place: str) -> Iterator[tuple[str, int]]:
+    """Where something is mounted at or below a place, and with which flags, which an unprivileged user has to repeat."""
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            point, options = line.split()[4:6]
+            point = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), point)
+            if point == place or point.startswith(f"{place}/"):
+                yield point, sum(_FLAGS.get(option, 0) for option in options.split(","))
+
+
+# -- the same for Landlock -------------------------------------------------------------------------------------------
+
+
+def rules(view: View) -> list[tuple[str, int]]:
+    """The view as rules of Landlock, each of which also holds for what lies below its path.
+
+    So a directory with something hidden in it is given entry by entry: the names in it can be listed, but what is
+    hidden cannot be opened.
+    """
+    chosen = [(view.home, READ_DIR), *((f"/dev/{name}", READ_FILE) for name in _DEVICES)]
+    for path in view.read:
+        if not os.path.isdir(path):
+            chosen.append((path, READ_FILE))
+        elif any(other.startswith(f"{path}/") for other in view.hidden):
+            chosen.append((path, READ_DIR))
+            entries = [entry for entry in os.scandir(path) if entry.path not in view.hidden]
+            chosen += [(entry.path, READ_FILE | READ_DIR if entry.is_dir() else READ_FILE) for entry in entries]
+        else:
+            chosen.append((path, READ_FILE | READ_DIR))
+    return chosen
+
+
+def private(view: View, *, parents: bool) -> bool:
+    """Whether another user would not be let at some of the files in view, or, with `parents`, not at their directories."""
+    for path in view.read:
+        entries = [path] if not os.path.isdir(path) else [path, *(entry.path for entry in os.scandir(path))]
+        if any(not os.stat(entry).st_mode & stat.S_IROTH for entry in entries if os.path.exists(entry)):
+            return True
+        while parents and path != "/":
+            path = os.path.dirname(os.path.realpath(path))
+            if not os.stat(path).st_mode & stat.S_IXOTH:
+                return True
+    return False
