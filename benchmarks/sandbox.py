@@ -124,7 +124,9 @@ def main() -> None:
         for case in dict.fromkeys(case for case, _ in times):
             ours, theirs = times[case, "this tree"], times[case, str(options.against)]
             paired = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-            print(f"{case}: this tree / {options.against}: {min(ours) / min(theirs):.2f} by minima, {paired:.2f} paired")
+            print(
+                f"{case}: this tree / {options.against}: {min(ours) / min(theirs):.2f} by minima, {paired:.2f} paired"
+            )
 
 
 if __name__ == "__main__":

@@ -56,6 +56,13 @@ def command(
         ),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Sandboxes at once; changes no result.")] = 2,
+    unconfined: Annotated[
+        bool,
+        typer.Option(
+            "--unconfined",
+            help="Run programs even where the system cannot confine them: they may then read your files and their tests.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Extract and check every rollout's answer, and write the pool's labels.
@@ -85,7 +92,14 @@ def command(
     columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         work = bar.add_task("grading", total=len(opened))
-        summary = grade_pool(pool, problems, jobs=jobs, timeout=timeout, progress=lambda done: bar.advance(work, done))
+        summary = grade_pool(
+            pool,
+            problems,
+            jobs=jobs,
+            timeout=timeout,
+            unconfined=unconfined,
+            progress=lambda done: bar.advance(work, done),
+        )
     if not summary.parseable:
         typer.echo(
             f"radmoe: no rollout of {pool} has an answer (no \\boxed{{...}}, fenced block or final response): "

@@ -80,13 +80,15 @@ def grade_pool(
     jobs: int = 1,
     timeout: float | None = None,
     memory: int | None = None,
+    unconfined: bool = False,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Summary:
     """Write a pool's labels, and return how it did. Without `problems`, the task that the pool records is loaded.
 
     Rollouts of problems that are not among them get no label. `timeout` is in seconds: of CPU per program (1) or, in
     a contest, per test (6); of wall time per comparison of LaTeX (3). `progress` is called with 1 for every rollout
-    done. Raises InputError where nothing can be graded, or where pool and problems disagree about a kind.
+    done. With `unconfined`, programs are run even where the system cannot confine them. Raises InputError where nothing
+    can be graded, or where pool and problems disagree about a kind.
     """
     pool = open_pool(path)
     if "agent" in pool.kinds.values():
@@ -107,7 +109,8 @@ def grade_pool(
         )
     _check_options(pool, {problem_id: key.problem for problem_id, key in keys.items() if key.problem.options})
     extracted = [label for key in keys.values() for label in _extracted(pool, key)]
-    labels = list(_judged(extracted, keys, jobs, timeout, memory, progress))
+    verdicts = _verdicts(extracted, keys, jobs, timeout, memory, unconfined)
+    labels = list(_judged(extracted, keys, verdicts, timeout, progress))
     write_labels(path, labels)
     right: dict[str, list[bool]] = {}
     for label in labels:
@@ -169,13 +172,11 @@ def _extracted(pool: Pool, key: AnswerKey) -> Iterator[Label]:
 def _judged(
     labels: list[Label],
     keys: Mapping[str, AnswerKey],
-    jobs: int,
+    verdicts: Iterator[Verdict],
     timeout: float | None,
-    memory: int | None,
     progress: Callable[[int], object],
 ) -> Iterator[Label]:
     """The labels, each with whether its answer is right. A LaTeX answer becomes the one that stands for its class."""
-    verdicts = _verdicts(labels, keys, jobs, timeout, memory)
     classes: dict[str, Classes] = {}
     with Equivalence(timeout=timeout or equivalence.TIMEOUT_S) as equal:
         for label in labels:
@@ -195,7 +196,12 @@ def _judged(
 
 
 def _verdicts(
-    labels: list[Label], keys: Mapping[str, AnswerKey], jobs: int, timeout: float | None, memory: int | None
+    labels: list[Label],
+    keys: Mapping[str, AnswerKey],
+    jobs: int,
+    timeout: float | None,
+    memory: int | None,
+    unconfined: bool,
 ) -> Iterator[Verdict]:
     """Verdicts on the programs among the answers, in order. Nothing of the sandbox is loaded where there are none."""
     programs = [
@@ -214,4 +220,5 @@ def _verdicts(
         jobs=jobs,
         timeout=timeout or (CONTEST_TIMEOUT_S if contest else TIMEOUT_S),
         memory=memory or (CONTEST_MEMORY if contest else MEMORY),
+        unconfined=unconfined,
     )

@@ -49,17 +49,20 @@ def judge_many(
     jobs: int = 1,
     timeout: float = TIMEOUT_S,
     memory: int = MEMORY,
+    unconfined: bool = False,
 ) -> Iterator[Verdict]:
     """Verdicts on many programs, each with its tests and its entry, in order.
 
-    A program that comes again with the same tests (the same object) is run once.
+    A program that comes again with the same tests (the same object) is run once. With `unconfined`, programs run even
+    where the system cannot confine them.
     """
     items = list(programs)
     work: dict[tuple[str, int], Callable[[Sandbox], Verdict]] = {}
     for program, tests, entry in items:
         work.setdefault((program, id(tests)), partial(judge, program=program, tests=tests, entry=entry))
     verdicts: dict[tuple[str, int], Verdict] = {}
-    with closing(run_many(list(work.values()), jobs=jobs, timeout=timeout, memory=memory)) as running:
+    pieces = list(work.values())
+    with closing(run_many(pieces, jobs=jobs, timeout=timeout, memory=memory, unconfined=unconfined)) as running:
         for program, tests, _ in items:
             key = program, id(tests)
             if key not in verdicts:  # the unique ones come back in the order in which they are first needed

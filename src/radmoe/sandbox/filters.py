@@ -39,7 +39,12 @@ _DENIED = (
 _OPENAT, _CLONE, _CLONE3, _SOCKET = (257, 56), (56, 220), (435, 435), (41, 198)
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _NAMESPACES = NEWNS | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET | 0x2000000  # the last one is NEWCGROUP
-_FAMILIES = (1, 2, 10, 16)  # of sockets: Unix, IPv4, IPv6, netlink. Others, such as vsock, reach beyond a network namespace.
+_FAMILIES = (
+    1,
+    2,
+    10,
+    16,
+)  # of sockets: Unix, IPv4, IPv6, netlink. Others, such as vsock, reach beyond a network namespace.
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH
 _LOAD, _EQUAL, _ANY_OF, _GIVE = 0x20, 0x15, 0x45, 0x06
@@ -93,7 +98,11 @@ def _machine() -> tuple[int, _Code] | None:
     if sys.platform != "linux" or not arch:
         return None
     code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_GIVE, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
-    return column, [*code, (_ANY_OF, 0, 1, 0x40000000), (_GIVE, 0, 0, _DENY)]  # x32 has the same calls under other numbers
+    return column, [
+        *code,
+        (_ANY_OF, 0, 1, 0x40000000),
+        (_GIVE, 0, 0, _DENY),
+    ]  # x32 has the same calls under other numbers
 
 
 def _all(calls: tuple[tuple[int, int], ...], column: int, verdict: int) -> _Code:

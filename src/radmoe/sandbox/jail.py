@@ -1,6 +1,6 @@
 """The helper inside the sandbox: a process that runs one untrusted program after another, each in a child of its own.
 
-It is started with a bare interpreter (`run.py`), so it uses the standard library only. Its standard input is a socket.
+It is started with a bare interpreter (`boot.py`), so it uses the standard library only. Its standard input is a socket.
 For each program come the limits and three descriptors: the request, where the results go, and a text to read, if there
 is one. The helper itself never reads a request or a result, so a child, which begins as a copy of the helper, finds
 nothing there of other programs. A request holds a program and the arguments to call its function with, but never what
@@ -159,7 +159,7 @@ def _end(child: int) -> int:
     return code
 
 
-def serve(mechanism: str, home: str) -> None:
+def main(mechanism: str, home: str) -> None:
     """Say whether the mechanism is there, then run programs until the caller closes its end."""
     for name in (worker.OFTEN_IMPORTED + " " + worker.STARRED).split():
         importlib.import_module(name)

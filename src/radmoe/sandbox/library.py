@@ -13,7 +13,7 @@ PROMISED = (
     "selectors shlex shutil signal socket stat statistics string stringprep struct subprocess sys sysconfig tempfile "
     "textwrap threading time timeit token tokenize traceback types typing unicodedata unittest urllib.parse uuid "
     "warnings weakref xml.etree.ElementTree zlib zoneinfo"
-).split()
+)
 
 PROBE = """
 def f(names):

@@ -10,10 +10,12 @@ import contextlib
 import ctypes
 import os
 import re
+import signal
 import stat
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from radmoe.sandbox import kernel
 from radmoe.sandbox.kernel import BIND, NODEV, NOEXEC, NOSUID, PRIVATE, RDONLY, READ_DIR, READ_FILE, REC, REMOUNT
@@ -29,8 +31,7 @@ class View(NamedTuple):
     """What is there, at the same paths as outside: directories and files to read, and directories to write to.
 
     Directories in `hidden` lie in readable ones and appear empty. `home` is an empty directory to stand in. With
-    `scratch`, /tmp is there and takes so many bytes. A `whole` /proc tells about the system as well as about the
-    processes inside.
+    `scratch`, /tmp is there and takes so many bytes.
     """
 
     read: tuple[str, ...]
@@ -38,15 +39,14 @@ class View(NamedTuple):
     write: tuple[str, ...] = ()
     home: str = "/"
     scratch: int = 0
-    whole: bool = False
 
 
 def interpreter(home: str) -> View:
     """This process's interpreter: the standard library, the shared libraries it is linked with, and time zones."""
-    library = [os.path.normpath(path) for path in sys.path if os.path.exists(path)]
-    hidden = [f"{path}/{name}" for path in library for name in _FOREIGN if os.path.isdir(f"{path}/{name}")]
+    library = [os.path.normpath(path) for path in sys.path if Path(path).exists()]
+    hidden = [f"{path}/{name}" for path in library for name in _FOREIGN if Path(path, name).is_dir()]
     others = [os.path.realpath(sys.executable), "/etc/ld.so.cache", "/usr/share/zoneinfo"]
-    read = _outermost([*library, *_shared_libraries(library), *(path for path in others if os.path.exists(path))])
+    read = _outermost([*library, *_shared_libraries(library), *(path for path in others if Path(path).exists())])
     return View(tuple(read), tuple(hidden), home=home)
 
 
@@ -73,21 +73,26 @@ def _shared_libraries(library: list[str]) -> list[str]:
     if child == 0:
         names: list[bytes] = []
         try:
-            for entry in (entry for path in library if os.path.isdir(path) for entry in os.scandir(path)):
+            for entry in (entry for path in library if Path(path).is_dir() for entry in os.scandir(path)):
                 if entry.name.endswith(".so") and not _NOT_LOADED.match(entry.name):
                     with contextlib.suppress(OSError):
                         ctypes.CDLL(entry.path)
             visit = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)
-            kernel.LIBC.dl_iterate_phdr(visit(lambda one, *_: names.append(one.contents.name or b"") or 0), None)
-            with open(write, "wb") as out:
+
+            def note(loaded: Any, size: int, data: object) -> int:
+                names.append(loaded.contents.name or b"")
+                return 0
+
+            kernel.LIBC.dl_iterate_phdr(visit(note), None)
+            with os.fdopen(write, "wb") as out:
                 out.write(b"\0".join(names))
         finally:
             os._exit(0)
     os.close(write)
-    with open(read, "rb") as answer:
+    with os.fdopen(read, "rb") as answer:
         paths = [os.path.normpath(os.fsdecode(name)) for name in answer.read().split(b"\0")]
     os.waitpid(child, 0)
-    return [path for path in paths if path.startswith("/") and os.path.isfile(path)]
+    return [path for path in paths if path.startswith("/") and Path(path).is_file()]
 
 
 # -- a root of its own -----------------------------------------------------------------------------------------------
@@ -106,10 +111,11 @@ def enter(view: View, place: str) -> None:
     except OSError:
         kernel.call("unshare", flags | kernel.NEWUSER)
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-            with contextlib.suppress(FileNotFoundError), open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"/proc/self/{name}").write_text(text)
     first = os.fork()
     if first:
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGKILL))
         os.closerange(0, 1024)
         code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
         os._exit(code if code >= 0 else 128 - code)
@@ -125,49 +131,49 @@ def _build(view: View, place: str) -> None:
     """Put on `place` what is in view, and make everything read-only that is not to be written to."""
     kernel.mount(None, "/", None, REC | PRIVATE)
     kernel.mount("tmpfs", place, "tmpfs", NOSUID | NODEV, "mode=755,size=1m")
+    if view.scratch:
+        Path(place, "tmp").mkdir()
+        kernel.mount("tmpfs", f"{place}/tmp", "tmpfs", NOSUID | NODEV, f"mode=1777,size={view.scratch}")
     for path in (*_outermost(list(view.read)), *(f"/dev/{name}" for name in _DEVICES), *view.write):
         _bind(path, place)
     for path in view.hidden:
         kernel.mount("tmpfs", place + path, "tmpfs", NOSUID | NODEV, "mode=755,size=1m")
     for name, target in _LINKS.items():
-        os.symlink(f"/proc/self/{target}", f"{place}/dev/{name}")
-    os.makedirs(place + view.home, exist_ok=True)
-    os.mkdir(f"{place}/proc")
-    options = "hidepid=2" if view.whole else "hidepid=2,subset=pid"
+        Path(place, "dev", name).symlink_to(f"/proc/self/{target}")
+    Path(place + view.home).mkdir(parents=True, exist_ok=True)
+    Path(place, "proc").mkdir()
     with contextlib.suppress(OSError):  # an unprivileged user in a container may get none: then there is none
-        kernel.mount("proc", f"{place}/proc", "proc", NOSUID | NODEV | NOEXEC, options)
-    if view.scratch:
-        os.makedirs(f"{place}/tmp", exist_ok=True)
-        kernel.mount("tmpfs", f"{place}/tmp", "tmpfs", NOSUID | NODEV, f"mode=1777,size={view.scratch}")
-    writable = {place + path for path in (*view.write, *(["/tmp"] if view.scratch else []))}
-    for point, options_there in list(_mounts(place)):
-        if point not in writable:
-            device = 0 if point.startswith(f"{place}/dev/") else NODEV
-            kernel.mount(None, point, None, REMOUNT | BIND | RDONLY | NOSUID | device | options_there)
+        kernel.mount("proc", f"{place}/proc", "proc", NOSUID | NODEV | NOEXEC, "hidepid=2,subset=pid")
+    writable = tuple(f"{place}{path}/" for path in view.write)
+    for point, flags in list(_mounts(place)):
+        if not f"{point}/".startswith(writable) and point != f"{place}/tmp":
+            devices = 0 if point.startswith(f"{place}/dev/") else NODEV
+            kernel.mount(None, point, None, REMOUNT | BIND | RDONLY | NOSUID | devices | flags)
 
 
 def _bind(path: str, place: str) -> None:
-    if not os.path.lexists(path):
+    """Show a file or a directory, if it exists, at its own path below `place`."""
+    outside, inside = Path(path), Path(place + path)
+    if not outside.exists():
         return
-    os.makedirs(os.path.dirname(place + path), exist_ok=True)
-    if os.path.islink(path) and os.path.isdir(path):  # /bin on most systems, which is /usr/bin
-        os.symlink(os.readlink(path), place + path)
+    inside.parent.mkdir(parents=True, exist_ok=True)
+    if outside.is_symlink() and outside.is_dir():  # /bin on most systems, which is /usr/bin
+        inside.symlink_to(outside.readlink())
         return
-    if os.path.isdir(path):
-        os.makedirs(place + path, exist_ok=True)
+    if outside.is_dir():
+        inside.mkdir(exist_ok=True)
     else:
-        os.close(os.open(place + path, os.O_CREAT | os.O_WRONLY, 0o444))
-    kernel.mount(path, place + path, None, BIND | REC)
+        inside.touch()
+    kernel.mount(path, str(inside), None, BIND | REC)
 
 
 def _mounts(place: str) -> Iterator[tuple[str, int]]:
     """Where something is mounted at or below a place, and with which flags, which an unprivileged user has to repeat."""
-    with open("/proc/self/mountinfo") as file:
-        for line in file:
-            point, options = line.split()[4:6]
-            point = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), point)
-            if point == place or point.startswith(f"{place}/"):
-                yield point, sum(_FLAGS.get(option, 0) for option in options.split(","))
+    for line in os.fsencode(Path("/proc/self/mountinfo").read_text(errors="surrogateescape")).splitlines():
+        escaped, options = line.split()[4:6]
+        point = os.fsdecode(re.sub(rb"\\(\d{3})", lambda match: bytes([int(match[1], 8)]), escaped))
+        if f"{point}/".startswith(f"{place}/"):
+            yield point, sum(_FLAGS.get(option, 0) for option in options.decode().split(","))
 
 
 # -- the same for Landlock -------------------------------------------------------------------------------------------
@@ -181,7 +187,7 @@ def rules(view: View) -> list[tuple[str, int]]:
     """
     chosen = [(view.home, READ_DIR), *((f"/dev/{name}", READ_FILE) for name in _DEVICES)]
     for path in view.read:
-        if not os.path.isdir(path):
+        if not Path(path).is_dir():
             chosen.append((path, READ_FILE))
         elif any(other.startswith(f"{path}/") for other in view.hidden):
             chosen.append((path, READ_DIR))
@@ -194,12 +200,10 @@ def rules(view: View) -> list[tuple[str, int]]:
 
 def private(view: View, *, parents: bool) -> bool:
     """Whether another user would not be let at some of the files in view, or, with `parents`, not at their directories."""
-    for path in view.read:
-        entries = [path] if not os.path.isdir(path) else [path, *(entry.path for entry in os.scandir(path))]
-        if any(not os.stat(entry).st_mode & stat.S_IROTH for entry in entries if os.path.exists(entry)):
+    for path in map(Path, view.read):
+        files = [path, *path.iterdir()] if path.is_dir() else [path]
+        if any(not file.stat().st_mode & stat.S_IROTH for file in files if file.exists()):
             return True
-        while parents and path != "/":
-            path = os.path.dirname(os.path.realpath(path))
-            if not os.stat(path).st_mode & stat.S_IXOTH:
-                return True
+        if parents and any(not parent.stat().st_mode & stat.S_IXOTH for parent in path.resolve().parents):
+            return True
     return False

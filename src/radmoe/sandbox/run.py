@@ -26,7 +26,7 @@ from queue import SimpleQueue
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from radmoe.errors import InputError
-from radmoe.sandbox import kernel
+from radmoe.sandbox import boot, kernel
 from radmoe.sandbox.jail import END, NO_CHILD, START
 from radmoe.sandbox.library import PROBE, PROBE_MEMORY, PROBE_S, PROMISED
 
@@ -38,16 +38,6 @@ OK, TIMEOUT, TOO_MUCH, DIED, RAISED, TOOK_DOWN = range(6)
 Mechanism = Literal["namespaces", "landlock", "none"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)  # best first; the last one leaves all files readable
 
-_ROOM = Path(__file__).parent
-# The helper gets this room without the package around it, which has more to import than a bare interpreter finds.
-_BOOT = """
-import sys, types
-package = types.ModuleType("radmoe.sandbox")
-package.__path__ = [sys.argv[1]]
-sys.modules.update({"radmoe": types.ModuleType("radmoe"), "radmoe.sandbox": package})
-from radmoe.sandbox.jail import serve
-serve(*sys.argv[2:])
-"""
 _GRACE_S = 5.0  # for the helper to answer, before it is given up
 _START_S = 60.0
 _FIRST_UID = 2_000_000_000  # user ids that nobody has
@@ -230,8 +220,8 @@ class Sandbox:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._helper = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(_ROOM), mechanism, self._home],
-                stdin=theirs,
+                boot.command_line("jail", mechanism, self._home),
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd=self._home,
@@ -255,7 +245,12 @@ class Sandbox:
         with _PROBING:
             if key in _PROBED:
                 return
-            request = {"program": PROBE, "entry": "f", "timeout": PROBE_S, "calls": [marshal.dumps((PROMISED,))]}
+            request = {
+                "program": PROBE,
+                "entry": "f",
+                "timeout": PROBE_S,
+                "calls": [marshal.dumps((PROMISED.split(),))],
+            }
             status, data = self._run(request, None, max(self.memory, PROBE_MEMORY), MAX_RESULT)
             if status != OK or data != b"[]":
                 missing = data.decode("ascii", "replace").strip("[]") or "any module"

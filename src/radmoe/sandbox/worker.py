@@ -52,7 +52,7 @@ def limit_sleep(seconds: float) -> None:
         sleep(secs)
         left -= secs
 
-    time.sleep = limited
+    time.sleep = limited  # type: ignore[assignment]
 
 
 def _answer(program: str, entry: str, calls: list[bytes]) -> list[str]:

@@ -1,0 +1,23 @@
+"""How a helper process is started: with a bare interpreter, and with this room alone.
+
+The package around this room has more to import than a bare interpreter finds, so its modules are not loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOM = Path(__file__).parent
+_BOOT = """
+import importlib, sys, types
+package = types.ModuleType("radmoe.sandbox")
+package.__path__ = [sys.argv[1]]
+sys.modules.update({"radmoe": types.ModuleType("radmoe"), "radmoe.sandbox": package})
+importlib.import_module("radmoe.sandbox." + sys.argv[2]).main(*sys.argv[3:])
+"""
+
+
+def command_line(module: str, *arguments: str) -> list[str]:
+    """The command that calls `main` of one of this room's modules, in an interpreter that has nothing else."""
+    return [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(ROOM), module, *arguments]

@@ -1,0 +1,56 @@
+"""The helper inside the confinement that runs one command: see `confine.py`, which starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+from pathlib import Path
+
+from radmoe.sandbox import filters, kernel, root
+
+STARTED = "+"  # the whole report, if the command was started
+
+
+def main(order: str, report: str, place: str) -> None:
+    """Confine this process, run a command in it, and end with its exit code.
+
+    `order` and `report` are descriptors: of a file that says what to run, and of a pipe that takes complaints.
+    """
+    with os.fdopen(int(order), "rb") as file:
+        wanted = json.load(file)
+    out = int(report)
+    os.set_inheritable(out, False)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    workdir, limits = wanted["workdir"], wanted["limits"]
+    owner = Path(workdir).stat()
+    try:
+        barrier = filters.for_commands()
+        if barrier is None:
+            raise OSError(f"there is no seccomp filter for {os.uname().machine}")
+        view = root.View(tuple(wanted["read"]), write=(workdir,), home=workdir, scratch=wanted["scratch"])
+        root.enter(view, place)
+        kernel.set_dumpable(False)  # so that the command cannot see this process
+        command = os.fork()
+        if command == 0:
+            os.setsid()
+            os.chdir(workdir)
+            for name, most in limits.items():
+                with contextlib.suppress(ValueError, OSError):
+                    resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
+            kernel.become(owner.st_uid, owner.st_gid, bounding=True)
+            barrier.install()
+            os.write(out, STARTED.encode())
+            os.execvpe(wanted["argv"][0], wanted["argv"], wanted["environment"])
+    except OSError as error:
+        os.write(out, f"{error.strerror or error}".encode())
+        os._exit(127)
+    os.close(out)
+    os.closerange(0, 3)
+    while True:  # the first process of a tree has to bury whoever dies in it
+        ended, status = os.wait()
+        if ended == command:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
