@@ -52,6 +52,7 @@ class _Confinement:
             raise OSError(f"no seccomp filter on it for {os.uname().machine}")
         if sys.platform != "linux":
             return
+        sys.executable = os.path.realpath(sys.executable)  # which is in view
         view = root.interpreter(home)
         # What root's own library needs: without it, another user could not read a library in root's home.
         if os.getuid() == 0 and root.private(view, parents=mechanism != NAMESPACES):
@@ -60,7 +61,6 @@ class _Confinement:
             root.enter(view, home)
         elif mechanism == LANDLOCK:
             self.ruleset = kernel.landlock(root.rules(view))
-        sys.executable = os.path.realpath(sys.executable)
         os.chdir(home)
         kernel.set_dumpable(False)
 

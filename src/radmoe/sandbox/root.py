@@ -45,7 +45,7 @@ def interpreter(home: str) -> View:
     """This process's interpreter: the standard library, the shared libraries it is linked with, and time zones."""
     library = [os.path.normpath(path) for path in sys.path if Path(path).exists()]
     hidden = [f"{path}/{name}" for path in library for name in _FOREIGN if Path(path, name).is_dir()]
-    others = [os.path.realpath(sys.executable), "/etc/ld.so.cache", "/usr/share/zoneinfo"]
+    others = [sys.executable, "/etc/ld.so.cache", "/usr/share/zoneinfo"]
     read = _outermost([*library, *_shared_libraries(library), *(path for path in others if Path(path).exists())])
     return View(tuple(read), tuple(hidden), home=home)
 
