@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from radmoe.grading.labels import read_labels
 from radmoe.lab.planted import PlantedGroup
 from radmoe.lab.tasks import problems
 from radmoe.problems import load_questions
+from sandbox.crippled import NO_LANDLOCK, NO_MOUNTS, cripple
 
 Run = Callable[..., Result]
 
@@ -149,3 +151,14 @@ def test_a_kind_that_contradicts_the_pool_is_one_clear_line(run: Run, pool_path:
     message = str(result.exception)
     assert "problem 'planted-0000' is of kind math, but in rows it is of kind text" in message
     assert "\n" not in message
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+def test_programs_run_unconfined_only_when_told_to(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problems("code", limit=1)[0]
+    pool = write_texts(tmp_path / "pool", [(problem.problem_id, "```python\nf = len\n```")], task="code", kind="code")
+    cripple(tmp_path, monkeypatch, "kernel", NO_MOUNTS | NO_LANDLOCK)
+    refused = run(pool)
+    assert isinstance(refused.exception, InputError)
+    assert "--unconfined" in str(refused.exception)
+    assert run(pool, "--unconfined").exit_code == 0

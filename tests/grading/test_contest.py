@@ -12,7 +12,9 @@ import pytest
 from radmoe.errors import InputError
 from radmoe.grading.programs import judge, judge_many
 from radmoe.problems.base import STDIN
-from radmoe.sandbox import Sandbox, jail
+from radmoe.sandbox import Sandbox
+from sandbox.available import MECHANISMS
+from sandbox.crippled import without_filter
 from sandbox.hostile import HOSTILE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
@@ -21,13 +23,11 @@ READ = [(("3\n1 2 3\n",), "6\n"), (("1\n5",), "5"), (("0\n\n",), "0")]
 READS = "input()\nprint(sum(map(int, input().split())))"
 CALL = [(([3, 1, 2], 1), [4, 2, 3]), (([], 1), [])]
 CALLED = "class Solution:\n    def add(self, xs: List[int], n: int) -> List[int]:\n        return [x + n for x in xs]\n"
-NOT_FOR_READERS = {  # what they attack is not there, or is theirs by right
-    "stdin", "stdin descriptor", "closes the answer", "equals everything", "equals everything, in a list",
-    "patches the comparison", "a value without end", "a value too large", "an exception that lies",
-}  # fmt: skip
+# What these attack is theirs by right, or not there: a plus before a number is a number too.
+NOT_FOR_READERS = {"reads stdin", "reads stdin descriptor", "closes the answer", "claims to be confined"}
 
 
-@pytest.fixture(scope="module", params=["namespaces", "landlock"])
+@pytest.fixture(scope="module", params=MECHANISMS)
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     with Sandbox(mechanism=request.param) as opened:
         yield opened
@@ -176,16 +176,22 @@ def test_neither_form_can_signal_fork_or_write(sandbox: Sandbox, attempt: str) -
 
 
 def test_a_reader_has_its_input_its_output_and_nothing_else_open(sandbox: Sandbox) -> None:
-    program = (
-        "import os\nprint(*sorted(os.listdir('/proc/self/fd'))[:4], os.listdir('.'), *os.environ.keys() - {'LC_CTYPE'})"
-    )
+    program = """
+import os
+def is_open(fd):
+    try: return bool(os.fstat(fd))
+    except OSError: return False
+print(*[fd for fd in range(64) if is_open(fd)], os.listdir('.'), *os.environ.keys() - {'LC_CTYPE'})
+"""
     assert judge(sandbox, program, [(("",), "0 1 2 3 []")], STDIN).passed
 
 
 # -- programs that do not behave --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in HOSTILE if name not in NOT_FOR_READERS])
+@pytest.mark.parametrize(
+    "name", [name for name in HOSTILE if "def f(" not in HOSTILE[name] and name not in NOT_FOR_READERS]
+)
 def test_a_hostile_reader_fails_at_no_cost(sandbox: Sandbox, name: str) -> None:
     started = time.monotonic()
     verdict = judge(sandbox, f"{HOSTILE[name]}\n{READS}", READ, STDIN)
@@ -224,11 +230,7 @@ def test_neither_endless_work_nor_ten_gigabytes_hold_it_up(loop: str, form: str)
 
 
 def test_a_system_that_cannot_confine_runs_neither_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    crippled = tmp_path / "jail.py"
-    crippled.write_text(
-        Path(jail.__file__).read_text().replace('{"x86_64":', '{"abacus":').replace('"aarch64":', '"quipu":')
-    )
-    monkeypatch.setattr("radmoe.sandbox.run._JAIL", crippled)
+    without_filter(tmp_path, monkeypatch)
     for entry in (STDIN, "Solution.add"):
         with Sandbox() as sandbox, pytest.raises(InputError, match="cannot confine programs"):
             judge(sandbox, "print(6)", READ, entry)

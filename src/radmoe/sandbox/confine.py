@@ -67,7 +67,7 @@ def run_command(
         "read": [os.path.normpath(path) for path in binds],
         "environment": {**ENVIRONMENT, **(environment or {})},
         "scratch": scratch,
-        "limits": {"AS": memory, "NPROC": processes, "CPU": math.ceil(timeout) + 1, "CORE": 0, "NOFILE": 1024},
+        "limits": {"AS": memory, "NPROC": processes, "CPU": math.ceil(timeout) + 1, "CORE": 0, "FSIZE": 1 << 30},
     }
     with tempfile.TemporaryDirectory(prefix="radmoe-confine-") as place:
         report, theirs = os.pipe()

@@ -96,17 +96,16 @@ def _child(confinement: _Confinement, descriptors: list[int], seconds: int, memo
     """The life of the process that runs one program. Standard output and error lead nowhere when it begins."""
     code, reads = 1, len(descriptors) > 2
     try:
-        for number, descriptor in enumerate([*descriptors[:2], confinement.ruleset], 100):  # out of the way
-            if descriptor >= 0:
-                os.dup2(descriptor, number)
-        os.dup2(descriptors[2] if reads else 1, 0)
+        places = {4: descriptors[0], 3: descriptors[1], 0: descriptors[2] if reads else 1}
         if reads:
-            os.dup2(101, 1)
-        os.dup2(101, 3)
-        os.dup2(100, 4)
+            places[1] = descriptors[1]
         if confinement.ruleset >= 0:
-            os.dup2(102, 5)
-        os.closerange(6, 1024)
+            places[5] = confinement.ruleset
+        for number, descriptor in places.items():
+            os.dup2(descriptor, 100 + number)  # first out of the way
+        for number in places:
+            os.dup2(100 + number, number)
+        os.closerange(max(places) + 1, 1024)
         if not confinement.apply(seconds, memory, uid, 5):
             os._exit(0)
         os.write(3, b"+")  # sent before the program is looked at, so that none can deny it
