@@ -215,7 +215,7 @@ TAKES = {
     "memory": "x = []\nwhile True:\n    x.append(bytearray(10**7))",
     "one large object": "x = 'a' * 10**11",
     "a large mapping": "import mmap\nmmap.mmap(-1, 1 << 40)",
-    "memory by unpacking": "import zlib\nsmall = zlib.compress(bytes(10**8))\nx = [zlib.decompress(small) for _ in range(9)]",
+    "memory by unpacking": "import zlib\nsmall = zlib.compress(bytes(10**7))\nx = [zlib.decompress(small) for _ in range(90)]",
     "descriptors": "import os\nwhile True: os.open('/dev/null', os.O_RDONLY)",
     "stack": "import sys\nsys.setrecursionlimit(10**9)\ndef down(): return [down()]\ndown()",
     "stack in C": "x = []\nfor _ in range(10**6): x = [x]\nhash(repr(x))",

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radmoe.errors import InputError
-from radmoe.sandbox import Sandbox, kernel, run_many, spell
+from radmoe.sandbox import Mechanism, Sandbox, kernel, run_many, spell
+from radmoe.sandbox.run import _FIRST_UID
 from sandbox.available import MECHANISMS, needs_namespaces
 from sandbox.leftovers import processes
 
@@ -179,6 +180,26 @@ def test_a_helper_that_dies_is_replaced() -> None:
         sandbox._helper.kill()
         sandbox._helper.wait()
         assert lines(sandbox, RIGHT) == SUMS
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_program_ends_with_its_helper(mechanism: Mechanism) -> None:
+    with Sandbox(mechanism=mechanism, timeout=20) as sandbox:
+        lines(sandbox, RIGHT)
+        assert sandbox._helper
+        uid = _FIRST_UID + sandbox._helper.pid % 100_000_000
+        before = processes(uid)
+        request = {"program": "while True: pass", "entry": "f", "calls": [], "timeout": 20}
+        program = threading.Thread(target=sandbox._ask, args=(request, None, 100))
+        program.start()
+        (child,) = wait_for(lambda: processes(uid) - before)
+        wait_for(lambda: "Seccomp:\t2" in Path(f"/proc/{child}/status").read_text())
+        sandbox._helper.kill()
+        program.join()
+        deadline = time.monotonic() + 5
+        while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not Path(f"/proc/{child}").exists()
 
 
 def test_a_program_that_takes_the_helper_down_twice_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ import resource
 import signal
 import struct
 import sys
+from typing import NoReturn
 
 from radmoe.sandbox import filters, kernel, root, worker
 
@@ -67,13 +68,13 @@ class _Confinement:
     def apply(self, seconds: int, memory: int, uid: int, ruleset: int) -> bool:
         """Give up everything that is not needed to compute, and return whether that worked."""
         os.setsid()
-        kernel.die_with_parent()
         limits = {"CPU": seconds, "AS": memory, "FSIZE": 1 << 20, "NOFILE": 64, "NPROC": 0, "CORE": 0}
         for name, most in limits.items():
             with contextlib.suppress(ValueError, OSError):
                 resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
         if sys.platform == "linux":
             kernel.become(uid, uid, self.capabilities)
+            kernel.die_with_parent()  # which another user has to ask for anew
         if self.mechanism == LANDLOCK:
             kernel.gain_nothing()
             kernel.landlock_restrict(ruleset)
@@ -92,7 +93,7 @@ def _cannot_signal() -> bool:
     return False
 
 
-def _child(confinement: _Confinement, descriptors: list[int], seconds: int, memory: int, uid: int) -> None:
+def _child(confinement: _Confinement, descriptors: list[int], seconds: int, memory: int, uid: int) -> NoReturn:
     """The life of the process that runs one program. Standard output and error lead nowhere when it begins."""
     code, reads = 1, len(descriptors) > 2
     try:

@@ -51,8 +51,7 @@ def prctl(option: int, first: int, second: int = 0) -> int:
 
 
 def die_with_parent() -> None:
-    if sys.platform == "linux":
-        prctl(_PDEATHSIG, 9)
+    prctl(_PDEATHSIG, 9)
 
 
 def gain_nothing() -> None:
