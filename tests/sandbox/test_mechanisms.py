@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from radmoe.errors import InputError
-from radmoe.sandbox import Sandbox, run_many, spell
+from radmoe.sandbox import Sandbox, boot, run_many, spell
 from sandbox.available import needs_landlock, needs_namespaces
 from sandbox.crippled import NO_LANDLOCK, NO_MOUNTS, cripple, without_filter
 
@@ -70,3 +74,22 @@ def test_a_child_that_cannot_confine_itself_runs_nothing(tmp_path: Path, monkeyp
 def test_confinement_is_used_where_it_is_there_whatever_the_caller_allows() -> None:
     (data,) = run_many([lambda sandbox: sandbox.call(PARENT, "f", [()]).data], unconfined=True)
     assert data == spell(1).encode()
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="only root has capabilities to lose")
+@pytest.mark.parametrize(
+    ("lost", "mechanism"),
+    [("-chown", "namespaces"), ("-sys_admin", "namespaces"), ("-all", "landlock")],
+)
+def test_root_with_fewer_capabilities_gets_the_best_that_is_left(lost: str, mechanism: str) -> None:
+    """Without sys_admin by a user namespace, in which root is the only user, and without any by Landlock."""
+    script = """
+from radmoe.sandbox import Sandbox
+with Sandbox() as sandbox:
+    data = sandbox.call("import hashlib\\nf = sum", "f", [([1, 2],)]).data
+    print(*sandbox._mechanisms, data.decode())
+"""
+    environment = {"PYTHONPATH": str(boot.ROOM.parent.parent)}
+    command = ["setpriv", f"--bounding-set={lost}", f"--inh-caps={lost}", sys.executable, "-c", script]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert answer.stdout == f"{mechanism} 0x3\n", answer.stderr

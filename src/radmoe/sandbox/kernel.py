@@ -73,6 +73,12 @@ def become(uid: int, gid: int, capabilities: int = 0, *, bounding: bool = False)
 
     With `bounding` they can also not come back when another program is executed.
     """
+    if bounding:
+        for number in range(64):
+            try:
+                prctl(_CAPBSET_DROP, number)
+            except OSError:
+                break
     if os.getuid() == 0:
         if capabilities:
             prctl(_KEEPCAPS, 1)
@@ -82,14 +88,15 @@ def become(uid: int, gid: int, capabilities: int = 0, *, bounding: bool = False)
             os.setresuid(uid, uid, uid)
         except OSError:  # in a user namespace there may be nobody else to be
             pass
-    if bounding:
-        for number in range(64):
-            try:
-                prctl(_CAPBSET_DROP, number)
-            except OSError:
-                break
-    low = struct.pack("<3I", capabilities, capabilities, 0)
-    call("capset", struct.pack("<Ii", _CAPABILITIES, 0), low + bytes(12))
+    try:
+        _set_capabilities(capabilities)
+    except OSError:  # nobody can keep what they do not have
+        _set_capabilities(0)
+
+
+def _set_capabilities(capabilities: int) -> None:
+    words = struct.pack("<3I", capabilities, capabilities, 0)  # effective, permitted, inheritable
+    call("capset", struct.pack("<Ii", _CAPABILITIES, 0), words + bytes(12))
 
 
 def landlock_version() -> int:
