@@ -13,7 +13,9 @@ def leftovers(uid: int | None = None) -> set[str]:
     there = {f"file {path}" for place in PLACES for path in Path(place).expanduser().glob("hostile-*")}
     there |= {f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     for kind in ("shm", "msg", "sem"):
-        there |= {f"{kind} {line}" for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]}
+        names, *lines = (line.split() for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines())
+        objects = [dict(zip(names, line, strict=True)) for line in lines]
+        there |= {f"{kind} {one[f'{kind}id' if kind != 'msg' else 'msqid']} of user {one['uid']}" for one in objects}
     return there | {f"process {pid}" for pid in processes(uid)}
 
 

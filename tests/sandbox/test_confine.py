@@ -67,6 +67,10 @@ def test_it_sees_and_may_do_no_more_than_it_should(tmp_path: Path, script: str) 
     assert leftovers() == before
 
 
+def test_a_pipe_that_closes_ends_what_writes_to_it(tmp_path: Path) -> None:
+    assert bash(tmp_path, "yes | head -1; echo ${PIPESTATUS[0]}") == Finished(0, b"y\n141\n", b"")
+
+
 def test_it_cannot_end_the_process_that_watches_it(tmp_path: Path) -> None:
     finished = bash(tmp_path, "kill -9 1; kill -9 -1; sleep 0.2; echo alive")
     assert (finished.stdout, finished.code) == (b"alive\n", 0)

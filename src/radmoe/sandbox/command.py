@@ -23,7 +23,8 @@ def main(order: str, report: str, place: str) -> None:
         wanted = json.load(file)
     out = int(report)
     os.set_inheritable(out, False)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would inherit that
+        signal.signal(number, signal.SIG_DFL)
     workdir, limits = wanted["workdir"], wanted["limits"]
     owner = Path(workdir).stat()
     try:

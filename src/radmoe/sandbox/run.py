@@ -44,8 +44,8 @@ _FIRST_UID = 2_000_000_000  # user ids that nobody has
 
 _CANNOT = "this system cannot confine programs"
 _WAY_OUT = (
-    "grade code on Linux 5.13 or later, x86_64 or aarch64, or give --unconfined (unconfined=True), and programs may do "
-    "what the system does not forbid them, such as read their tests"
+    "grade code on Linux 5.13 or later, x86_64 or aarch64, or give --unconfined (unconfined=True) and accept that "
+    "programs can read your files and their tests"
 )
 
 T = TypeVar("T")
