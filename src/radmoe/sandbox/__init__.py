@@ -2,11 +2,14 @@
 
 run.py       Sandbox, which calls a program's function or feeds it a text; Outcome, how that ended; run_many, several at once
 library.py   the modules that programs are promised
-jail.py      the helper process: it confines itself for good, then runs one program after another
+jail.py      the helper process: it is confined once, then runs one program after another
 worker.py    the process of one program
+confine.py   run_command: any command, such as an agent's bash or git, in the same confinement
+command.py   the helper process of one command
 root.py      what can be seen from inside: namespaces with a root of their own, or rules for Landlock
 filters.py   which system calls are let through
 kernel.py    system calls that Python does not offer
+boot.py      how a helper process is started
 spelling.py  how returned values are written down
 
 `spell` is how returned values are written down: plain values that are equal are spelled alike, and nothing else is. What
