@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from planted_pools import RECIPE, write_pool
+from radmoe.cli import app
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
 from radmoe.pool import PoolWriter, Profile, open_pool
@@ -68,8 +71,16 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
     "command",
     ["demo", "capture", "inspect", "verify", "merge", "select", "grade", "evaluate", "audit", "doctor", "bench"],
 )
-def test_every_command_shows_examples(command: str) -> None:
-    assert f"radmoe {command}" in radmoe(command, "--help").stdout.replace("\n", " ")
+def test_every_command_shows_examples_that_eighty_columns_do_not_break(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    module = import_module(f"radmoe.cli.{command}")
+    lines = [" ".join(line.split()) for line in CliRunner().invoke(app, [command, "--help"]).stdout.splitlines()]
+    examples = [" ".join(example.split()) for example in module.EXAMPLES]
+    assert any(example.startswith(f"radmoe {command}") for example in examples)
+    assert [line for line in lines if line in examples] == examples
 
 
 def test_version() -> None:

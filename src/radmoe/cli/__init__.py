@@ -42,7 +42,8 @@ def _interruptible(name: str, command: Callable[..., None]) -> Callable[..., Non
 
 for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, audit, doctor, bench):
     name = module.__name__.rpartition(".")[2]
-    app.command(name, epilog=module.EXAMPLES)(_interruptible(name, module.command))
+    examples = "\n\n".join(("Examples:", *module.EXAMPLES))  # a blank line is a line break in typer's epilog
+    app.command(name, epilog=examples)(_interruptible(name, module.command))
 
 
 @app.callback(invoke_without_command=True)

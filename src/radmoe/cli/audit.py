@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from radmoe.audit.summary import Summary
 
 EXAMPLES = (
-    "Examples: radmoe audit   |   radmoe audit --table wjja-power --all   |   radmoe audit --json   |   "
-    "radmoe audit --out docs/audit.md"
+    "radmoe audit",
+    "radmoe audit --table wjja-power --all",
+    "radmoe audit --json",
+    "radmoe audit --out docs/audit.md",
 )
 
 

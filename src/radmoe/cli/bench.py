@@ -28,7 +28,10 @@ from radmoe.errors import InputError
 
 _SAMPLES = 20  # the least number of measurements per stage
 
-EXAMPLES = "Examples: radmoe bench   (a planted pool of 64 x 2,000 tokens)   |   radmoe bench pool/ --kind code"
+EXAMPLES = (
+    "radmoe bench                       # a planted pool of 64 x 2,000 tokens",
+    "radmoe bench pool/ --kind code",
+)
 
 
 def command(

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from radmoe.engines.replay import Replayed
 
 EXAMPLES = (
-    "Examples: radmoe capture --model lab-qwen --task math-2 -n 32 --limit 12 --out pool/   |   "
-    "radmoe capture --model lab-oss --style high --task code --out pool/   |   "
-    "radmoe capture --model ./checkpoint --task aime_2025 --data aime.jsonl -n 64 --max-tokens 8192 --out pool/   |   "
-    "radmoe capture --engine vllm-http --url http://localhost:8000 --model ./checkpoint --data mine.jsonl --kind code --out pool/   |   "
-    "radmoe capture --model ./checkpoint --rollouts texts.jsonl --kind code --out pool/   |   "
-    "the same command again goes on where it was interrupted"
+    "radmoe capture --model lab-qwen --task math-2 -n 32 --limit 12 --out pool/",
+    "radmoe capture --model lab-oss --style high --task code --out pool/",
+    "radmoe capture --model ./model --task aime_2025 --data aime.jsonl --out pool/",
+    "radmoe capture --model ./model --data mine.jsonl --kind code --out pool/",
+    "radmoe capture --engine vllm-http --url http://localhost:8000 \\",
+    "--model ./model --data mine.jsonl --out pool/",
+    "radmoe capture --model ./model --rollouts texts.jsonl --out pool/",
+    "The same command again goes on where it was interrupted.",
 )
 
 

@@ -12,7 +12,11 @@ import typer
 from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, summary_line
 from radmoe.cli.common import console, progress
 
-EXAMPLES = "Examples: radmoe demo   |   radmoe demo --out /tmp/demo --seed 7   |   radmoe demo -n 64 --limit 30"
+EXAMPLES = (
+    "radmoe demo",
+    "radmoe demo --out /tmp/demo --seed 7",
+    "radmoe demo -n 64 --limit 30",
+)
 
 MODELS = ("lab-qwen", "lab-oss")
 TASKS = {"math-3": 9, "code": 5}  # problems of each for each model

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from radmoe.engines.doctor import Finding
 
 EXAMPLES = (
-    "Examples: radmoe doctor vllm-http --url http://localhost:8000 --model ./checkpoint   |   "
-    "radmoe doctor sglang-http --url http://localhost:30000 --model ./checkpoint --reference ./checkpoint   |   "
-    "radmoe doctor transformers --model lab-qwen"
+    "radmoe doctor transformers --model lab-qwen",
+    "radmoe doctor vllm-http --url http://localhost:8000 --model ./checkpoint",
+    "radmoe doctor sglang-http --url http://localhost:30000 --model ./checkpoint",
 )
 _COLOURS = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped": "dim"}
 _SMALL = 2 << 30  # bytes of weights that a check-up loads without being asked

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from radmoe.evaluation import Records
 
 EXAMPLES = (
-    "Examples: radmoe evaluate pool/   |   radmoe evaluate pools/*/ --out tables.md   |   "
-    "radmoe evaluate pool/ --readout boundary@16 --json   |   radmoe evaluate mine/ --kind code --name humaneval --format latex   |   "
-    "radmoe evaluate pools/lab-*/ --by family --window 32"
+    "radmoe evaluate pool/",
+    "radmoe evaluate pools/*/ --out tables.md",
+    "radmoe evaluate pool/ --readout boundary@16 --json",
+    "radmoe evaluate mine/ --kind code --name humaneval --format latex",
+    "radmoe evaluate pools/lab-*/ --by family --window 32",
 )
 
 

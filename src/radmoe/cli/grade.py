@@ -13,10 +13,12 @@ from radmoe.cli.common import Json, PoolPath, console
 from radmoe.errors import InputError
 
 EXAMPLES = (
-    "Examples: radmoe grade pool/   |   radmoe grade pool/ --jobs 4 --timeout 2   |   "
-    "radmoe grade pool/ --task hmmt_feb_2025   |   radmoe grade pool/ --data problems.jsonl   |   "
-    "radmoe grade pool/ --task gpqa_diamond --data gpqa.jsonl --seed 7   |   "
-    "radmoe grade pool/ --answers answers.jsonl --json"
+    "radmoe grade pool/",
+    "radmoe grade pool/ --jobs 4 --timeout 2",
+    "radmoe grade pool/ --task hmmt_feb_2025",
+    "radmoe grade pool/ --data problems.jsonl",
+    "radmoe grade pool/ --task gpqa_diamond --data gpqa.jsonl --seed 7",
+    "radmoe grade pool/ --answers answers.jsonl --json",
 )
 
 

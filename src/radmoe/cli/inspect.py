@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from radmoe.pool import Pool
     from radmoe.types import Kind
 
-EXAMPLES = "Examples: radmoe inspect pool/   |   radmoe inspect pool/ --json   |   radmoe inspect pool/ --limit 20"
+EXAMPLES = (
+    "radmoe inspect pool/",
+    "radmoe inspect pool/ --json",
+    "radmoe inspect pool/ --limit 20",
+)
 
 _COVERAGE: tuple[tuple[str, Kind], ...] = (
     ("delimiter@16", "math"),

@@ -11,8 +11,8 @@ import typer
 from radmoe.cli.common import Json, console
 
 EXAMPLES = (
-    "Examples: radmoe merge worker-0/ worker-1/ --out pool/   |   "
-    "radmoe capture --model lab-qwen --task math-2 --part 1/2 --out worker-0/   (and 2/2 elsewhere), then merge"
+    "radmoe merge worker-1/ worker-2/ --out pool/",
+    "radmoe capture --model lab-qwen --task math-2 --part 1/2 --out worker-1/",
 )
 
 

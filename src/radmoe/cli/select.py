@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from radmoe.types import Kind, Selection
 
 EXAMPLES = (
-    "Examples: radmoe select pool/   |   radmoe select pool/ --kind code --readout delimiter@marker   |   "
-    "radmoe select pool/ --confidence conf50 --json   |   radmoe select runs/ --kind agent"
+    "radmoe select pool/",
+    "radmoe select pool/ --kind code --readout delimiter@marker",
+    "radmoe select pool/ --confidence conf50 --json",
+    "radmoe select runs/ --kind agent",
 )
 
 

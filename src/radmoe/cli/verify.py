@@ -9,7 +9,10 @@ import typer
 
 from radmoe.cli.common import Json, PoolPath, byte_progress, console
 
-EXAMPLES = "Examples: radmoe verify pool/   |   radmoe verify pool/ --recover   (after a killed capture)"
+EXAMPLES = (
+    "radmoe verify pool/",
+    "radmoe verify pool/ --recover          # after a killed capture",
+)
 
 
 def command(
