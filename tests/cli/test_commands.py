@@ -210,7 +210,8 @@ def single(path: Path, rollouts: int) -> Path:
 
 def test_pools_of_none_one_and_two_rollouts(tmp_path: Path) -> None:
     assert "holds no rollouts" in error(radmoe("select", single(tmp_path / "0", 0), expect=2))
-    assert "sample more rollouts" in radmoe("select", single(tmp_path / "1", 1), "--json", expect=2).stderr
+    one = radmoe("select", single(tmp_path / "1", 1), "--json", expect=2)
+    assert "no problem has more than one rollout, and a density needs two: sample more with -n" in one.stderr
     (row,) = lines(radmoe("select", single(tmp_path / "2", 2), "--json"))
     assert (row["index"], row["k"]) == (0, 1)
     radmoe("inspect", tmp_path / "0")
@@ -273,3 +274,9 @@ def test_bench_times_every_stage(shared_pool: Path) -> None:
     assert stages.pop("problems") == 2
     assert len(stages) == 6
     assert all(ms > 0 for ms in stages.values())
+
+
+def test_a_reader_that_goes_away_ends_the_command_without_a_word(shared_pool: Path) -> None:
+    command = f"{sys.executable} -m radmoe select {shared_pool} --json | head -c 10; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from radmoe.capture.plan import Plan
@@ -81,8 +82,8 @@ def capture_pool(
         names = {question.problem_id for question in plan.problems}
         safe = sum(writer.done(name) for name in names)
         raise CaptureInterrupted(
-            f"{safe:,} rollouts are safe in {out}: run the same command to go on, or radmoe verify {out} --recover to "
-            "use what is there"
+            f"{safe:,} rollouts are safe in {out}: run the same command to go on, or "
+            f"radmoe verify {quote(str(out))} --recover to use what is there"
         ) from None
     return Captured(
         pool=str(out),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -24,12 +26,16 @@ app = typer.Typer(
 
 
 def _interruptible(name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """Ctrl-C is one line on stderr and exit code 130; typer alone would say nothing."""
+    """Ctrl-C is one line on stderr and exit code 130, and a closed pipe 141; typer alone would say nothing, and exit 1."""
 
     @wraps(command)
     def run(*args: object, **kwargs: object) -> None:
         try:
             command(*args, **kwargs)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader has gone (`| head`): end as other programs do, without a word
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(128 + signal.SIGPIPE) from None
         except KeyboardInterrupt as interrupt:
             left = "what is finished is kept: run the same command to go on"
             if name not in _RESUMED:
@@ -62,6 +68,3 @@ def main() -> None:
     except RadmoeError as e:
         print(f"radmoe: error: {e}", file=sys.stderr)
         raise SystemExit(2) from None
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise SystemExit(141) from None

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -83,7 +84,7 @@ def command(
             "--rounding", help="Replay bfloat16 as the engine rounded that sampled: vllm-cpu, vllm-cpu-eager."
         ),
     ] = None,
-    n: Annotated[int, typer.Option("-n", help="Rollouts per problem.")] = 64,
+    n: Annotated[int | None, typer.Option("-n", help="Rollouts per problem.", show_default="64")] = None,
     style: Annotated[
         str | None,
         typer.Option(
@@ -143,6 +144,8 @@ def command(
     if rollouts is not None:
         if task is not None or data is not None or engine != "transformers" or model is None:
             raise InputError("--rollouts are replayed through --model: leave out --task, --data and --engine")
+        if n is not None or limit is not None or part is not None:
+            raise InputError("--rollouts are replayed as many as there are: leave out -n, --limit and --part")
         local = EngineOptions(dtype=dtype, device=device, threads=threads)
         replayed = replay_with_bar(rollouts, model, out, local, keep=keep, kind=own_kind, raw=raw, rounding=rounding)
         typer.echo(json.dumps(asdict(replayed)) if as_json else _line(replayed))
@@ -170,7 +173,7 @@ def command(
         sampling={"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
         | ({"topk_logprobs": 0} if no_logprobs else {}),
         keep=keep,
-        n=n,
+        n=64 if n is None else n,
         style=style,
         raw=raw,
         batch_size=batch_size,
@@ -181,7 +184,7 @@ def command(
         typer.echo(json.dumps(asdict(captured) | {"average": average}))
         return
     typer.echo(summary_line(captured, average))
-    typer.echo(f"Now try:  radmoe inspect {out}   |   radmoe select {out}")
+    typer.echo(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
 
 
 def _share(part: str) -> tuple[int, int]:

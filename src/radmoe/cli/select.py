@@ -178,10 +178,17 @@ def _refuse_nothing(path: Path, picks: list[tuple[str, Selection]]) -> None:
         return
     if not picks:
         raise AnchorNotFound(f"{path} holds no rollouts: nothing to select from")
-    most, first = max(int(s.located.sum()) for _, s in picks), picks[0][1]
-    reason = (
-        f"no rollout has the anchor of {first.readout} for kind {first.kind}: radmoe inspect shows the anchors there are"
-        if most == 0
-        else f"no problem has two located rollouts of {first.readout}, which a density needs: sample more rollouts"
-    )
+    first, largest = picks[0][1], max(len(s.located) for _, s in picks)
+    if largest < 2:
+        reason = "no problem has more than one rollout, and a density needs two: sample more with -n"
+    elif not any(s.located.any() for _, s in picks):
+        reason = (
+            f"no rollout has the anchor of {first.readout} for kind {first.kind}: radmoe inspect shows the anchors there "
+            "are, --readout takes another"
+        )
+    else:
+        reason = (
+            f"no problem has two rollouts with the anchor of {first.readout} for kind {first.kind}, which a density needs: "
+            "sample more, or take another --readout (radmoe inspect shows the anchors there are)"
+        )
     raise AnchorNotFound(f"{path}: {reason}")

@@ -216,6 +216,7 @@ def check_version(version: str) -> None:
 def _load(path: Path, tokenizer: Any, dtype: str, device: str) -> tuple[Any, Any]:
     if dtype not in DTYPES:
         raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    _check_device(device)
     if not (path / "config.json").is_file():
         raise EngineError(f"{path} is no checkpoint: it has no config.json; pass the directory of a saved model")
     try:
@@ -232,6 +233,17 @@ def _load(path: Path, tokenizer: Any, dtype: str, device: str) -> tuple[Any, Any
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise EngineError(f"cannot load {path}: {reason}") from None
+
+
+def _check_device(device: str) -> None:
+    """Refuse a device that torch does not know, or that this machine does not have."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise EngineError(
+            f"device {device!r} cannot be used here ({reason}): use cpu, or cuda where torch finds a GPU"
+        ) from None
 
 
 def _refuse_bypasses(model: Any) -> None:
