@@ -14,6 +14,7 @@ RadmoeError
     ├── PoolNotFound      there is no pool at this path
     ├── PoolIncomplete    a writer is still open or was killed: recover or resume
     ├── PoolCorrupt       bytes on disk contradict the pool's own description
+    ├── PoolUnsafe        holds a link, a FIFO, a device, or a name that leads out of it
     ├── PoolVersion       written in another version of the format
     ├── PoolMismatch      a writer that does not fit the pool it appends to
     └── PoolWriteError    the disk refused: full, read-only, gone
@@ -77,6 +78,10 @@ class PoolIncomplete(PoolError):
 
 class PoolCorrupt(PoolError):
     """Bytes on disk contradict the pool's own description."""
+
+
+class PoolUnsafe(PoolError):
+    """The pool holds something that is not a plain file or directory within it."""
 
 
 class PoolVersion(PoolError):

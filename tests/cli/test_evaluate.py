@@ -173,6 +173,7 @@ def test_an_interrupt_stops_every_process_at_once(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=os.environ | {"RADMOE_CACHE": str(path / "cache")},
     )
     wait_for_children(running, 2)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal sends it: to all of them
@@ -182,7 +183,7 @@ def test_an_interrupt_stops_every_process_at_once(tmp_path: Path) -> None:
         "",
         "radmoe: interrupted: evaluate has left nothing half written: run the same command again\n",
     )
-    assert not (path / "evaluation.cache").exists()
+    assert not (path / "cache").exists()
 
 
 def wait_for_children(process: subprocess.Popen[str], count: int) -> None:

@@ -166,10 +166,13 @@ def test_another_radmoe_makes_the_cache_stale(graded: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'{"identity": 1}', b"\xff\xfe"])
-def test_a_damaged_cache_is_made_anew(made: list[PlantedGroup], tmp_path: Path, garbage: bytes) -> None:
+def test_a_damaged_cache_is_made_anew(
+    made: list[PlantedGroup], tmp_path: Path, garbage: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
     path = graded_pool(tmp_path / "pool", made)
     (first,) = evaluate_pool(path)
-    (file,) = (path / cache.FOLDER).iterdir()
+    (file,) = cache.directory().iterdir()
     content = file.read_bytes()
     file.write_bytes(garbage)
     assert evaluate_pool(path)[0].to_json() == first.to_json()
@@ -180,11 +183,50 @@ def test_a_damaged_cache_is_made_anew(made: list[PlantedGroup], tmp_path: Path, 
     assert evaluate_pool(path)[0].to_json() == first.to_json()
 
 
-def test_a_pool_that_cannot_be_written_is_evaluated_all_the_same(made: list[PlantedGroup], tmp_path: Path) -> None:
+def test_where_no_cache_can_be_written_pools_are_evaluated_all_the_same(
+    graded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("in the way")  # no folder can be made here, whoever runs this
+    monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
+    assert evaluate_pool(graded)[0].to_json() == evaluate(graded).to_json()
+    assert (tmp_path / "cache").read_text() == "in the way"
+
+
+def test_a_cache_that_came_with_the_pool_is_not_believed(
+    made: list[PlantedGroup], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stranger evaluates the pool, doctors the records, and gives them away beside the pool."""
     path = graded_pool(tmp_path / "pool", made)
-    (path / cache.FOLDER).write_text("in the way")  # no folder can be made here, whoever runs this
-    assert evaluate_pool(path)[0].to_json() == evaluate(path).to_json()
-    assert (path / cache.FOLDER).read_text() == "in the way"
+    monkeypatch.setenv("RADMOE_CACHE", str(path))
+    (honest,) = evaluate_pool(path)
+    (file,) = cache.directory().iterdir()
+    body = json.loads(file.read_bytes())
+    body["records"][0]["hits"]["rad"] = [1.0] * 4
+    body["records"][0]["hits"]["average"] = [0.0] * 4
+    file.write_text(json.dumps(body))
+    (path / "evaluation.cache").mkdir()
+    (path / "evaluation.cache" / file.name).write_text(json.dumps(body))
+    monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "mine"))
+    before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    for _ in range(2):
+        assert evaluate_pool(path)[0].to_json() == honest.to_json()
+    assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before  # evaluating writes nothing into it
+
+
+def test_a_changed_shard_makes_the_cache_stale(made: list[PlantedGroup], tmp_path: Path) -> None:
+    path = graded_pool(tmp_path / "pool", made)
+    key = cache.identity(path)
+    file = path / "token_data_00000" / "moe_topk_expert_ids.int16.b2"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    assert cache.identity(path) != key
+
+
+def test_other_code_makes_the_cache_stale(graded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = cache.identity(graded)
+    monkeypatch.setattr(cache, "_code", lambda: "another")
+    assert cache.identity(graded) != key
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def command(
         int | None, typer.Option("--jobs", help="Processes; changes no result.", show_default="all cores")
     ] = None,
     cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Keep results in POOL/evaluation.cache for the next call.")
+        bool, typer.Option("--cache/--no-cache", help="Keep results in the user's cache directory for the next call.")
     ] = True,
     style: Annotated[
         str | None,
@@ -89,7 +89,8 @@ def command(
     if out is None:
         typer.echo(text, nl=False)
         return
-    from radmoe.pool.schema import disk_errors, write_atomic
+    from radmoe.pool.files import write_atomic
+    from radmoe.pool.schema import disk_errors
 
     with disk_errors(out):
         write_atomic(out, text.encode())

@@ -28,7 +28,7 @@ def evaluate_pool(
     use_cache: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Records, ...]:
-    """Run every registered method on every graded problem of a pool, or take the results from the pool's cache.
+    """Run every registered method on every graded problem of a pool, or take the results from the user's cache (`cache`).
 
     The result has one `Records` per kind of answer in the pool, mostly a single one. Where there are several, each is
     called after the data set and its kind, as in "mixed (code)". `kind`, `readout`, `k` and `kernel` follow from the
@@ -42,7 +42,7 @@ def evaluate_pool(
     run = manifest(path)["run"]
     request = {"kind": kind, "readout": readout and str(readout), "k": k, "kernel": kernel, "window": window}
     key = cache.identity(path)
-    records = cache.load(path, request, key) if use_cache else None
+    records = cache.load(request, key) if use_cache else None
     if records is None:
         cohort = open_cohort(path, kind=kind, readout=readout, k=k, kernel=kernel, window=window)
         problems = []
@@ -51,7 +51,7 @@ def evaluate_pool(
             progress(len(problems), len(cohort))
         records = _by_kind(cohort, problems)
         if use_cache:
-            cache.save(path, request, key, records)
+            cache.save(request, key, records)
     name = dataset or naming.dataset(run, path)
     return tuple(
         replace(

@@ -1,6 +1,8 @@
 """The on-disk pool: rollouts with their routing, written once and read one window at a time (docs/format.md).
 
-schema.py      names, versions and column types, and the file operations that every part shares
+files.py       the one rule for what may be in a pool, and the file operations that keep to it
+schema.py      names, versions and column types, and the JSON documents that describe a pool
+tables.py      the tables of runs and labels
 profile.py     what a pool keeps of each rollout
 journal.py     the file in which a rollout is safe until its shard is sealed
 columns.py     one column on disk

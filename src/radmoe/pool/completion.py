@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from radmoe.errors import PoolError, PoolMismatch, PoolNotFound
-from radmoe.pool import journal, schema
+from radmoe.pool import files, journal, schema
 from radmoe.pool.profile import Profile
 from radmoe.pool.schema import disk_errors
-from radmoe.pool.shard import RUN_FIELDS, seal, write_runs
+from radmoe.pool.shard import seal
+from radmoe.pool.tables import RUN_FIELDS, read_table, write_table
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 
@@ -25,8 +25,9 @@ ROUTER = ("layers", "experts", "top_k", "vocab")  # what a pool's header holds b
 
 def recover(path: Path) -> int:
     """Complete a pool whose writers were killed, and return how many rollouts it holds. Live writers are an error."""
-    if not (path / schema.OPEN_JSON).exists() and not (path / schema.POOL_JSON).exists():
+    if not files.exists(path / schema.OPEN_JSON) and not files.exists(path / schema.POOL_JSON):
         raise PoolNotFound(f"{path} is not a pool: it has neither {schema.POOL_JSON} nor {schema.OPEN_JSON}")
+    files.check_tree(path)
     with disk_errors(path), locked(path):
         if live := seal_orphans(path):
             raise PoolError(f"{path} still has {live} live writer(s): let them close, or stop them, then recover")
@@ -37,8 +38,8 @@ def seal_orphans(path: Path) -> int:
     """Seal every journal whose writer is gone, and return how many writers are live. Needs the pool's lock."""
     live = 0
     for directory in schema.shard_dirs(path):
-        if not (directory / schema.JOURNAL).exists():
-            if not (directory / schema.SHARD_META).exists():
+        if not files.exists(directory / schema.JOURNAL):
+            if not files.exists(directory / schema.SHARD_META):
                 directory.rmdir()  # its writer was killed before it made the journal
         elif journal.is_live(directory / schema.JOURNAL):
             live += 1
@@ -55,10 +56,10 @@ def complete(path: Path) -> int:
 
     Returns how many rollouts the complete pool holds, 0 while a shard is still being filled.
     """
-    if not (path / schema.OPEN_JSON).exists():
+    if not files.exists(path / schema.OPEN_JSON):
         return int(schema.read_json(path / schema.POOL_JSON)["runs"])  # another writer completed it
     directories = schema.shard_dirs(path)
-    if any((d / schema.JOURNAL).exists() for d in directories):
+    if any(files.exists(d / schema.JOURNAL) for d in directories):
         return 0
     table = pa.concat_tables([shard_runs(path, d) for d in directories] or [RUN_FIELDS.empty_table()])
     numbers = _number(table, path)
@@ -66,6 +67,7 @@ def complete(path: Path) -> int:
     (path / schema.OPEN_JSON).unlink()
     for directory in directories:
         (directory / schema.RUNS).unlink(missing_ok=True)
+    files.remove_temporary(path)
     return len(table)
 
 
@@ -79,15 +81,15 @@ def numbered(table: pa.Table, rollout_indices: list[int]) -> pa.Table:
 
 def write_manifest(path: Path, header: dict[str, Any], table: pa.Table) -> None:
     """Write runs.parquet and, last, pool.json, which lists every file: from here on the pool is complete."""
-    schema.write_atomic(path / schema.RUNS, lambda p: write_runs(table, p))
+    write_table(table, path / schema.RUNS)
     body = header | {
         "runs": len(table),
         "problems": len(set(table["problem_id"].to_pylist())),
         "steps": table["steps"].null_count < len(table),
         "shards": {d.name: _entry(d / schema.SHARD_META) for d in schema.shard_dirs(path)},
-        "files": {name: _entry(path / name) for name in (schema.RUNS, schema.TOKENIZER_JSON, schema.VOCAB_TABLE)},
+        "files": {name: _entry(path / name) for name in schema.LISTED},
     }
-    schema.write_atomic(path / schema.POOL_JSON, schema.seal_json(body))
+    files.write_atomic(path / schema.POOL_JSON, schema.seal_json(body))
 
 
 def contradiction(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, Any, Any] | None:
@@ -105,20 +107,21 @@ def join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[int
     Raises PoolMismatch if the header contradicts that of the pool that is there.
     """
     pool_json, open_json = path / schema.POOL_JSON, path / schema.OPEN_JSON
-    current = open_json if open_json.exists() else pool_json if pool_json.exists() else None
+    current = open_json if files.exists(open_json) else pool_json if files.exists(pool_json) else None
     if current is None:
         if any(path.iterdir()) and [p.name for p in path.iterdir()] != [schema.LOCK]:
             raise PoolMismatch(f"{path} is not empty and not a pool: choose another directory")
-        schema.write_atomic(path / schema.TOKENIZER_JSON, vocab.json)
-        schema.write_atomic(path / schema.VOCAB_TABLE, vocab.to_table())
+        files.write_atomic(path / schema.TOKENIZER_JSON, vocab.json)
+        files.write_atomic(path / schema.VOCAB_TABLE, vocab.to_table())
     else:
+        files.check_tree(path)
         existing = schema.read_json(current)
         if (difference := contradiction(existing, header)) is not None:
             key, old, new = difference
             raise PoolMismatch(f"{path} was made with {key} = {old!r}, this writer has {new!r}: use a new pool")
         header = header | {key: existing[key] for key in ("columns",) if key in existing}
-    if not open_json.exists():
-        schema.write_atomic(open_json, schema.seal_json(header))
+    if not files.exists(open_json):
+        files.write_atomic(open_json, schema.seal_json(header))
     pool_json.unlink(missing_ok=True)
     columns: dict[str, list[int]] | None = header.get("columns")
     return columns
@@ -127,10 +130,10 @@ def join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[int
 def shard_runs(path: Path, directory: Path, columns: list[str] | None = None) -> pa.Table:
     """The runs of a sealed shard, from its own file while the pool is open, else from that of the complete pool."""
     own = directory / schema.RUNS
-    if own.exists():
-        return pq.read_table(own, columns=columns)
-    number = int(directory.name.rpartition("_")[2])
-    return pq.read_table(path / schema.RUNS, columns=columns, filters=[("shard", "=", number)])
+    if files.exists(own):
+        return read_table(own, RUN_FIELDS, columns=columns)
+    number = schema.shard_number(directory.name)
+    return read_table(path / schema.RUNS, RUN_FIELDS, columns=columns, filters=[("shard", "=", number)])
 
 
 def _number(table: pa.Table, path: Path) -> list[int]:
@@ -154,7 +157,7 @@ def _number(table: pa.Table, path: Path) -> list[int]:
 
 
 def _entry(path: Path) -> dict[str, Any]:
-    entry = {"bytes": path.stat().st_size, "crc32": schema.crc32_file(path)}
+    entry = {"bytes": files.size_of(path), "crc32": files.crc32_file(path)}
     if path.name == schema.SHARD_META:
         entry["runs"] = schema.read_json(path)["runs"]
     return entry
@@ -167,6 +170,6 @@ def describe(columns: dict[str, list[int]]) -> str:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the pool's lock: opening, numbering shards and completing happen one process at a time."""
-    with (path / schema.LOCK).open("ab") as f:
+    with files.open_lock(path / schema.LOCK) as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
@@ -9,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError, PoolCorrupt, PoolError, PoolIncomplete, PoolNotFound, RolloutError, VocabError
-from radmoe.pool import journal, schema
+from radmoe.pool import files, journal, schema
 from radmoe.pool.columns import check_size
 from radmoe.pool.profile import Profile
 from radmoe.pool.shard import Shard, Stretch
+from radmoe.pool.tables import RUN_FIELDS, read_table
 from radmoe.types import Kind, RolloutGroup, RouterShape, Rows, Step, check_ids, check_kind, check_weights, rows_at
 from radmoe.vocab import Vocab
 
@@ -120,10 +121,14 @@ class Pool:
             self.profile = Profile.from_json(run["profile"])
             self.router = RouterShape(meta["layers"], meta["experts"], meta["top_k"])
             self._has_steps = bool(meta["steps"])
-            for name, entry in meta["files"].items():
-                check_size(path / name, entry["bytes"])
+            files.check_names(meta["files"], schema.LISTED, path / schema.POOL_JSON)
+            files.check_names(
+                meta["shards"], list(filter(schema.is_shard_name, meta["shards"])), path / schema.POOL_JSON
+            )
+            for name in schema.LISTED:
+                check_size(path / name, meta["files"][name]["bytes"])
             self.shards = {
-                int(name.rpartition("_")[2]): Shard(path / name, entry) for name, entry in meta["shards"].items()
+                schema.shard_number(name): Shard(path / name, entry) for name, entry in meta["shards"].items()
             }
             self.kinds: dict[str, Kind | None] = {}
             self._index = self._read_index()
@@ -163,9 +168,9 @@ class Pool:
 
     @cached_property
     def vocab(self) -> Vocab:
-        table = (self.path / schema.VOCAB_TABLE).read_bytes()
+        table = files.read_bytes(self.path / schema.VOCAB_TABLE)
         try:
-            return Vocab.from_table(table, (self.path / schema.TOKENIZER_JSON).read_bytes)
+            return Vocab.from_table(table, partial(files.read_bytes, self.path / schema.TOKENIZER_JSON))
         except VocabError as e:
             raise PoolCorrupt(f"{self.path / schema.VOCAB_TABLE}: {e}") from None
 
@@ -239,12 +244,7 @@ class Pool:
 
     def runs(self, columns: list[str] | None = None, filters: list[Any] | None = None) -> pa.Table:
         """The table in runs.parquet, or some columns and rows of it."""
-        try:
-            return pq.read_table(
-                self.path / schema.RUNS, columns=columns, filters=filters, page_checksum_verification=True
-            )
-        except (OSError, pa.ArrowException) as e:
-            raise PoolCorrupt(f"{self.path / schema.RUNS} cannot be read ({e}): restore it from a copy") from None
+        return read_table(self.path / schema.RUNS, RUN_FIELDS, columns=columns, filters=filters)
 
     def _stretches(self, problem_id: str) -> Iterator[Stretch]:
         """The rollouts of a problem in their order, as stretches of neighbours on disk."""
@@ -304,19 +304,20 @@ def manifest(path: Path) -> dict[str, Any]:
 
     Raises PoolNotFound where there is no pool, and PoolIncomplete where it is not complete.
     """
-    if (path / schema.POOL_JSON).is_file():
-        return schema.read_json(path / schema.POOL_JSON)
     if not path.is_dir():
         raise PoolNotFound(f"there is no pool at {path}: give the directory that holds {schema.POOL_JSON}")
-    if not (path / schema.OPEN_JSON).exists():
+    if not any(os.path.lexists(path / name) for name in (schema.POOL_JSON, schema.OPEN_JSON)):
         raise PoolNotFound(f"{path} is not a pool: it has no {schema.POOL_JSON}")
+    files.check_tree(path)
+    if files.exists(path / schema.POOL_JSON):
+        return schema.read_json(path / schema.POOL_JSON)
     safe = live = 0
     for directory in schema.shard_dirs(path):
         journal_file = directory / schema.JOURNAL
-        if journal_file.exists():
+        if files.exists(journal_file):
             live += journal.is_live(journal_file)
             safe += journal.count(journal_file)
-        elif (directory / schema.SHARD_META).exists():
+        elif files.exists(directory / schema.SHARD_META):
             safe += schema.read_json(directory / schema.SHARD_META)["runs"]
     state = f"{live} writer(s) are still open" if live else f"finish it with: radmoe verify --recover {path}"
     raise PoolIncomplete(f"{path} is incomplete: {safe} rollouts are safe in it; {state}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from radmoe.errors import PoolError, RolloutError
-from radmoe.pool import schema
+from radmoe.pool import files, schema
 from radmoe.pool.columns import ColumnReader, check_frame, check_size, chunk_rows, damaged_chunks
 from radmoe.pool.reader import Pool
 from radmoe.pool.shard import Shard
@@ -59,7 +59,7 @@ def _check_file(root: Path, name: str, entry: dict[str, Any]) -> Iterator[Fault]
     except PoolError as e:
         yield Fault(name, str(e))
         return
-    if schema.crc32_file(root / name) != entry["crc32"]:
+    if files.crc32_file(root / name) != entry["crc32"]:
         yield Fault(name, "the bytes are not the ones written: restore the file from a copy")
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from radmoe import __version__
 from radmoe.errors import InputError, PoolError, PoolMismatch, RolloutError
-from radmoe.pool import journal, schema
+from radmoe.pool import files, journal, schema
 from radmoe.pool.completion import complete, describe, join, locked, seal_orphans, shard_runs
 from radmoe.pool.profile import Profile, spans
 from radmoe.pool.schema import disk_errors
@@ -84,7 +84,7 @@ class PoolWriter:
             with locked(self.path):
                 self._columns = join(self.path, self._header, self.vocab)
                 seal_orphans(self.path)
-                sealed = [d for d in schema.shard_dirs(self.path) if not (d / schema.JOURNAL).exists()]
+                sealed = [d for d in schema.shard_dirs(self.path) if not files.exists(d / schema.JOURNAL)]
                 tables = [shard_runs(self.path, d, ["problem_id", "rollout_index", "kind"]) for d in sealed]
         rows = [row for table in tables for row in zip(*table.to_pydict().values(), strict=True)]
         self._explicit = {(problem, index) for problem, index, _ in rows}
@@ -174,7 +174,7 @@ class PoolWriter:
         """Make everything added so far safe from power loss."""
         if self._journal is not None:
             with disk_errors(self.path):
-                schema.sync(self._journal.path)
+                files.sync(self._journal.path)
 
     def close(self) -> None:
         """Seal what was added. The last writer to close completes the pool."""
@@ -286,8 +286,8 @@ class PoolWriter:
                 )
             if pool_columns is None:
                 header = self._header | {"columns": columns}
-                schema.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(header))
-            numbers = [int(d.name.rpartition("_")[2]) for d in schema.shard_dirs(self.path)]
+                files.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(header))
+            numbers = [schema.shard_number(d.name) for d in schema.shard_dirs(self.path)]
             directory = self.path / schema.shard_name(max(numbers, default=-1) + 1)
             directory.mkdir()
             return journal.Journal(directory / schema.JOURNAL, self._provenance)
