@@ -13,6 +13,7 @@ RadmoeError
 └── PoolError             a pool directory
     ├── PoolNotFound      there is no pool at this path
     ├── PoolIncomplete    a writer is still open or was killed: recover or resume
+    ├── PoolBusy          another process writes to it
     ├── PoolCorrupt       bytes on disk contradict the pool's own description
     ├── PoolUnsafe        holds a link, a FIFO, a device, or a name that leads out of it
     ├── PoolVersion       written in another version of the format
@@ -74,6 +75,10 @@ class PoolNotFound(PoolError):
 
 class PoolIncomplete(PoolError):
     """A writer is still open, or was killed before it finished."""
+
+
+class PoolBusy(PoolError):
+    """Another process writes to the pool."""
 
 
 class PoolCorrupt(PoolError):

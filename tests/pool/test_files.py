@@ -28,6 +28,7 @@ FILES = [
     "tokenizer.bytes",
     "labels.parquet",
     "pool.lock",
+    "pool.writer",
     f"{SHARD}/moe_meta.json",
     f"{SHARD}/moe_row_ptr.int64",
     f"{SHARD}/moe_topk_expert_ids.int16.b2",
@@ -204,11 +205,12 @@ def test_columns_that_are_links_are_not_sealed_through(tmp_path: Path, victim: P
         Pool.recover(pool)
 
 
-def test_a_lock_that_is_another_name_of_a_file_is_refused(graded: Path, victim: Path) -> None:
-    (graded / "pool.lock").unlink()
-    (graded / "pool.lock").hardlink_to(victim)
+@pytest.mark.parametrize("name", ["pool.lock", "pool.writer"])
+def test_a_lock_that_is_another_name_of_a_file_is_refused(graded: Path, victim: Path, name: str) -> None:
+    (graded / name).unlink()
+    (graded / name).hardlink_to(victim)
     for action in (append, Pool.recover):
-        with pytest.raises(PoolUnsafe, match=r"pool\.lock is a hard link"):
+        with pytest.raises(PoolUnsafe, match=f"{name} is a hard link"):
             action(graded)
 
 

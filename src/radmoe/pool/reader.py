@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from radmoe.errors import InputError, PoolCorrupt, PoolError, PoolIncomplete, PoolNotFound, RolloutError, VocabError
 from radmoe.pool import files, journal, schema
 from radmoe.pool.columns import check_size
+from radmoe.pool.hold import holder
 from radmoe.pool.profile import Profile
 from radmoe.pool.shard import Shard, Stretch
 from radmoe.pool.tables import RUN_FIELDS, read_table
@@ -22,6 +23,7 @@ from radmoe.types import Kind, RolloutGroup, RouterShape, Rows, Step, check_ids,
 from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
+    from radmoe.pool.completion import Dropped
     from radmoe.pool.verify import Fault
 
 _INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
@@ -113,6 +115,7 @@ class Pool:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.dropped: tuple[Dropped, ...] = ()
         self.meta = meta = manifest(path)
         try:
             run = meta["run"]
@@ -141,11 +144,16 @@ class Pool:
 
     @classmethod
     def recover(cls, path: str | Path) -> Pool:
-        """Complete a pool whose writers were killed, and open it. Live writers are an error."""
+        """Complete a pool whose writers were killed, and open it. Raises PoolBusy if a process still writes to it.
+
+        A rollout that is there twice is kept once: the older one. `dropped` of the pool says which were left out.
+        """
         from radmoe.pool.completion import recover
 
-        recover(Path(path))
-        return cls(Path(path))
+        dropped = recover(Path(path))
+        pool = cls(Path(path))
+        pool.dropped = dropped
+        return pool
 
     def verify(self, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
         """Every fault of the pool. An empty list means that all bytes and values are as written.
@@ -185,7 +193,8 @@ class Pool:
 
     @property
     def tokens(self) -> int:
-        return sum(int(shard.meta["tokens"]) for shard in self.shards.values())
+        """The number of generated tokens in the pool."""
+        return sum(tokens for runs in self._index.values() for *_, tokens in runs)
 
     def routing_bytes(self) -> tuple[int, int, int]:
         """Three sizes: the routing of all tokens and layers, the part that the profile keeps, and that part on disk."""
@@ -311,13 +320,13 @@ def manifest(path: Path) -> dict[str, Any]:
     files.check_tree(path)
     if files.exists(path / schema.POOL_JSON):
         return schema.read_json(path / schema.POOL_JSON)
-    safe = live = 0
+    safe = 0
     for directory in schema.shard_dirs(path):
         journal_file = directory / schema.JOURNAL
         if files.exists(journal_file):
-            live += journal.is_live(journal_file)
             safe += journal.count(journal_file)
         elif files.exists(directory / schema.SHARD_META):
             safe += schema.read_json(directory / schema.SHARD_META)["runs"]
-    state = f"{live} writer(s) are still open" if live else f"finish it with: radmoe verify --recover {path}"
+    writer = holder(path)
+    state = f"it is being written by {writer}" if writer else f"finish it with: radmoe verify --recover {path}"
     raise PoolIncomplete(f"{path} is incomplete: {safe} rollouts are safe in it; {state}")

@@ -21,6 +21,7 @@ SCHEMA_VERSION = 2
 POOL_JSON = "pool.json"
 OPEN_JSON = "pool.open.json"  # exists while a writer works: what pool.json will say of the run record and the router
 LOCK = "pool.lock"
+WRITER = "pool.writer"  # locked by the process that writes to the pool, and names it
 TOKENIZER_JSON = "tokenizer.json"
 VOCAB_TABLE = "tokenizer.bytes"  # tokenizer.json compiled to token bytes, so that opening stays cheap
 RUNS = "runs.parquet"
