@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from radmoe.errors import PoolNotFound
+from radmoe.errors import PoolCorrupt, PoolNotFound
 from radmoe.pool import files
 from radmoe.pool.schema import LABELS, disk_errors
 from radmoe.pool.tables import LABEL_FIELDS, read_table, write_table
@@ -37,6 +37,8 @@ def read_labels(pool: str | Path) -> dict[str, dict[int, Label]]:
     if not files.exists(path):
         raise PoolNotFound(f"{pool} has no {LABELS}: grade the pool first")
     rows = read_table(path, LABEL_FIELDS, restore="grade the pool again").to_pylist()
+    if any(row["problem_id"] is None or row["rollout_index"] is None or row["correct"] is None for row in rows):
+        raise PoolCorrupt(f"{path} has labels without a problem, a rollout or a verdict: grade the pool again")
     out: dict[str, dict[int, Label]] = {}
     for row in rows:
         label = Label(**row)

@@ -11,14 +11,16 @@ writer.py      `PoolWriter`
 hold.py        who may write to a pool
 completion.py  what happens to a pool as a whole: joining, completing and recovering it
 reader.py      `Pool` and `open_pool`
-verify.py      the check of every byte against what was written (`Pool.verify`)
+fault.py       what a check reports
+sense.py       whether what a pool says makes sense
+verify.py      the check of every byte against what was written, and of its sense (`Pool.verify`)
 merge.py       several pools made into one
 """
 
+from radmoe.pool.fault import Fault
 from radmoe.pool.merge import merge_pools
 from radmoe.pool.profile import Profile
 from radmoe.pool.reader import Pool, StoredRollout, open_pool
-from radmoe.pool.verify import Fault
 from radmoe.pool.writer import PoolWriter
 
 __all__ = ["Fault", "Pool", "PoolWriter", "Profile", "StoredRollout", "merge_pools", "open_pool"]

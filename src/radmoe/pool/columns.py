@@ -153,6 +153,27 @@ class ColumnReader:
         return frame
 
 
+def check_entry(path: Path, column: Column, entry: dict[str, Any]) -> None:
+    """Refuse the description of a column that contradicts the format or itself."""
+    counts = [entry[name] for name in ("rows", "per_row", "bytes", "frame_head", "frame_data", "chunk_bytes")]
+    chunks = [number for chunk in entry["chunks"] for number in chunk]
+    sound = all(
+        type(number) is int and number >= 0 for number in (*counts, *chunks, entry["crc32"], entry["frame_crc32"])
+    )
+    sound = sound and all(len(chunk) == 2 for chunk in entry["chunks"])
+    if not sound or (entry["file"], entry["dtype"]) != (column.file, column.dtype.name):
+        raise PoolCorrupt(f"{path} is not described as the format says: restore {path.parent} from a copy")
+    raw = entry["rows"] * entry["per_row"] * column.dtype.itemsize
+    parts = [
+        sum(chunks[::2]) == entry["frame_data"],
+        entry["frame_head"] + entry["frame_data"] <= entry["bytes"],
+        entry["per_row"] > 0 and entry["chunk_bytes"] > 0,
+        len(entry["chunks"]) == -(-raw // max(entry["chunk_bytes"], 1)),
+    ]
+    if not all(parts):
+        raise PoolCorrupt(f"{path} is described with sizes that do not add up: restore {path.parent} from a copy")
+
+
 def check_size(path: Path, expected: int) -> None:
     """Refuse a file that is missing or has another size than was recorded."""
     size = files.size_of(path)

@@ -17,6 +17,7 @@ from radmoe.pool import files, journal, schema
 from radmoe.pool.columns import check_size
 from radmoe.pool.hold import holder
 from radmoe.pool.profile import Profile
+from radmoe.pool.sense import check_run_record, check_shards, stored_steps
 from radmoe.pool.shard import Shard, Stretch
 from radmoe.pool.tables import RUN_FIELDS, read_table
 from radmoe.types import Kind, RolloutGroup, RouterShape, Rows, Step, check_ids, check_kind, check_weights, rows_at
@@ -24,7 +25,7 @@ from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
     from radmoe.pool.completion import Dropped
-    from radmoe.pool.verify import Fault
+    from radmoe.pool.fault import Fault
 
 _INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
 
@@ -134,6 +135,8 @@ class Pool:
                 schema.shard_number(name): Shard(path / name, entry) for name, entry in meta["shards"].items()
             }
             self.kinds: dict[str, Kind | None] = {}
+            check_run_record(self)
+            check_shards(self)
             self._index = self._read_index()
         except (KeyError, TypeError, AttributeError, ValueError) as e:
             if isinstance(e, PoolError):
@@ -243,8 +246,14 @@ class Pool:
         if not self._has_steps:
             return ()
         filters = [("problem_id", "=", problem_id), ("rollout_index", "=", rollout_index)]
-        (steps,) = self.runs(["steps"], filters=filters)["steps"].to_pylist()
-        return tuple(Step(tuple(step["given"]), step["start"]) for step in steps or ())
+        for row in self.runs(["tokens", "steps"], filters=filters).to_pylist():
+            try:
+                return stored_steps(row["steps"], row["tokens"])
+            except RolloutError as e:
+                raise PoolCorrupt(
+                    f"{self.path / schema.RUNS}, rollout {rollout_index} of {problem_id!r}: {e}"
+                ) from None
+        raise PoolCorrupt(f"{self.path / schema.RUNS} has no rollout {rollout_index} of {problem_id!r}: restore it")
 
     def groups(self) -> Iterator[RolloutGroup]:
         """Every problem's rollouts, one problem at a time."""
@@ -277,6 +286,8 @@ class Pool:
         kinds: dict[str, Kind] = {}
         columns = self.runs(_INDEX).to_pydict()
         for problem, place, kind, rollout, shard, row, tokens in zip(*(columns[name] for name in _INDEX), strict=True):
+            if problem is None or rollout is None or rollout < 0:
+                raise PoolCorrupt(f"{self.path / schema.RUNS} has a run without problem or rollout index: restore it")
             if shard not in self.shards or not 0 <= row < self.shards[shard].meta["runs"]:
                 raise PoolCorrupt(
                     f"{self.path / schema.RUNS} names run {row} of shard {shard}, which is not there: restore it"

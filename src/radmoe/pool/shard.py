@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import PoolCorrupt
 from radmoe.pool import files, journal, schema
-from radmoe.pool.columns import ColumnReader, ColumnWriter, check_size, compression
+from radmoe.pool.columns import ColumnReader, ColumnWriter, check_entry, check_size, compression
 from radmoe.pool.profile import Profile
 from radmoe.pool.schema import COLUMNS, MOE_PTR, TOK_PTR, Column
 from radmoe.pool.tables import RUN_FIELDS, write_table
@@ -94,6 +94,7 @@ class Shard:
         self.columns: dict[str, ColumnReader] = {}
         for column in COLUMNS:
             if (entry := self.meta["columns"].get(column.name)) is not None:
+                check_entry(directory / column.file, column, entry)
                 check_size(directory / column.file, entry["bytes"])
                 self.columns[column.name] = ColumnReader(directory / column.file, column, entry)
                 if self.pointer(column)[-1] != entry["rows"]:
