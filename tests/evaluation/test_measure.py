@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from evaluation.pools import graded_pool, labels, registry_restored
+from planted_pools import write_pool
 from radmoe import select
 from radmoe.cohort import METHODS, GradedProblem, Method
 from radmoe.cohort.registry import score_method
@@ -21,7 +23,7 @@ from radmoe.evaluation.records import NO_PICK
 from radmoe.grading.labels import write_labels
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
-from radmoe.pool import Profile
+from radmoe.pool import PoolWriter, Profile, merge_pools
 
 
 @pytest.fixture(scope="module")
@@ -281,3 +283,32 @@ def test_abstaining_counts_as_wrong(made: list[PlantedGroup], tmp_path: Path) ->
     assert records.picks["rad"][0] == NO_PICK
     assert not records.hits["rad"][0]
     assert records.hits["majority"][0]
+
+
+def test_pools_that_share_rollouts_are_refused_by_their_content(
+    made: list[PlantedGroup], graded: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(graded, tmp_path / "copy"))
+    write_labels(copy, labels(made)[:3])  # other labels make no other rollouts of it
+    (tmp_path / "link").symlink_to(graded)
+    with pytest.raises(InputError, match="is given twice: give every pool once"):
+        measure.check_distinct([graded, graded])
+    for again in (copy, tmp_path / "link", graded / ".." / graded.name):
+        with pytest.raises(InputError, match=f"holds rollouts that are in {graded} too: give every pool once"):
+            measure.check_distinct([graded, again])
+
+
+def test_a_pool_and_a_part_of_it_are_refused(made: list[PlantedGroup], tmp_path: Path) -> None:
+    parts = [write_pool(tmp_path / f"part-{i}", made[i : i + 1]) for i in range(2)]
+    whole = merge_pools(parts, tmp_path / "whole").path
+    measure.check_distinct(parts)
+    with pytest.raises(InputError, match=f"{whole} holds rollouts that are in {parts[1]} too"):
+        measure.check_distinct([parts[1], whole])
+
+
+def test_pools_of_other_run_records_and_empty_ones_are_distinct(made: list[PlantedGroup], tmp_path: Path) -> None:
+    same = [write_pool(tmp_path / model, made[:1], model=model) for model in ("a", "b")]
+    none = [tmp_path / "none-1", tmp_path / "none-2"]
+    for path in none:
+        PoolWriter(path, shape=made[0].group.shape, vocab=planted.vocab(), model="a").close()
+    measure.check_distinct([*same, *none])

@@ -71,9 +71,11 @@ def command(
     if names and len(names) != len(pools):
         raise InputError(f"{len(names)} --name for {len(pools)} pools: give one per pool, in their order")
     from radmoe.evaluation import build_report, render, screen
+    from radmoe.evaluation.measure import check_distinct
     from radmoe.evaluation.scores import Draws, check_grouping
 
     check_grouping(by)
+    check_distinct(pools)
     options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel, "window": window}
     options |= {"jobs": _jobs(jobs), "use_cache": cache}
     records = [

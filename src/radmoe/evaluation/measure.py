@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from radmoe.cohort import Cohort, open_cohort
 from radmoe.cohort.families import family_of
 from radmoe.confidence import WINDOW
-from radmoe.errors import InputError
+from radmoe.errors import InputError, PoolCorrupt
 from radmoe.evaluation import cache, naming, workers
 from radmoe.evaluation.records import Problem, Records
 from radmoe.pool.reader import manifest
@@ -63,6 +64,31 @@ def evaluate_pool(
         )
         for one in records
     )
+
+
+def check_distinct(pools: Sequence[str | Path]) -> None:
+    """Refuse pools that share rollouts, which would be counted twice: one pool given twice, a copy, a part of another.
+
+    Pools are compared by content: they share rollouts if a shard of one, to its last checksum, is a shard of the other
+    and both have the same run record.
+    """
+    homes: dict[str, Path] = {}
+    for path in map(Path, pools):
+        for shard in _contents(path):
+            home = homes.setdefault(shard, path)
+            if home is not path:
+                same = "is given twice" if home == path else f"holds rollouts that are in {home} too"
+                raise InputError(f"{path} {same}: give every pool once, or its rollouts are counted twice")
+
+
+def _contents(path: Path) -> set[str]:
+    """What identifies each shard of a pool: its description, which has the checksum of every column, and the run record."""
+    meta = manifest(path)
+    try:
+        entries = [entry for entry in meta["shards"].values() if entry["runs"]]
+        return {json.dumps([meta["run"], entry], sort_keys=True) for entry in entries}
+    except (KeyError, TypeError, AttributeError) as e:
+        raise PoolCorrupt(f"{path} does not list its shards ({e!r}): restore it from a copy") from None
 
 
 def _by_kind(cohort: Cohort, problems: list[Problem]) -> tuple[Records, ...]:
