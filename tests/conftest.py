@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,14 @@ import pytest
 from planted_pools import RECIPE, write_pool
 from radmoe.lab import planted
 from radmoe.lab.planted import PlantedGroup
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Records of evaluated pools go to a directory of this session, not to the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RADMOE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,9 @@ RadmoeError
 └── PoolError             a pool directory
     ├── PoolNotFound      there is no pool at this path
     ├── PoolIncomplete    a writer is still open or was killed: recover or resume
+    ├── PoolBusy          another process writes to it
     ├── PoolCorrupt       bytes on disk contradict the pool's own description
+    ├── PoolUnsafe        holds a link, a FIFO, a device, or a name that leads out of it
     ├── PoolVersion       written in another version of the format
     ├── PoolMismatch      a writer that does not fit the pool it appends to
     └── PoolWriteError    the disk refused: full, read-only, gone
@@ -75,8 +77,16 @@ class PoolIncomplete(PoolError):
     """A writer is still open, or was killed before it finished."""
 
 
+class PoolBusy(PoolError):
+    """Another process writes to the pool."""
+
+
 class PoolCorrupt(PoolError):
     """Bytes on disk contradict the pool's own description."""
+
+
+class PoolUnsafe(PoolError):
+    """The pool holds something that is not a plain file or directory within it."""
 
 
 class PoolVersion(PoolError):

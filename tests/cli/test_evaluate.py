@@ -60,6 +60,12 @@ def test_every_format_goes_to_a_file_by_its_suffix(run: Run, pools: list[Path], 
     assert run(*pools, "--format", style).stdout == out.read_text()
 
 
+def test_a_pool_given_twice_is_refused(run: Run, pools: list[Path]) -> None:
+    done = run(pools[0], pools[1], pools[0])
+    assert "give every pool once, or its rollouts are counted twice" in str(done.exception)
+    assert done.stdout == ""
+
+
 def test_json_is_for_programs(run: Run, pools: list[Path]) -> None:
     body = json.loads(run(*pools, "--json", "--k", 3, "--resamples", 50).stdout)
     assert [(p["dataset"], p["kind"], p["k"]) for p in body["pools"]] == [("math-1", "math", 3), ("code", "code", 3)]
@@ -173,6 +179,7 @@ def test_an_interrupt_stops_every_process_at_once(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=os.environ | {"RADMOE_CACHE": str(path / "cache")},
     )
     wait_for_children(running, 2)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal sends it: to all of them
@@ -182,7 +189,7 @@ def test_an_interrupt_stops_every_process_at_once(tmp_path: Path) -> None:
         "",
         "radmoe: interrupted: evaluate has left nothing half written: run the same command again\n",
     )
-    assert not (path / "evaluation.cache").exists()
+    assert not (path / "cache").exists()
 
 
 def wait_for_children(process: subprocess.Popen[str], count: int) -> None:

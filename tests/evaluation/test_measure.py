@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from evaluation.pools import graded_pool, labels, registry_restored
+from planted_pools import write_pool
 from radmoe import select
 from radmoe.cohort import METHODS, GradedProblem, Method
 from radmoe.cohort.registry import score_method
@@ -21,7 +23,7 @@ from radmoe.evaluation.records import NO_PICK
 from radmoe.grading.labels import write_labels
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
-from radmoe.pool import Profile
+from radmoe.pool import PoolWriter, Profile, merge_pools
 
 
 @pytest.fixture(scope="module")
@@ -166,10 +168,13 @@ def test_another_radmoe_makes_the_cache_stale(graded: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'{"identity": 1}', b"\xff\xfe"])
-def test_a_damaged_cache_is_made_anew(made: list[PlantedGroup], tmp_path: Path, garbage: bytes) -> None:
+def test_a_damaged_cache_is_made_anew(
+    made: list[PlantedGroup], tmp_path: Path, garbage: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
     path = graded_pool(tmp_path / "pool", made)
     (first,) = evaluate_pool(path)
-    (file,) = (path / cache.FOLDER).iterdir()
+    (file,) = cache.directory().iterdir()
     content = file.read_bytes()
     file.write_bytes(garbage)
     assert evaluate_pool(path)[0].to_json() == first.to_json()
@@ -180,11 +185,50 @@ def test_a_damaged_cache_is_made_anew(made: list[PlantedGroup], tmp_path: Path, 
     assert evaluate_pool(path)[0].to_json() == first.to_json()
 
 
-def test_a_pool_that_cannot_be_written_is_evaluated_all_the_same(made: list[PlantedGroup], tmp_path: Path) -> None:
+def test_where_no_cache_can_be_written_pools_are_evaluated_all_the_same(
+    graded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("in the way")  # no folder can be made here, whoever runs this
+    monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
+    assert evaluate_pool(graded)[0].to_json() == evaluate(graded).to_json()
+    assert (tmp_path / "cache").read_text() == "in the way"
+
+
+def test_a_cache_that_came_with_the_pool_is_not_believed(
+    made: list[PlantedGroup], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stranger evaluates the pool, doctors the records, and gives them away beside the pool."""
     path = graded_pool(tmp_path / "pool", made)
-    (path / cache.FOLDER).write_text("in the way")  # no folder can be made here, whoever runs this
-    assert evaluate_pool(path)[0].to_json() == evaluate(path).to_json()
-    assert (path / cache.FOLDER).read_text() == "in the way"
+    monkeypatch.setenv("RADMOE_CACHE", str(path))
+    (honest,) = evaluate_pool(path)
+    (file,) = cache.directory().iterdir()
+    body = json.loads(file.read_bytes())
+    body["records"][0]["hits"]["rad"] = [1.0] * 4
+    body["records"][0]["hits"]["average"] = [0.0] * 4
+    file.write_text(json.dumps(body))
+    (path / "evaluation.cache").mkdir()
+    (path / "evaluation.cache" / file.name).write_text(json.dumps(body))
+    monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "mine"))
+    before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    for _ in range(2):
+        assert evaluate_pool(path)[0].to_json() == honest.to_json()
+    assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before  # evaluating writes nothing into it
+
+
+def test_a_changed_shard_makes_the_cache_stale(made: list[PlantedGroup], tmp_path: Path) -> None:
+    path = graded_pool(tmp_path / "pool", made)
+    key = cache.identity(path)
+    file = path / "token_data_00000" / "moe_topk_expert_ids.int16.b2"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    assert cache.identity(path) != key
+
+
+def test_other_code_makes_the_cache_stale(graded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = cache.identity(graded)
+    monkeypatch.setattr(cache, "_code", lambda: "another")
+    assert cache.identity(graded) != key
 
 
 @pytest.mark.slow
@@ -239,3 +283,32 @@ def test_abstaining_counts_as_wrong(made: list[PlantedGroup], tmp_path: Path) ->
     assert records.picks["rad"][0] == NO_PICK
     assert not records.hits["rad"][0]
     assert records.hits["majority"][0]
+
+
+def test_pools_that_share_rollouts_are_refused_by_their_content(
+    made: list[PlantedGroup], graded: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(graded, tmp_path / "copy"))
+    write_labels(copy, labels(made)[:3])  # other labels make no other rollouts of it
+    (tmp_path / "link").symlink_to(graded)
+    with pytest.raises(InputError, match="is given twice: give every pool once"):
+        measure.check_distinct([graded, graded])
+    for again in (copy, tmp_path / "link", graded / ".." / graded.name):
+        with pytest.raises(InputError, match=f"holds rollouts that are in {graded} too: give every pool once"):
+            measure.check_distinct([graded, again])
+
+
+def test_a_pool_and_a_part_of_it_are_refused(made: list[PlantedGroup], tmp_path: Path) -> None:
+    parts = [write_pool(tmp_path / f"part-{i}", made[i : i + 1]) for i in range(2)]
+    whole = merge_pools(parts, tmp_path / "whole").path
+    measure.check_distinct(parts)
+    with pytest.raises(InputError, match=f"{whole} holds rollouts that are in {parts[1]} too"):
+        measure.check_distinct([parts[1], whole])
+
+
+def test_pools_of_other_run_records_and_empty_ones_are_distinct(made: list[PlantedGroup], tmp_path: Path) -> None:
+    same = [write_pool(tmp_path / model, made[:1], model=model) for model in ("a", "b")]
+    none = [tmp_path / "none-1", tmp_path / "none-2"]
+    for path in none:
+        PoolWriter(path, shape=made[0].group.shape, vocab=planted.vocab(), model="a").close()
+    measure.check_distinct([*same, *none])

@@ -40,7 +40,9 @@ def use(path: Path) -> list[int | None]:
 def test_random_bytes_are_refused_or_change_nothing(pool_path: Path, which: int, junk: bytes, keep: bool) -> None:
     """Some bytes are padding, or in columns nobody reads here: then every pick stays, and verify still tells."""
     expected = use(pool_path)
-    files = sorted(p for p in pool_path.rglob("*") if p.is_file() and p.name not in ("pool.lock", "tokenizer.json"))
+    files = sorted(
+        p for p in pool_path.rglob("*") if p.is_file() and p.name not in ("pool.lock", "pool.writer", "tokenizer.json")
+    )
     file = files[which % len(files)]
     whole = file.read_bytes()
     changed = junk + whole[len(junk) :] if keep else junk

@@ -12,7 +12,7 @@ import pytest
 from planted_pools import RECIPE
 from radmoe.errors import InputError, PoolCorrupt, PoolNotFound, PoolVersion, RolloutError
 from radmoe.lab.planted import PlantedGroup
-from radmoe.pool import open_pool, schema
+from radmoe.pool import files, open_pool, schema
 from radmoe.pool.columns import ColumnReader
 from radmoe.selector import select
 
@@ -29,7 +29,7 @@ def rewrite(path: Path, **change: object) -> None:
 def touch_up(pool: Path) -> None:
     """Make pool.json agree with a changed shard description: the lie is consistent."""
     meta = pool / SHARD / schema.SHARD_META
-    entry = {"bytes": meta.stat().st_size, "crc32": schema.crc32_file(meta), "runs": len(RECIPE_RUNS)}
+    entry = {"bytes": meta.stat().st_size, "crc32": files.crc32_file(meta), "runs": len(RECIPE_RUNS)}
     rewrite(pool / schema.POOL_JSON, shards={SHARD: entry})
 
 
@@ -126,7 +126,7 @@ def test_a_pointer_with_an_empty_run_is_refused_even_when_checksums_agree(pool_p
     pointer = np.fromfile(file, "<i8")
     pointer[3] = pointer[2]
     pointer.tofile(file)
-    entry = {"bytes": file.stat().st_size, "crc32": schema.crc32_file(file)}
+    entry = {"bytes": file.stat().st_size, "crc32": files.crc32_file(file)}
     rewrite(pool_path / SHARD / schema.SHARD_META, pointers={"moe_row_ptr": entry})
     touch_up(pool_path)
     with pytest.raises(PoolCorrupt, match="tokens, its row pointer 0"):

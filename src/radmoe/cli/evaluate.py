@@ -45,7 +45,7 @@ def command(
         int | None, typer.Option("--jobs", help="Processes; changes no result.", show_default="all cores")
     ] = None,
     cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Keep results in POOL/evaluation.cache for the next call.")
+        bool, typer.Option("--cache/--no-cache", help="Keep results in the user's cache directory for the next call.")
     ] = True,
     style: Annotated[
         str | None,
@@ -73,9 +73,11 @@ def command(
     if names and len(names) != len(pools):
         raise InputError(f"{len(names)} --name for {len(pools)} pools: give one per pool, in their order")
     from radmoe.evaluation import build_report, render, screen
+    from radmoe.evaluation.measure import check_distinct
     from radmoe.evaluation.scores import Draws, check_grouping
 
     check_grouping(by)
+    check_distinct(pools)
     options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel, "window": window}
     options |= {"jobs": _jobs(jobs), "use_cache": cache}
     records = [
@@ -91,7 +93,8 @@ def command(
     if out is None:
         typer.echo(text, nl=False)
         return
-    from radmoe.pool.schema import disk_errors, write_atomic
+    from radmoe.pool.files import write_atomic
+    from radmoe.pool.schema import disk_errors
 
     with disk_errors(out):
         write_atomic(out, text.encode())

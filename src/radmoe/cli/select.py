@@ -105,7 +105,8 @@ def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, options: dict[str, An
 
 
 def _write_json(problems: list[str], selections: Iterator[Selection], out: Path | None) -> list[tuple[str, Selection]]:
-    from radmoe.pool.schema import disk_errors, write_atomic
+    from radmoe.pool.files import write_atomic
+    from radmoe.pool.schema import disk_errors
 
     picks, lines = [], []
     for pick in zip(problems, selections, strict=True):

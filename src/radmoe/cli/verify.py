@@ -27,6 +27,8 @@ def command(
     if recover:
         opened = Pool.recover(pool)
         console(stderr=True).print(f"recovered {len(opened):,} rollouts")
+        for dropped in opened.dropped:
+            typer.echo(str(dropped), err=True)
     opened = open_pool(pool)
     with byte_progress(sum(shard.bytes for shard in opened.shards.values()), "verifying") as advance:
         faults = opened.verify(progress=advance)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from radmoe.cohort import Cohort, open_cohort
 from radmoe.cohort.families import family_of
 from radmoe.confidence import WINDOW
-from radmoe.errors import InputError
+from radmoe.errors import InputError, PoolCorrupt
 from radmoe.evaluation import cache, naming, workers
 from radmoe.evaluation.records import Problem, Records
 from radmoe.pool.reader import manifest
@@ -28,7 +29,7 @@ def evaluate_pool(
     use_cache: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Records, ...]:
-    """Run every registered method on every graded problem of a pool, or take the results from the pool's cache.
+    """Run every registered method on every graded problem of a pool, or take the results from the user's cache (`cache`).
 
     The result has one `Records` per kind of answer in the pool, mostly a single one. Where there are several, each is
     called after the data set and its kind, as in "mixed (code)". `kind`, `readout`, `k` and `kernel` follow from the
@@ -42,7 +43,7 @@ def evaluate_pool(
     run = manifest(path)["run"]
     request = {"kind": kind, "readout": readout and str(readout), "k": k, "kernel": kernel, "window": window}
     key = cache.identity(path)
-    records = cache.load(path, request, key) if use_cache else None
+    records = cache.load(request, key) if use_cache else None
     if records is None:
         cohort = open_cohort(path, kind=kind, readout=readout, k=k, kernel=kernel, window=window)
         problems = []
@@ -51,7 +52,7 @@ def evaluate_pool(
             progress(len(problems), len(cohort))
         records = _by_kind(cohort, problems)
         if use_cache:
-            cache.save(path, request, key, records)
+            cache.save(request, key, records)
     name = dataset or naming.dataset(run, path)
     return tuple(
         replace(
@@ -63,6 +64,31 @@ def evaluate_pool(
         )
         for one in records
     )
+
+
+def check_distinct(pools: Sequence[str | Path]) -> None:
+    """Refuse pools that share rollouts, which would be counted twice: one pool given twice, a copy, a part of another.
+
+    Pools are compared by content: they share rollouts if a shard of one, to its last checksum, is a shard of the other
+    and both have the same run record.
+    """
+    homes: dict[str, Path] = {}
+    for path in map(Path, pools):
+        for shard in _contents(path):
+            home = homes.setdefault(shard, path)
+            if home is not path:
+                same = "is given twice" if home == path else f"holds rollouts that are in {home} too"
+                raise InputError(f"{path} {same}: give every pool once, or its rollouts are counted twice")
+
+
+def _contents(path: Path) -> set[str]:
+    """What identifies each shard of a pool: its description, which has the checksum of every column, and the run record."""
+    meta = manifest(path)
+    try:
+        entries = [entry for entry in meta["shards"].values() if entry["runs"]]
+        return {json.dumps([meta["run"], entry], sort_keys=True) for entry in entries}
+    except (KeyError, TypeError, AttributeError) as e:
+        raise PoolCorrupt(f"{path} does not list its shards ({e!r}): restore it from a copy") from None
 
 
 def _by_kind(cohort: Cohort, problems: list[Problem]) -> tuple[Records, ...]:

@@ -7,19 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from radmoe.errors import PoolCorrupt, PoolNotFound
-from radmoe.pool.schema import LABELS, disk_errors, write_atomic
-
-_FIELDS = pa.schema(
-    [
-        ("problem_id", pa.string()),
-        ("rollout_index", pa.int64()),
-        ("answer", pa.string()),
-        ("correct", pa.bool_()),
-    ]
-)
+from radmoe.pool import files
+from radmoe.pool.schema import LABELS, disk_errors
+from radmoe.pool.tables import LABEL_FIELDS, read_table, write_table
 
 
 class Label(NamedTuple):
@@ -33,21 +25,20 @@ class Label(NamedTuple):
 
 def write_labels(pool: str | Path, labels: Iterable[Label]) -> None:
     """Write or replace a pool's labels."""
-    table = pa.Table.from_pylist([label._asdict() for label in labels], schema=_FIELDS)
+    table = pa.Table.from_pylist([label._asdict() for label in labels], schema=LABEL_FIELDS)
     path = Path(pool) / LABELS
     with disk_errors(path):
-        write_atomic(path, lambda p: pq.write_table(table, p, compression="zstd", write_page_checksum=True))
+        write_table(table, path)
 
 
 def read_labels(pool: str | Path) -> dict[str, dict[int, Label]]:
     """Labels by problem and rollout index."""
     path = Path(pool) / LABELS
-    if not path.exists():
+    if not files.exists(path):
         raise PoolNotFound(f"{pool} has no {LABELS}: grade the pool first")
-    try:
-        rows = pq.read_table(path, schema=_FIELDS, page_checksum_verification=True).to_pylist()
-    except (OSError, pa.ArrowException) as e:
-        raise PoolCorrupt(f"{path} cannot be read ({e}): grade the pool again") from None
+    rows = read_table(path, LABEL_FIELDS, restore="grade the pool again").to_pylist()
+    if any(row["problem_id"] is None or row["rollout_index"] is None or row["correct"] is None for row in rows):
+        raise PoolCorrupt(f"{path} has labels without a problem, a rollout or a verdict: grade the pool again")
     out: dict[str, dict[int, Label]] = {}
     for row in rows:
         label = Label(**row)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import PoolCorrupt
+from radmoe.pool import files
 from radmoe.pool.schema import (
     BLOCK_BYTES,
     CHUNK_BYTES,
@@ -24,8 +25,6 @@ from radmoe.pool.schema import (
     EXPERT_WEIGHTS,
     PROMPT_WEIGHTS,
     Column,
-    crc32_file,
-    sync,
 )
 
 _MAX_STREAMS = 16  # bytes of an element that blosc2 compresses as streams of their own
@@ -91,7 +90,7 @@ class ColumnWriter:
             self._frame.append_data(bytes(self._tail))
             self._tail.clear()
         del self._frame
-        sync(self._path)
+        files.sync(self._path)
         size = self._path.stat().st_size
         head, data = _layout(self._path, size)
         chunks = _chunk_sizes(self._path, head, data)
@@ -101,7 +100,7 @@ class ColumnWriter:
             "per_row": self._per_row,
             "rows": self._rows,
             "bytes": size,
-            "crc32": crc32_file(self._path),
+            "crc32": files.crc32_file(self._path),
             "frame_head": head,
             "frame_data": data,
             "frame_crc32": _frame_crc(self._path, head, data, size),
@@ -154,12 +153,30 @@ class ColumnReader:
         return frame
 
 
+def check_entry(path: Path, column: Column, entry: dict[str, Any]) -> None:
+    """Refuse the description of a column that contradicts the format or itself."""
+    counts = [entry[name] for name in ("rows", "per_row", "bytes", "frame_head", "frame_data", "chunk_bytes")]
+    chunks = [number for chunk in entry["chunks"] for number in chunk]
+    sound = all(
+        type(number) is int and number >= 0 for number in (*counts, *chunks, entry["crc32"], entry["frame_crc32"])
+    )
+    sound = sound and all(len(chunk) == 2 for chunk in entry["chunks"])
+    if not sound or (entry["file"], entry["dtype"]) != (column.file, column.dtype.name):
+        raise PoolCorrupt(f"{path} is not described as the format says: restore {path.parent} from a copy")
+    raw = entry["rows"] * entry["per_row"] * column.dtype.itemsize
+    parts = [
+        sum(chunks[::2]) == entry["frame_data"],
+        entry["frame_head"] + entry["frame_data"] <= entry["bytes"],
+        entry["per_row"] > 0 and entry["chunk_bytes"] > 0,
+        len(entry["chunks"]) == -(-raw // max(entry["chunk_bytes"], 1)),
+    ]
+    if not all(parts):
+        raise PoolCorrupt(f"{path} is described with sizes that do not add up: restore {path.parent} from a copy")
+
+
 def check_size(path: Path, expected: int) -> None:
     """Refuse a file that is missing or has another size than was recorded."""
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise PoolCorrupt(f"{path} is missing: restore it from a copy") from None
+    size = files.size_of(path)
     if size != expected:
         raise PoolCorrupt(f"{path} has {size} bytes, {expected} were written: it was cut or changed, restore it")
 
@@ -174,7 +191,7 @@ def check_frame(path: Path, meta: dict[str, Any]) -> None:
 def damaged_chunks(path: Path, meta: dict[str, Any]) -> list[int]:
     """The indices of the chunks whose bytes on disk are not those that were written."""
     bad = []
-    with path.open("rb") as f:
+    with files.open_file(path) as f:
         f.seek(meta["frame_head"])
         for index, (size, crc) in enumerate(meta["chunks"]):
             if zlib.crc32(f.read(size)) != crc:
@@ -191,7 +208,7 @@ def chunk_rows(meta: dict[str, Any], index: int) -> tuple[int, int]:
 
 def _layout(path: Path, size: int) -> tuple[int, int]:
     """The lengths of a frame's header and of its chunks, read from the frame itself (C-Blosc2 frame format)."""
-    with path.open("rb") as f:
+    with files.open_file(path) as f:
         head = f.read(_MIN_FRAME)
     if len(head) < _MIN_FRAME or head[2:10] != _MAGIC:
         raise OSError(f"{path} was not written as a blosc2 frame")
@@ -206,7 +223,7 @@ def _layout(path: Path, size: int) -> tuple[int, int]:
 
 
 def _frame_crc(path: Path, head: int, data: int, size: int) -> int:
-    with path.open("rb") as f:
+    with files.open_file(path) as f:
         crc = zlib.crc32(f.read(head))
         f.seek(head + data)
         return zlib.crc32(f.read(size - head - data), crc)
@@ -215,7 +232,7 @@ def _frame_crc(path: Path, head: int, data: int, size: int) -> int:
 def _chunk_sizes(path: Path, head: int, data: int) -> list[tuple[int, int]]:
     """The size and CRC-32 of each chunk. The header of a chunk says how long it is."""
     sizes = []
-    with path.open("rb") as f:
+    with files.open_file(path) as f:
         at = head
         while at < head + data:
             f.seek(at + 12)

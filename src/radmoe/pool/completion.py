@@ -7,38 +7,64 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from radmoe.errors import PoolError, PoolMismatch, PoolNotFound
-from radmoe.pool import journal, schema
+from radmoe.errors import PoolBusy, PoolMismatch, PoolNotFound
+from radmoe.pool import files, journal, schema
+from radmoe.pool.hold import Hold
 from radmoe.pool.profile import Profile
 from radmoe.pool.schema import disk_errors
-from radmoe.pool.shard import RUN_FIELDS, seal, write_runs
+from radmoe.pool.shard import Shard, seal
+from radmoe.pool.tables import RUN_FIELDS, read_table, write_table
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 
 ROUTER = ("layers", "experts", "top_k", "vocab")  # what a pool's header holds beside the run record
 
 
-def recover(path: Path) -> int:
-    """Complete a pool whose writers were killed, and return how many rollouts it holds. Live writers are an error."""
-    if not (path / schema.OPEN_JSON).exists() and not (path / schema.POOL_JSON).exists():
+class Dropped(NamedTuple):
+    """A rollout that recovery left out, because the pool holds another of the same problem and index."""
+
+    problem_id: str
+    rollout_index: int
+    shard: int
+    kept_shard: int
+    identical: bool
+
+    def __str__(self) -> str:
+        name = f"rollout {self.rollout_index} of problem {self.problem_id!r}"
+        if self.identical:
+            return f"{name} was there twice, the same both times: one is kept"
+        older, newer = (schema.shard_name(number) for number in (self.kept_shard, self.shard))
+        return f"{name} was there twice and differs: the older one, in {older}, is kept; that in {newer} is left out"
+
+
+def recover(path: Path) -> tuple[Dropped, ...]:
+    """Complete a pool whose writers were killed, and return the rollouts that were left out as duplicates.
+
+    Raises PoolBusy if a process still writes to the pool.
+    """
+    if not files.exists(path / schema.OPEN_JSON) and not files.exists(path / schema.POOL_JSON):
         raise PoolNotFound(f"{path} is not a pool: it has neither {schema.POOL_JSON} nor {schema.OPEN_JSON}")
-    with disk_errors(path), locked(path):
+    files.check_tree(path)
+    with disk_errors(path), Hold(path), locked(path):
         if live := seal_orphans(path):
-            raise PoolError(f"{path} still has {live} live writer(s): let them close, or stop them, then recover")
-        return complete(path)
+            raise PoolBusy(f"{path} still has {live} live writer(s): let them close, or stop them, then recover")
+        if not files.exists(path / schema.OPEN_JSON):
+            return ()
+        table, dropped = _without_duplicates(path, _all_runs(path))
+        _complete(path, table)
+        return dropped
 
 
 def seal_orphans(path: Path) -> int:
     """Seal every journal whose writer is gone, and return how many writers are live. Needs the pool's lock."""
     live = 0
     for directory in schema.shard_dirs(path):
-        if not (directory / schema.JOURNAL).exists():
-            if not (directory / schema.SHARD_META).exists():
+        if not files.exists(directory / schema.JOURNAL):
+            if not files.exists(directory / schema.SHARD_META):
                 directory.rmdir()  # its writer was killed before it made the journal
         elif journal.is_live(directory / schema.JOURNAL):
             live += 1
@@ -50,23 +76,61 @@ def seal_orphans(path: Path) -> int:
     return live
 
 
-def complete(path: Path) -> int:
-    """Write runs.parquet and, last, pool.json, unless a writer is still filling a shard. Needs the pool's lock.
+def complete(path: Path) -> None:
+    """Write runs.parquet and, last, pool.json, unless a writer is still filling a shard. Needs the pool's lock."""
+    if not files.exists(path / schema.OPEN_JSON):
+        return  # another writer completed it
+    if any(files.exists(d / schema.JOURNAL) for d in schema.shard_dirs(path)):
+        return
+    _complete(path, _all_runs(path))
 
-    Returns how many rollouts the complete pool holds, 0 while a shard is still being filled.
-    """
-    if not (path / schema.OPEN_JSON).exists():
-        return int(schema.read_json(path / schema.POOL_JSON)["runs"])  # another writer completed it
-    directories = schema.shard_dirs(path)
-    if any((d / schema.JOURNAL).exists() for d in directories):
-        return 0
-    table = pa.concat_tables([shard_runs(path, d) for d in directories] or [RUN_FIELDS.empty_table()])
+
+def _all_runs(path: Path) -> pa.Table:
+    """The runs of all shards, in the order of the shards."""
+    tables = [shard_runs(path, directory) for directory in schema.shard_dirs(path)]
+    return pa.concat_tables(tables or [RUN_FIELDS.empty_table()])
+
+
+def _complete(path: Path, table: pa.Table) -> None:
     numbers = _number(table, path)
     write_manifest(path, schema.read_json(path / schema.OPEN_JSON), numbered(table, numbers))
     (path / schema.OPEN_JSON).unlink()
-    for directory in directories:
+    for directory in schema.shard_dirs(path):
         (directory / schema.RUNS).unlink(missing_ok=True)
-    return len(table)
+    files.remove_temporary(path)
+
+
+def _without_duplicates(path: Path, table: pa.Table) -> tuple[pa.Table, tuple[Dropped, ...]]:
+    """The table without rollouts that it has twice. The one in the lower shard, or the lower row of it, stays."""
+    names = zip(table["problem_id"].to_pylist(), table["rollout_index"].to_pylist(), strict=True)
+    first_rows: dict[tuple[str, int], int] = {}
+    repeated: dict[int, int] = {}  # row of the table -> row of the one that stays
+    for at, (problem, index) in enumerate(names):
+        if index is not None and (row := first_rows.setdefault((problem, index), at)) != at:
+            repeated[at] = row
+    if not repeated:
+        return table, ()
+    shards = {schema.shard_number(d.name): Shard(d, _entry(d / schema.SHARD_META)) for d in schema.shard_dirs(path)}
+    dropped = []
+    for at, row in repeated.items():
+        other, kept = table.slice(at, 1).to_pylist()[0], table.slice(row, 1).to_pylist()[0]
+        same = _same_rollout(shards, kept, other)
+        dropped.append(Dropped(other["problem_id"], other["rollout_index"], other["shard"], kept["shard"], same))
+    stays = [at not in repeated for at in range(len(table))]
+    return table.filter(pa.array(stays)), tuple(dropped)
+
+
+def _same_rollout(shards: dict[int, Shard], one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two rows of the run table describe equal rollouts: all fields but the place, and all columns."""
+    if any(one[name] != other[name] for name in RUN_FIELDS.names if name not in ("run_id", "shard", "row")):
+        return False
+    for column in schema.COLUMNS:
+        ours, theirs = (shards[run["shard"]].read(column, run["row"]) for run in (one, other))
+        if (ours is None) != (theirs is None):
+            return False
+        if ours is not None and theirs is not None and ours.tobytes() != theirs.tobytes():
+            return False
+    return True
 
 
 def numbered(table: pa.Table, rollout_indices: list[int]) -> pa.Table:
@@ -79,15 +143,15 @@ def numbered(table: pa.Table, rollout_indices: list[int]) -> pa.Table:
 
 def write_manifest(path: Path, header: dict[str, Any], table: pa.Table) -> None:
     """Write runs.parquet and, last, pool.json, which lists every file: from here on the pool is complete."""
-    schema.write_atomic(path / schema.RUNS, lambda p: write_runs(table, p))
+    write_table(table, path / schema.RUNS)
     body = header | {
         "runs": len(table),
         "problems": len(set(table["problem_id"].to_pylist())),
         "steps": table["steps"].null_count < len(table),
         "shards": {d.name: _entry(d / schema.SHARD_META) for d in schema.shard_dirs(path)},
-        "files": {name: _entry(path / name) for name in (schema.RUNS, schema.TOKENIZER_JSON, schema.VOCAB_TABLE)},
+        "files": {name: _entry(path / name) for name in schema.LISTED},
     }
-    schema.write_atomic(path / schema.POOL_JSON, schema.seal_json(body))
+    files.write_atomic(path / schema.POOL_JSON, schema.seal_json(body))
 
 
 def contradiction(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, Any, Any] | None:
@@ -105,20 +169,21 @@ def join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[int
     Raises PoolMismatch if the header contradicts that of the pool that is there.
     """
     pool_json, open_json = path / schema.POOL_JSON, path / schema.OPEN_JSON
-    current = open_json if open_json.exists() else pool_json if pool_json.exists() else None
+    current = open_json if files.exists(open_json) else pool_json if files.exists(pool_json) else None
     if current is None:
-        if any(path.iterdir()) and [p.name for p in path.iterdir()] != [schema.LOCK]:
+        if {p.name for p in path.iterdir()} - {schema.LOCK, schema.WRITER}:
             raise PoolMismatch(f"{path} is not empty and not a pool: choose another directory")
-        schema.write_atomic(path / schema.TOKENIZER_JSON, vocab.json)
-        schema.write_atomic(path / schema.VOCAB_TABLE, vocab.to_table())
+        files.write_atomic(path / schema.TOKENIZER_JSON, vocab.json)
+        files.write_atomic(path / schema.VOCAB_TABLE, vocab.to_table())
     else:
+        files.check_tree(path)
         existing = schema.read_json(current)
         if (difference := contradiction(existing, header)) is not None:
             key, old, new = difference
             raise PoolMismatch(f"{path} was made with {key} = {old!r}, this writer has {new!r}: use a new pool")
         header = header | {key: existing[key] for key in ("columns",) if key in existing}
-    if not open_json.exists():
-        schema.write_atomic(open_json, schema.seal_json(header))
+    if not files.exists(open_json):
+        files.write_atomic(open_json, schema.seal_json(header))
     pool_json.unlink(missing_ok=True)
     columns: dict[str, list[int]] | None = header.get("columns")
     return columns
@@ -127,10 +192,10 @@ def join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[int
 def shard_runs(path: Path, directory: Path, columns: list[str] | None = None) -> pa.Table:
     """The runs of a sealed shard, from its own file while the pool is open, else from that of the complete pool."""
     own = directory / schema.RUNS
-    if own.exists():
-        return pq.read_table(own, columns=columns)
-    number = int(directory.name.rpartition("_")[2])
-    return pq.read_table(path / schema.RUNS, columns=columns, filters=[("shard", "=", number)])
+    if files.exists(own):
+        return read_table(own, RUN_FIELDS, columns=columns)
+    number = schema.shard_number(directory.name)
+    return read_table(path / schema.RUNS, RUN_FIELDS, columns=columns, filters=[("shard", "=", number)])
 
 
 def _number(table: pa.Table, path: Path) -> list[int]:
@@ -140,7 +205,9 @@ def _number(table: pa.Table, path: Path) -> list[int]:
     for problem, index, shard in zip(problems, indices, shards, strict=True):
         if index is not None and index in shard_of[problem]:
             both = f"{schema.shard_name(shard_of[problem][index])} and {schema.shard_name(shard)}"
-            raise PoolMismatch(f"{path}: {both} both hold rollout {index} of problem {problem!r}: delete one shard")
+            raise PoolMismatch(
+                f"{path}: {both} both hold rollout {index} of problem {problem!r}: radmoe verify --recover keeps one"
+            )
         if index is not None:
             shard_of[problem][index] = shard
     numbers = []
@@ -154,7 +221,7 @@ def _number(table: pa.Table, path: Path) -> list[int]:
 
 
 def _entry(path: Path) -> dict[str, Any]:
-    entry = {"bytes": path.stat().st_size, "crc32": schema.crc32_file(path)}
+    entry = {"bytes": files.size_of(path), "crc32": files.crc32_file(path)}
     if path.name == schema.SHARD_META:
         entry["runs"] = schema.read_json(path)["runs"]
     return entry
@@ -167,6 +234,6 @@ def describe(columns: dict[str, list[int]]) -> str:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the pool's lock: opening, numbering shards and completing happen one process at a time."""
-    with (path / schema.LOCK).open("ab") as f:
+    with files.open_lock(path / schema.LOCK) as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield

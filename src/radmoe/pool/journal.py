@@ -20,6 +20,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.pool import files
+
 _HEAD = struct.Struct("<4sQI")
 _MAGIC = b"RJ02"
 
@@ -59,7 +61,7 @@ class Journal:
 
 def is_live(path: Path) -> bool:
     """Whether some process still writes this journal."""
-    with path.open("rb") as f:
+    with files.open_file(path) as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -75,8 +77,8 @@ def read(path: Path) -> tuple[dict[str, Any], Iterator[Record]]:
 
 
 def _records(path: Path) -> Iterator[Record]:
-    left = path.stat().st_size
-    with path.open("rb") as f:
+    left = files.size_of(path)
+    with files.open_file(path) as f:
         while (payload := _payload(f, left)) is not None:
             left -= _HEAD.size + len(payload)
             (size,) = struct.unpack_from("<I", payload)
@@ -92,8 +94,8 @@ def _records(path: Path) -> Iterator[Record]:
 def count(path: Path) -> int:
     """How many rollouts lie in a journal, from the headers of their records alone."""
     whole = at = 0
-    size = path.stat().st_size
-    with path.open("rb") as f:
+    size = files.size_of(path)
+    with files.open_file(path) as f:
         while len(head := f.read(_HEAD.size)) == _HEAD.size:
             magic, length, _ = _HEAD.unpack(head)
             at += _HEAD.size + length

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from radmoe.errors import InputError, PoolMismatch
-from radmoe.pool import schema
+from radmoe.pool import files, schema
 from radmoe.pool.completion import ROUTER, contradiction, describe, numbered, write_manifest
 from radmoe.pool.reader import Pool, open_pool
 from radmoe.pool.schema import disk_errors
@@ -50,7 +50,7 @@ def merge_pools(
             if out.exists():
                 out.rmdir()
             temporary.rename(out)
-            schema.sync(out.parent)
+            files.sync(out.parent)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -97,7 +97,7 @@ def _fill(out: Path, pools: Sequence[Pool], progress: Callable[[int], None]) -> 
     tables: list[pa.Table] = []
     count = 0
     for name in (schema.TOKENIZER_JSON, schema.VOCAB_TABLE):
-        shutil.copyfile(pools[0].path / name, out / name)
+        files.write_atomic(out / name, files.read_bytes(pools[0].path / name))
     for pool in pools:
         table = pool.runs()
         numbers = {}
@@ -106,7 +106,7 @@ def _fill(out: Path, pools: Sequence[Pool], progress: Callable[[int], None]) -> 
             target.mkdir()
             for file in (schema.SHARD_META, *_files(shard.meta)):
                 _link(shard.path / file, target / file)
-            schema.sync(target)
+            files.sync(target)
             numbers[number], count = count, count + 1
             progress(count)
         renumbered = pa.array([numbers[shard] for shard in table["shard"].to_pylist()], pa.int32())
@@ -117,17 +117,18 @@ def _fill(out: Path, pools: Sequence[Pool], progress: Callable[[int], None]) -> 
 
 
 def _files(meta: dict[str, Any]) -> list[str]:
-    """The names of the files that a shard's description lists."""
-    columns = [str(column["file"]) for column in meta["columns"].values()]
+    """The names of the files of a shard. They are the format's own, not those that its description writes down."""
+    columns = [column.file for column in schema.COLUMNS if column.name in meta["columns"]]
     return [*columns, *(schema.pointer_file(name) for name in meta["pointers"])]
 
 
 def _link(source: Path, target: Path) -> None:
+    files.size_of(source)  # which refuses anything but a regular file
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without links
-        shutil.copyfile(source, target)
-        schema.sync(target)
+        shutil.copyfile(source, target, follow_symlinks=False)
+        files.sync(target)
 
 
 def _header(pool: Pool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
@@ -9,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError, PoolCorrupt, PoolError, PoolIncomplete, PoolNotFound, RolloutError, VocabError
-from radmoe.pool import journal, schema
+from radmoe.pool import files, journal, schema
 from radmoe.pool.columns import check_size
+from radmoe.pool.hold import holder
 from radmoe.pool.profile import Profile
+from radmoe.pool.sense import check_run_record, check_shards, stored_steps
 from radmoe.pool.shard import Shard, Stretch
+from radmoe.pool.tables import RUN_FIELDS, read_table
 from radmoe.types import Kind, RolloutGroup, RouterShape, Rows, Step, check_ids, check_kind, check_weights, rows_at
 from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
-    from radmoe.pool.verify import Fault
+    from radmoe.pool.completion import Dropped
+    from radmoe.pool.fault import Fault
 
 _INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
 
@@ -112,6 +116,7 @@ class Pool:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.dropped: tuple[Dropped, ...] = ()
         self.meta = meta = manifest(path)
         try:
             run = meta["run"]
@@ -120,12 +125,18 @@ class Pool:
             self.profile = Profile.from_json(run["profile"])
             self.router = RouterShape(meta["layers"], meta["experts"], meta["top_k"])
             self._has_steps = bool(meta["steps"])
-            for name, entry in meta["files"].items():
-                check_size(path / name, entry["bytes"])
+            files.check_names(meta["files"], schema.LISTED, path / schema.POOL_JSON)
+            files.check_names(
+                meta["shards"], list(filter(schema.is_shard_name, meta["shards"])), path / schema.POOL_JSON
+            )
+            for name in schema.LISTED:
+                check_size(path / name, meta["files"][name]["bytes"])
             self.shards = {
-                int(name.rpartition("_")[2]): Shard(path / name, entry) for name, entry in meta["shards"].items()
+                schema.shard_number(name): Shard(path / name, entry) for name, entry in meta["shards"].items()
             }
             self.kinds: dict[str, Kind | None] = {}
+            check_run_record(self)
+            check_shards(self)
             self._index = self._read_index()
         except (KeyError, TypeError, AttributeError, ValueError) as e:
             if isinstance(e, PoolError):
@@ -136,11 +147,16 @@ class Pool:
 
     @classmethod
     def recover(cls, path: str | Path) -> Pool:
-        """Complete a pool whose writers were killed, and open it. Live writers are an error."""
+        """Complete a pool whose writers were killed, and open it. Raises PoolBusy if a process still writes to it.
+
+        A rollout that is there twice is kept once: the older one. `dropped` of the pool says which were left out.
+        """
         from radmoe.pool.completion import recover
 
-        recover(Path(path))
-        return cls(Path(path))
+        dropped = recover(Path(path))
+        pool = cls(Path(path))
+        pool.dropped = dropped
+        return pool
 
     def verify(self, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
         """Every fault of the pool. An empty list means that all bytes and values are as written.
@@ -163,9 +179,9 @@ class Pool:
 
     @cached_property
     def vocab(self) -> Vocab:
-        table = (self.path / schema.VOCAB_TABLE).read_bytes()
+        table = files.read_bytes(self.path / schema.VOCAB_TABLE)
         try:
-            return Vocab.from_table(table, (self.path / schema.TOKENIZER_JSON).read_bytes)
+            return Vocab.from_table(table, partial(files.read_bytes, self.path / schema.TOKENIZER_JSON))
         except VocabError as e:
             raise PoolCorrupt(f"{self.path / schema.VOCAB_TABLE}: {e}") from None
 
@@ -180,7 +196,8 @@ class Pool:
 
     @property
     def tokens(self) -> int:
-        return sum(int(shard.meta["tokens"]) for shard in self.shards.values())
+        """The number of generated tokens in the pool."""
+        return sum(tokens for runs in self._index.values() for *_, tokens in runs)
 
     def routing_bytes(self) -> tuple[int, int, int]:
         """Three sizes: the routing of all tokens and layers, the part that the profile keeps, and that part on disk."""
@@ -229,8 +246,14 @@ class Pool:
         if not self._has_steps:
             return ()
         filters = [("problem_id", "=", problem_id), ("rollout_index", "=", rollout_index)]
-        (steps,) = self.runs(["steps"], filters=filters)["steps"].to_pylist()
-        return tuple(Step(tuple(step["given"]), step["start"]) for step in steps or ())
+        for row in self.runs(["tokens", "steps"], filters=filters).to_pylist():
+            try:
+                return stored_steps(row["steps"], row["tokens"])
+            except RolloutError as e:
+                raise PoolCorrupt(
+                    f"{self.path / schema.RUNS}, rollout {rollout_index} of {problem_id!r}: {e}"
+                ) from None
+        raise PoolCorrupt(f"{self.path / schema.RUNS} has no rollout {rollout_index} of {problem_id!r}: restore it")
 
     def groups(self) -> Iterator[RolloutGroup]:
         """Every problem's rollouts, one problem at a time."""
@@ -239,12 +262,7 @@ class Pool:
 
     def runs(self, columns: list[str] | None = None, filters: list[Any] | None = None) -> pa.Table:
         """The table in runs.parquet, or some columns and rows of it."""
-        try:
-            return pq.read_table(
-                self.path / schema.RUNS, columns=columns, filters=filters, page_checksum_verification=True
-            )
-        except (OSError, pa.ArrowException) as e:
-            raise PoolCorrupt(f"{self.path / schema.RUNS} cannot be read ({e}): restore it from a copy") from None
+        return read_table(self.path / schema.RUNS, RUN_FIELDS, columns=columns, filters=filters)
 
     def _stretches(self, problem_id: str) -> Iterator[Stretch]:
         """The rollouts of a problem in their order, as stretches of neighbours on disk."""
@@ -268,6 +286,8 @@ class Pool:
         kinds: dict[str, Kind] = {}
         columns = self.runs(_INDEX).to_pydict()
         for problem, place, kind, rollout, shard, row, tokens in zip(*(columns[name] for name in _INDEX), strict=True):
+            if problem is None or rollout is None or rollout < 0:
+                raise PoolCorrupt(f"{self.path / schema.RUNS} has a run without problem or rollout index: restore it")
             if shard not in self.shards or not 0 <= row < self.shards[shard].meta["runs"]:
                 raise PoolCorrupt(
                     f"{self.path / schema.RUNS} names run {row} of shard {shard}, which is not there: restore it"
@@ -304,19 +324,20 @@ def manifest(path: Path) -> dict[str, Any]:
 
     Raises PoolNotFound where there is no pool, and PoolIncomplete where it is not complete.
     """
-    if (path / schema.POOL_JSON).is_file():
-        return schema.read_json(path / schema.POOL_JSON)
     if not path.is_dir():
         raise PoolNotFound(f"there is no pool at {path}: give the directory that holds {schema.POOL_JSON}")
-    if not (path / schema.OPEN_JSON).exists():
+    if not any(os.path.lexists(path / name) for name in (schema.POOL_JSON, schema.OPEN_JSON)):
         raise PoolNotFound(f"{path} is not a pool: it has no {schema.POOL_JSON}")
-    safe = live = 0
+    files.check_tree(path)
+    if files.exists(path / schema.POOL_JSON):
+        return schema.read_json(path / schema.POOL_JSON)
+    safe = 0
     for directory in schema.shard_dirs(path):
         journal_file = directory / schema.JOURNAL
-        if journal_file.exists():
-            live += journal.is_live(journal_file)
+        if files.exists(journal_file):
             safe += journal.count(journal_file)
-        elif (directory / schema.SHARD_META).exists():
+        elif files.exists(directory / schema.SHARD_META):
             safe += schema.read_json(directory / schema.SHARD_META)["runs"]
-    state = f"{live} writer(s) are still open" if live else f"finish it with: radmoe verify --recover {path}"
+    writer = holder(path)
+    state = f"it is being written by {writer}" if writer else f"finish it with: radmoe verify --recover {path}"
     raise PoolIncomplete(f"{path} is incomplete: {safe} rollouts are safe in it; {state}")

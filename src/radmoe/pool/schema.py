@@ -1,12 +1,11 @@
-"""Names, versions and column types of the pool format, and the file operations that every part shares."""
+"""Names, versions and column types of the pool format, and the JSON documents that describe a pool."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from radmoe.errors import PoolCorrupt, PoolVersion, PoolWriteError
+from radmoe.pool import files
 
 SCHEMA_VERSION = 2
 
 POOL_JSON = "pool.json"
 OPEN_JSON = "pool.open.json"  # exists while a writer works: what pool.json will say of the run record and the router
 LOCK = "pool.lock"
+WRITER = "pool.writer"  # locked by the process that writes to the pool, and names it
 TOKENIZER_JSON = "tokenizer.json"
 VOCAB_TABLE = "tokenizer.bytes"  # tokenizer.json compiled to token bytes, so that opening stays cheap
 RUNS = "runs.parquet"
@@ -31,7 +32,7 @@ JOURNAL = "journal.bin"
 CHUNK_BYTES = 4 << 20
 BLOCK_BYTES = 16 << 10
 
-_SHARD_NAME = re.compile(r"token_data_(\d{5,})")
+_SHARD_NAME = re.compile(r"token_data_([0-9]{5,9})")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ PROMPT_IDS = Column("prompt_moe_topk_expert_ids", np.dtype("<i2"), PROMPT_PTR)
 PROMPT_WEIGHTS = Column("prompt_moe_topk_expert_weights", np.dtype("<f2"), PROMPT_PTR)
 
 COLUMNS = (EXPERT_IDS, EXPERT_WEIGHTS, TOKEN_INDEX, TOKEN_IDS, SAMPLED, TOPK, PROMPT_IDS, PROMPT_WEIGHTS)
+POINTERS = (MOE_PTR, TOK_PTR, PROMPT_PTR)
+LISTED = (RUNS, TOKENIZER_JSON, VOCAB_TABLE)  # the files that pool.json lists beside the shards
 ROUTING = (EXPERT_IDS, EXPERT_WEIGHTS, TOKEN_INDEX)
 
 
@@ -69,21 +72,22 @@ def shard_name(number: int) -> str:
 
 
 def shard_dirs(pool: Path) -> list[Path]:
-    """The shard directories of a pool, sorted by number."""
-    shards = [(int(m[1]), p) for p in pool.iterdir() if (m := _SHARD_NAME.fullmatch(p.name)) and p.is_dir()]
-    return [p for _, p in sorted(shards)]
+    """The shard directories of a pool, sorted by number. A link in place of one is refused."""
+    named = [p for p in pool.iterdir() if is_shard_name(p.name) and files.is_directory(p)]
+    return sorted(named, key=lambda p: shard_number(p.name))
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether a name is that of a shard, as `shard_name` writes it."""
+    return _SHARD_NAME.fullmatch(name) is not None and name == shard_name(shard_number(name))
+
+
+def shard_number(name: str) -> int:
+    return int(name.rpartition("_")[2])
 
 
 def pointer_file(pointer: str) -> str:
     return f"{pointer}.int64"
-
-
-def crc32_file(path: Path) -> int:
-    crc = 0
-    with path.open("rb") as f:
-        while block := f.read(1 << 20):
-            crc = zlib.crc32(block, crc)
-    return crc
 
 
 def seal_json(body: dict[str, Any]) -> bytes:
@@ -94,7 +98,7 @@ def seal_json(body: dict[str, Any]) -> bytes:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a document that `seal_json` wrote. One that is damaged or of another version is refused."""
     try:
-        body = json.loads(path.read_bytes())
+        body = json.loads(files.read_bytes(path))
     except (ValueError, RecursionError) as e:
         raise PoolCorrupt(f"{path} is not valid JSON ({e}): restore it from a copy") from None
     if not isinstance(body, dict):
@@ -123,28 +127,3 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise PoolWriteError(
             f"cannot write {path}: {reason}; what was written before is kept; make room or make it writable, then run it again"
         ) from e
-
-
-def write_atomic(path: Path, write: bytes | Callable[[Path], None]) -> None:
-    """Make `path` appear whole or not at all, and survive power loss."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        if isinstance(write, bytes):
-            temporary.write_bytes(write)
-        else:
-            write(temporary)
-        sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def sync(path: Path) -> None:
-    """fsync a file or directory."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

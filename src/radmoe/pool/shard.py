@@ -8,33 +8,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from radmoe.errors import PoolCorrupt
-from radmoe.pool import journal, schema
-from radmoe.pool.columns import ColumnReader, ColumnWriter, check_size, compression
+from radmoe.pool import files, journal, schema
+from radmoe.pool.columns import ColumnReader, ColumnWriter, check_entry, check_size, compression
 from radmoe.pool.profile import Profile
 from radmoe.pool.schema import COLUMNS, MOE_PTR, TOK_PTR, Column
+from radmoe.pool.tables import RUN_FIELDS, write_table
 from radmoe.types import RouterShape
-
-RUN_FIELDS = pa.schema(
-    [
-        ("run_id", pa.int64()),
-        ("problem_id", pa.string()),
-        ("problem_index", pa.int64()),  # the problem's place in the order in which they were asked
-        ("kind", pa.string()),
-        ("rollout_index", pa.int64()),
-        ("shard", pa.int32()),
-        ("row", pa.int64()),
-        ("tokens", pa.int64()),
-        ("finish_reason", pa.string()),
-        ("steps", pa.list_(pa.struct([("given", pa.list_(pa.int32())), ("start", pa.int64())]))),
-        ("text", pa.string()),
-        ("prompt", pa.string()),
-        ("extra", pa.string()),
-    ]
-)
 
 
 def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
@@ -44,6 +26,7 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
     is removed. So a kill at any moment leaves a finished shard, or the journal to start sealing from again.
     """
     source = directory / schema.JOURNAL
+    files.remove_temporary(directory)
     writers: dict[Column, ColumnWriter] = {}
     pointers: dict[str, list[int]] = {}
     rows: list[dict[str, Any]] = []
@@ -62,7 +45,7 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
         for column, writer in writers.items():
             writer.append(arrays[column.name])
         captured_bytes += meta.pop("captured_bytes")
-        rows.append(meta | {"shard": int(directory.name.rpartition("_")[2]), "row": len(rows)})
+        rows.append(meta | {"shard": schema.shard_number(directory.name), "row": len(rows)})
 
     if profile.readouts is None and TOK_PTR in pointers:
         del pointers[TOK_PTR]  # every token has its routing row: one pointer serves both
@@ -70,10 +53,10 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
     pointer_entries: dict[str, Any] = {}
     for pointer, values in pointers.items():
         path = directory / schema.pointer_file(pointer)
-        schema.write_atomic(path, np.array(values, "<i8").tobytes())
-        pointer_entries[pointer] = {"bytes": path.stat().st_size, "crc32": schema.crc32_file(path)}
+        files.write_atomic(path, np.array(values, "<i8").tobytes())
+        pointer_entries[pointer] = {"bytes": path.stat().st_size, "crc32": files.crc32_file(path)}
     table = pa.Table.from_pylist(rows, schema=RUN_FIELDS)
-    schema.write_atomic(directory / schema.RUNS, lambda p: write_runs(table, p))
+    write_table(table, directory / schema.RUNS)
     body = {
         "schema_version": schema.SCHEMA_VERSION,
         "layers": shape.layers,
@@ -88,13 +71,9 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
         "pointers": pointer_entries,
         "columns": columns,
     }
-    schema.write_atomic(directory / schema.SHARD_META, schema.seal_json(body))
+    files.write_atomic(directory / schema.SHARD_META, schema.seal_json(body))
     source.unlink()
-    schema.sync(directory)
-
-
-def write_runs(table: pa.Table, path: Path) -> None:
-    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+    files.sync(directory)
 
 
 class Shard:
@@ -108,10 +87,14 @@ class Shard:
             raise PoolCorrupt(
                 f"{directory} holds {self.meta['runs']} runs, pool.json says {expected['runs']}: restore it"
             )
+        where = directory / schema.SHARD_META
+        files.check_names(self.meta["pointers"], schema.POINTERS, where)
+        files.check_names(self.meta["columns"], [column.name for column in COLUMNS], where)
         self.pointers = {name: self._pointer(name, entry) for name, entry in self.meta["pointers"].items()}
         self.columns: dict[str, ColumnReader] = {}
         for column in COLUMNS:
             if (entry := self.meta["columns"].get(column.name)) is not None:
+                check_entry(directory / column.file, column, entry)
                 check_size(directory / column.file, entry["bytes"])
                 self.columns[column.name] = ColumnReader(directory / column.file, column, entry)
                 if self.pointer(column)[-1] != entry["rows"]:
@@ -140,12 +123,12 @@ class Shard:
     def _pointer(self, name: str, entry: dict[str, Any]) -> NDArray[np.int64]:
         path = self.path / schema.pointer_file(name)
         check_size(path, entry["bytes"])
-        pointer = np.fromfile(path, "<i8")
+        pointer = np.frombuffer(files.read_bytes(path), "<i8")
         if len(pointer) != self.meta["runs"] + 1 or pointer[0] != 0 or (np.diff(pointer) < 0).any():
             raise PoolCorrupt(
                 f"{path} is not a row pointer of {self.meta['runs']} runs rising from 0: restore it from a copy"
             )
-        if schema.crc32_file(path) != entry["crc32"]:
+        if files.crc32_file(path) != entry["crc32"]:
             raise PoolCorrupt(f"{path} does not match its checksum: restore it from a copy")
         return pointer
 

@@ -1,38 +1,23 @@
-"""Check every byte of a pool against what was written, and say which rollouts a fault touches."""
+"""Check every byte of a pool against what was written, and whether that makes sense; say which rollouts a fault touches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from radmoe.errors import PoolError, RolloutError
-from radmoe.pool import schema
+from radmoe.pool import files, schema
 from radmoe.pool.columns import ColumnReader, check_frame, check_size, chunk_rows, damaged_chunks
+from radmoe.pool.fault import Fault, Run
 from radmoe.pool.reader import Pool
+from radmoe.pool.sense import check_tables
 from radmoe.pool.shard import Shard
 from radmoe.types import check_ids, check_weights
 
 _SLICE = 4096  # rows that are checked at a time
-
-Run = tuple[str, int]  # problem id, rollout index
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something wrong in one file, and the rollouts it touches. `runs` is empty where it touches none, or the whole pool."""
-
-    file: str
-    message: str
-    runs: tuple[Run, ...] = ()
-
-    def __str__(self) -> str:
-        some = ", ".join(f"{problem}#{index}" for problem, index in self.runs[:8])
-        more = f" and {len(self.runs) - 8} more" if len(self.runs) > 8 else ""
-        return f"{self.file}: {self.message}" + (f"; rollouts {some}{more}" if self.runs else "")
 
 
 def verify(pool: Pool, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
@@ -43,6 +28,7 @@ def verify(pool: Pool, *, progress: Callable[[int], None] | None = None) -> list
     faults: list[Fault] = []
     for name, entry in pool.meta["files"].items():
         faults += _check_file(pool.path, name, entry)
+    faults += _check_sense(pool, faults)
     runs = _runs_by_row(pool)
     for number, shard in pool.shards.items():
         faults += _check_file(pool.path, f"{shard.path.name}/{schema.SHARD_META}", pool.meta["shards"][shard.path.name])
@@ -53,13 +39,22 @@ def verify(pool: Pool, *, progress: Callable[[int], None] | None = None) -> list
     return faults
 
 
+def _check_sense(pool: Pool, damaged: list[Fault]) -> list[Fault]:
+    """Faults in what the tables and the tokenizer say. Of files that are damaged that much is known already."""
+    names = {fault.file for fault in damaged}
+    try:
+        return [fault for fault in check_tables(pool) if fault.file not in names]
+    except PoolError as e:
+        return [] if damaged else [Fault(schema.RUNS, str(e))]
+
+
 def _check_file(root: Path, name: str, entry: dict[str, Any]) -> Iterator[Fault]:
     try:
         check_size(root / name, entry["bytes"])
     except PoolError as e:
         yield Fault(name, str(e))
         return
-    if schema.crc32_file(root / name) != entry["crc32"]:
+    if files.crc32_file(root / name) != entry["crc32"]:
         yield Fault(name, "the bytes are not the ones written: restore the file from a copy")
 
 
@@ -83,6 +78,8 @@ def _check_column(pool: Pool, shard: Shard, reader: ColumnReader, runs: list[Run
     try:
         for start in range(0, reader.rows, _SLICE):
             _check_values(pool, reader, reader.read(start, min(start + _SLICE, reader.rows)))
+        if reader.column is schema.TOKEN_INDEX:
+            _check_positions(shard, reader)
     except (PoolError, RolloutError) as e:
         yield Fault(name, f"{e} (from row {start})", tuple(runs))
 
@@ -99,6 +96,16 @@ def _check_values(pool: Pool, reader: ColumnReader, rows: Any) -> None:
             )
     elif reader.column.dtype.kind == "f" and np.isnan(rows).any():
         raise RolloutError("logprobs contain NaN")
+
+
+def _check_positions(shard: Shard, reader: ColumnReader) -> None:
+    """The rows of a run stand for tokens in ascending order, all of which the run has."""
+    rows, tokens = shard.pointer(schema.TOKEN_INDEX), shard.pointer(schema.TOKEN_IDS)
+    for run in range(len(rows) - 1):
+        positions = reader.read(int(rows[run]), int(rows[run + 1]))[:, 0]
+        length = int(tokens[run + 1] - tokens[run])
+        if len(positions) and (positions[0] < 0 or positions[-1] >= length or (np.diff(positions) <= 0).any()):
+            raise RolloutError(f"the rows of run {run} do not stand for ascending tokens of {length}")
 
 
 def _runs_by_row(pool: Pool) -> dict[int, list[Run]]:

@@ -1,4 +1,4 @@
-"""Writes a pool, from one process or several, so that no kill or full disk loses what was added."""
+"""Writes a pool, from one process or several workers, so that no kill or full disk loses what was added."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from radmoe import __version__
 from radmoe.errors import InputError, PoolError, PoolMismatch, RolloutError
-from radmoe.pool import journal, schema
+from radmoe.pool import files, journal, schema
 from radmoe.pool.completion import complete, describe, join, locked, seal_orphans, shard_runs
+from radmoe.pool.hold import Hold
 from radmoe.pool.profile import Profile, spans
 from radmoe.pool.schema import disk_errors
 from radmoe.pool.shard import seal
@@ -33,9 +34,12 @@ class PoolWriter:
 
     A rollout is safe from a kill of this process once `add` has returned, and from power loss after
     `flush`. While any writer is open the pool has no pool.json and says that it is incomplete; `close`
-    seals what this writer added and, when no other writer is left, completes the pool. Several processes
-    may each open a writer on the same path: each fills shards of its own. What a killed writer left
-    behind is recovered by the next writer, or by `Pool.recover`.
+    seals what this writer added and completes the pool. What a killed writer left behind is recovered by the
+    next writer, or by `Pool.recover`.
+
+    A pool has one writer; a second one is refused with PoolBusy, which names the process. Where all of them
+    say `workers=True`, several may write at once: each fills shards of its own, none knows what the others
+    have added since it was opened, and the last one to close completes the pool.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class PoolWriter:
         sampling: dict[str, Any] | None = None,
         profile: Profile | None = None,
         provenance: dict[str, Any] | None = None,
+        workers: bool = False,
         shard_bytes: int = SHARD_BYTES,
     ) -> None:
         self.path = Path(path)
@@ -81,14 +86,20 @@ class PoolWriter:
         }
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            with locked(self.path):
-                self._columns = join(self.path, self._header, self.vocab)
-                seal_orphans(self.path)
-                sealed = [d for d in schema.shard_dirs(self.path) if not (d / schema.JOURNAL).exists()]
-                tables = [shard_runs(self.path, d, ["problem_id", "rollout_index", "kind"]) for d in sealed]
+            self._hold = Hold(self.path, shared=workers)
+            try:
+                with locked(self.path):
+                    self._columns = join(self.path, self._header, self.vocab)
+                    seal_orphans(self.path)
+                    sealed = [d for d in schema.shard_dirs(self.path) if not files.exists(d / schema.JOURNAL)]
+                    tables = [shard_runs(self.path, d, ["problem_id", "rollout_index", "kind"]) for d in sealed]
+            except BaseException:
+                self._hold.release()
+                raise
         rows = [row for table in tables for row in zip(*table.to_pydict().values(), strict=True)]
-        self._explicit = {(problem, index) for problem, index, _ in rows}
-        self._done = Counter(problem for problem, _, _ in rows)
+        self._explicit = {(problem, index) for problem, index, _ in rows if index is not None}
+        self._done = Counter(problem for problem, _ in self._explicit)
+        self._done.update(problem for problem, index, _ in rows if index is None)
         self._kinds: dict[str, Kind] = {problem: kind for problem, _, kind in rows if kind is not None}
 
     def done(self, problem_id: str) -> int:
@@ -174,18 +185,21 @@ class PoolWriter:
         """Make everything added so far safe from power loss."""
         if self._journal is not None:
             with disk_errors(self.path):
-                schema.sync(self._journal.path)
+                files.sync(self._journal.path)
 
     def close(self) -> None:
-        """Seal what was added. The last writer to close completes the pool."""
+        """Seal what was added, and complete the pool unless another worker still writes to it."""
         if self._closed:
             return
         with disk_errors(self.path):
             self._seal()
             self._closed = True
-            with locked(self.path):
-                seal_orphans(self.path)
-                complete(self.path)
+            try:
+                with locked(self.path):
+                    seal_orphans(self.path)
+                    complete(self.path)
+            finally:
+                self._hold.release()
 
     def abandon(self) -> None:
         """Stop without completing the pool. It stays incomplete, and what was added can be recovered."""
@@ -193,6 +207,7 @@ class PoolWriter:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+        self._hold.release()
 
     def __enter__(self) -> Self:
         return self
@@ -286,8 +301,8 @@ class PoolWriter:
                 )
             if pool_columns is None:
                 header = self._header | {"columns": columns}
-                schema.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(header))
-            numbers = [int(d.name.rpartition("_")[2]) for d in schema.shard_dirs(self.path)]
+                files.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(header))
+            numbers = [schema.shard_number(d.name) for d in schema.shard_dirs(self.path)]
             directory = self.path / schema.shard_name(max(numbers, default=-1) + 1)
             directory.mkdir()
             return journal.Journal(directory / schema.JOURNAL, self._provenance)

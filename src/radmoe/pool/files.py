@@ -1,0 +1,167 @@
+"""The one rule for what may be in a pool, and the file operations that keep to it.
+
+A pool may come from a stranger, so nothing in it is opened on trust. The pool's directory may be given through a link,
+because the user typed it; inside it there are only regular files, and directories of regular files. Links, FIFOs,
+sockets and devices are refused, and so is every name in a description that is not one of the names of the format.
+Files are opened without following links and without waiting, and a new file appears under its name only when it is
+whole: it is written under a random name that did not exist before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+import zlib
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import BinaryIO
+
+from radmoe.errors import PoolCorrupt, PoolUnsafe
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+_SPECIAL = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a directory",
+}
+
+
+def check_tree(pool: Path) -> None:
+    """Refuse a pool in which something is neither a regular file nor a directory, two levels deep as the format goes."""
+    for entry in _entries(pool):
+        if entry.is_dir(follow_symlinks=False):
+            for inner in _entries(Path(entry.path)):
+                if not inner.is_dir(follow_symlinks=False):
+                    _check_regular(Path(inner.path), inner.stat(follow_symlinks=False))
+        else:
+            _check_regular(Path(entry.path), entry.stat(follow_symlinks=False))
+
+
+def check_names(names: Collection[str], known: Collection[str], where: Path) -> None:
+    """Refuse a description that names a file which the format does not know, such as one outside the pool."""
+    for name in names:
+        if name not in known:
+            raise PoolUnsafe(f"{where} names {name!r}, which is no file of a pool: the pool was not made by radmoe")
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a regular file. Anything else of this name is refused."""
+    try:
+        _check_regular(path, path.lstat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def is_directory(path: Path) -> bool:
+    """Whether there is a directory of this name in a pool. A link to one is refused."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISLNK(mode):
+        raise _unsafe(path, mode)
+    return stat.S_ISDIR(mode)
+
+
+def size_of(path: Path) -> int:
+    """The size of a regular file; one that is missing or is something else is refused."""
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise PoolCorrupt(f"{path} is missing: restore it from a copy") from None
+    _check_regular(path, status)
+    return status.st_size
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file for reading. A link is not followed, and a FIFO is refused instead of waited for."""
+    size_of(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _check_regular(path, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """Open a lock file for reading and writing; it is made if it is not there.
+
+    A file that has another name somewhere else (a hard link) is refused, because a lock file is written in place.
+    """
+    if exists(path) and path.lstat().st_nlink > 1:
+        raise PoolUnsafe(f"{path} is a hard link to another file: remove it")
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "r+b")
+
+
+def read_bytes(path: Path) -> bytes:
+    with open_file(path) as f:
+        return f.read()
+
+
+def crc32_file(path: Path) -> int:
+    crc = 0
+    with open_file(path) as f:
+        while block := f.read(1 << 20):
+            crc = zlib.crc32(block, crc)
+    return crc
+
+
+def write_atomic(path: Path, write: bytes | Callable[[BinaryIO], None]) -> None:
+    """Make `path` appear whole or not at all, and survive power loss. What was there before is replaced, never opened."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as f:
+            if isinstance(write, bytes):
+                f.write(write)
+            else:
+                write(f)
+            f.flush()
+            os.fsync(f.fileno())
+        temporary.replace(path)
+        sync(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def remove_temporary(directory: Path) -> None:
+    """Remove what a killed `write_atomic` left in a directory that nobody else writes to."""
+    for entry in _entries(directory):
+        if _TEMPORARY.fullmatch(entry.name):
+            Path(entry.path).unlink()
+
+
+def sync(path: Path) -> None:
+    """fsync a file or directory."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(directory) as entries:
+        return list(entries)
+
+
+def _check_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _unsafe(path, status.st_mode)
+
+
+def _unsafe(path: Path, mode: int) -> PoolUnsafe:
+    what = _SPECIAL.get(stat.S_IFMT(mode), "not a file")
+    way_out = "copy the pool with cp -rL" if stat.S_ISLNK(mode) else "remove it"
+    return PoolUnsafe(f"{path} is {what}: a pool holds only plain files and directories of them; {way_out}")

@@ -1,0 +1,87 @@
+"""Who writes to a pool: one process at a time, unless all of them say that they are workers.
+
+A writer keeps `pool.writer` locked (`flock`) as long as it lives: exclusively, or shared with others if it is a worker.
+The file says which process that is, for the message that refuses the next one. The lock goes away with its process,
+however that ends, so a dead writer blocks nobody.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from radmoe.errors import PoolBusy
+from radmoe.pool import files, schema
+
+_TRIES = 4  # a reader that looks whether a pool is held locks it for a moment
+_PAUSE = 0.05  # seconds
+
+
+class Hold:
+    """The right to write to a pool, until it is released. Raises PoolBusy if another process has it."""
+
+    def __init__(self, pool: Path, *, shared: bool = False) -> None:
+        self._file = files.open_lock(pool / schema.WRITER)
+        mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        for left in reversed(range(_TRIES)):
+            if _try_lock(self._file, mode):
+                break
+            if not left:
+                holder = _holder(self._file)
+                self._file.close()
+                raise PoolBusy(
+                    f"{pool} is being written by {holder}: wait until it has finished, or stop it; "
+                    "to share the work, capture parts and merge them"
+                )
+            time.sleep(_PAUSE)
+        if not shared:
+            self._file.truncate(0)
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(f"{os.getpid()} {socket.gethostname()}\n".encode())
+        self._file.flush()
+
+    def release(self) -> None:
+        if self._file.closed:
+            return
+        if _try_lock(self._file, fcntl.LOCK_EX):  # the last one clears the file
+            self._file.truncate(0)
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def holder(pool: Path) -> str | None:
+    """The process that writes to a pool, as in "process 123 on host"; None if nobody does."""
+    if not files.exists(pool / schema.WRITER):
+        return None
+    with files.open_file(pool / schema.WRITER) as f:
+        return None if _try_lock(f, fcntl.LOCK_EX) else _holder(f)
+
+
+def _try_lock(file: BinaryIO, mode: int) -> bool:
+    try:
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(file: BinaryIO) -> str:
+    """The youngest process in a lock file that is not known to be dead."""
+    file.seek(0)
+    for line in reversed(file.read(1 << 16).decode(errors="replace").splitlines()):
+        pid, _, host = line.partition(" ")
+        if pid.isdecimal() and host and not (host == socket.gethostname() and not Path("/proc", pid).exists()):
+            return f"process {pid} on {host}"
+    return "another process"

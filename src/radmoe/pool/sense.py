@@ -1,0 +1,159 @@
+"""Whether what a pool says makes sense, whatever its checksums say: a forged or badly made pool has good ones.
+
+`check_shards` holds for every pool that opens; the rest is part of `Pool.verify`, because it reads whole tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from radmoe.errors import InputError, PoolCorrupt, PoolError, RolloutError, VocabError
+from radmoe.pool import files, schema
+from radmoe.pool.fault import Fault, Run
+from radmoe.pool.schema import COLUMNS, EXPERT_IDS, EXPERT_WEIGHTS, PROMPT_IDS, PROMPT_WEIGHTS, TOKEN_IDS, TOKEN_INDEX
+from radmoe.pool.tables import LABEL_FIELDS, read_table
+from radmoe.types import Step, check_kind, check_steps
+from radmoe.vocab import Vocab
+
+if TYPE_CHECKING:
+    from radmoe.pool.reader import Pool
+
+_ROUTED = (EXPERT_IDS, EXPERT_WEIGHTS, PROMPT_IDS, PROMPT_WEIGHTS)
+
+
+def check_run_record(pool: Pool) -> None:
+    """Refuse a run record whose members have other types than the format gives them."""
+    run = pool.meta["run"]
+    for name, types in (("model", str), ("task", str | None), ("style", str | None), ("sampling", dict | None)):
+        if not isinstance(run[name], types):
+            raise PoolCorrupt(
+                f"{pool.path / schema.POOL_JSON} gives {name} as {run[name]!r}: it was changed, restore it from a copy"
+            )
+
+
+def check_shards(pool: Pool) -> None:
+    """Refuse a pool whose shards disagree with pool.json about the router, or about the columns and their shapes."""
+    if not pool.shards:
+        return
+    where = pool.path / schema.POOL_JSON
+    shapes: dict[str, list[int]] = pool.meta["columns"]
+    files.check_names(shapes, [column.name for column in COLUMNS], where)
+    routed = [pool.shape.layers, pool.shape.top_k]
+    for column in COLUMNS:
+        shape = shapes.get(column.name)
+        if column in _ROUTED and shape not in (None, routed):
+            raise PoolCorrupt(f"{where} gives {column.name} the shape {shape}, the router has {routed}: restore it")
+    wanted = {EXPERT_IDS.name, TOKEN_IDS.name} | (set() if pool.profile.readouts is None else {TOKEN_INDEX.name})
+    if not wanted <= shapes.keys() or (TOKEN_INDEX.name in shapes) != (TOKEN_INDEX.name in wanted):
+        raise PoolCorrupt(f"{where} lists the columns {', '.join(sorted(shapes))}, its profile needs {sorted(wanted)}")
+    for shard in pool.shards.values():
+        meta = shard.meta
+        router = (meta["layers"], meta["experts"], meta["top_k"])
+        if router != (pool.shape.layers, pool.shape.experts, pool.shape.top_k):
+            raise PoolCorrupt(
+                f"{shard.path} is of router {router}, pool.json says {pool.shape}: restore it from a copy"
+            )
+        if not isinstance(meta["provenance"], dict) or not isinstance(meta["captured_bytes"], int):
+            raise PoolCorrupt(f"{shard.path / schema.SHARD_META} is not what a writer makes: restore it from a copy")
+        if meta["runs"] and meta["columns"].keys() != shapes.keys():
+            lost = ", ".join(sorted(meta["columns"].keys() ^ shapes.keys()))
+            raise PoolCorrupt(
+                f"{shard.path} and pool.json do not have the same columns ({lost}): restore it from a copy"
+            )
+        for name, reader in shard.columns.items():
+            if reader.per_row != math.prod(shapes[name]):
+                raise PoolCorrupt(
+                    f"{reader.path} has {reader.per_row} items in a row, pool.json says {shapes[name]}: restore it"
+                )
+
+
+def check_tables(pool: Pool) -> Iterator[Fault]:
+    """Faults in what the run table, the labels and the tokenizer say. Reads all of them, but no shard."""
+    yield from _check_runs(pool)
+    yield from _check_labels(pool)
+    yield from _check_vocab(pool)
+
+
+def _check_runs(pool: Pool) -> Iterator[Fault]:
+    columns = ["run_id", "problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
+    rows = pool.runs([*columns, "steps"]).to_pylist()
+    runs: list[Run] = [(row["problem_id"], row["rollout_index"]) for row in rows]
+    if [row["run_id"] for row in rows] != list(range(len(rows))):
+        yield Fault(schema.RUNS, "run_id does not count up from 0")
+    if repeated := [run for run, count in Counter(runs).items() if count > 1]:
+        yield Fault(schema.RUNS, "rollouts are listed more than once", tuple(repeated))
+    places = Counter((row["shard"], row["row"]) for row in rows)
+    if shared := [run for run, row in zip(runs, rows, strict=True) if places[row["shard"], row["row"]] > 1]:
+        yield Fault(schema.RUNS, "several runs point at one row of a shard", tuple(shared))
+    for name in ("kind", "problem_index"):
+        values: dict[str, set[Any]] = {}
+        for row in rows:
+            if row[name] is not None:
+                values.setdefault(row["problem_id"], set()).add(row[name])
+        if several := [problem for problem, choices in values.items() if len(choices) > 1]:
+            yield Fault(schema.RUNS, f"problem {several[0]!r} has more than one {name}: {sorted(values[several[0]])}")
+    for name, number in (("problems", len({problem for problem, _ in runs})),):
+        if pool.meta.get(name) != number:
+            yield Fault(schema.POOL_JSON, f"says {pool.meta.get(name)} {name}, {schema.RUNS} has {number}")
+    if bool(pool.meta["steps"]) != any(row["steps"] is not None for row in rows):
+        yield Fault(schema.POOL_JSON, f"says steps is {pool.meta['steps']}, {schema.RUNS} says otherwise")
+    yield from _check_each(pool, rows)
+
+
+def _check_each(pool: Pool, rows: list[dict[str, Any]]) -> Iterator[Fault]:
+    """Faults of single runs: kinds that are unknown, and steps that no trajectory has."""
+    for row in rows:
+        try:
+            if row["kind"] is not None:
+                check_kind(row["kind"])
+            steps = stored_steps(row["steps"], row["tokens"])
+            highest = max((token for step in steps for token in step.given), default=0)
+            if highest >= len(pool.vocab):
+                raise RolloutError(f"a step was given token {highest}, the vocabulary ends at {len(pool.vocab) - 1}")
+        except (InputError, PoolError) as e:
+            yield Fault(schema.RUNS, str(e), ((row["problem_id"], row["rollout_index"]),))
+
+
+def stored_steps(steps: list[Any] | None, tokens: int) -> tuple[Step, ...]:
+    """The steps of a run as runs.parquet holds them. Raises a RolloutError if no trajectory has such steps."""
+    try:
+        return check_steps([Step(tuple(step["given"]), step["start"]) for step in steps or ()], tokens)
+    except TypeError:
+        raise RolloutError("a step lacks its start or the tokens it was given") from None
+
+
+def _check_labels(pool: Pool) -> Iterator[Fault]:
+    path = pool.path / schema.LABELS
+    try:
+        if not files.exists(path):
+            return
+        rows = read_table(path, LABEL_FIELDS, restore="grade the pool again").to_pylist()
+    except PoolError as e:
+        yield Fault(schema.LABELS, str(e))
+        return
+    names = [(row["problem_id"], row["rollout_index"]) for row in rows]
+    there = {(problem, index) for problem in pool.problems for index in pool.rollout_indices(problem)}
+    if strange := [name for name in names if name not in there]:
+        yield Fault(schema.LABELS, f"{len(strange)} labels are of rollouts that are not in the pool", tuple(strange))
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        yield Fault(schema.LABELS, "rollouts have more than one label", tuple(repeated))
+    if unsaid := [name for name, row in zip(names, rows, strict=True) if row["correct"] is None]:
+        yield Fault(schema.LABELS, "labels do not say whether the rollout is right", tuple(unsaid))
+
+
+def _check_vocab(pool: Pool) -> Iterator[Fault]:
+    try:
+        fingerprint = pool.vocab.fingerprint
+    except PoolError as e:
+        yield Fault(schema.VOCAB_TABLE, str(e))
+        return
+    if fingerprint != pool.meta.get("vocab"):
+        yield Fault(schema.VOCAB_TABLE, "is another vocabulary than pool.json names")
+    try:
+        if Vocab.from_json(pool.vocab.json, where=schema.TOKENIZER_JSON).fingerprint != fingerprint:
+            yield Fault(schema.TOKENIZER_JSON, f"does not spell its tokens as {schema.VOCAB_TABLE} does")
+    except (VocabError, PoolError) as e:
+        yield Fault(schema.TOKENIZER_JSON, str(e))

@@ -1,0 +1,60 @@
+"""Pools as a stranger would forge them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from radmoe.lab import planted
+from radmoe.pool import PoolWriter, files, schema
+from radmoe.pool.tables import RUN_FIELDS, write_table
+from radmoe.types import Rollout, RouterShape
+
+SHARD = "token_data_00000"
+DELIMITED = "token_data_00000/../../home/victim"
+SHAPE = RouterShape(3, 8, 2)
+
+
+def small_rollout(length: int, seed: int = 0) -> Rollout:
+    rng = np.random.default_rng([seed, length])
+    ids = np.argsort(rng.random((length, 3, 8)), axis=-1)[..., :2].astype(np.int16)
+    return Rollout(rng.integers(500, size=length).astype(np.int32), ids, np.full(ids.shape, 0.5, np.float16))
+
+
+def abandoned_pool(path: Path) -> Path:
+    """A pool whose writer was killed after three rollouts."""
+    writer = PoolWriter(path, shape=SHAPE, vocab=planted.vocab(), model="test")
+    for i in range(3):
+        writer.add("a", small_rollout(5, i), rollout_index=i, text=f"text {i}")
+    writer.abandon()
+    return path
+
+
+def relist(pool: Path, name: str) -> None:
+    """Make pool.json agree with a file that was replaced."""
+    entry = {"bytes": (pool / name).stat().st_size, "crc32": files.crc32_file(pool / name)}
+    listed = schema.read_json(pool / schema.POOL_JSON)["files"]
+    reseal(pool / schema.POOL_JSON, files=listed | {name: entry})
+
+
+def forge_runs(pool: Path, change: Callable[[list[dict[str, Any]]], object]) -> None:
+    """Change the rows of runs.parquet in place, with checksums that fit."""
+    rows = pq.read_table(pool / schema.RUNS).to_pylist()
+    change(rows)
+    write_table(pa.Table.from_pylist(rows, schema=RUN_FIELDS), pool / schema.RUNS)
+    relist(pool, schema.RUNS)
+
+
+def reseal(path: Path, *, pool: Path | None = None, **change: object) -> None:
+    """Change a sealed JSON document, with a checksum that fits; pool.json of `pool` is made to agree with a shard's."""
+    body = schema.read_json(path) | change
+    path.write_bytes(schema.seal_json(body))
+    if pool is not None:
+        shards = schema.read_json(pool / schema.POOL_JSON)["shards"]
+        entry = {"bytes": path.stat().st_size, "crc32": files.crc32_file(path), "runs": body["runs"]}
+        reseal(pool / schema.POOL_JSON, shards=shards | {path.parent.name: entry})
