@@ -1,8 +1,9 @@
-"""Ctrl-C in any command: one line, exit code 130, nothing half written."""
+"""Ctrl-C in any command: one line, exit code 130, nothing half written. A full disk: one line, exit code 2."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,26 +15,67 @@ import pytest
 from typer.testing import CliRunner
 
 from radmoe.cli import app
+from radmoe.pool import Pool, schema
+
+LAB = ["capture", "--model", "lab-qwen", "--task", "math-2", "-n", 64, "--limit", 4]
 
 
-def interrupted(arguments: list[object], ready: Callable[[], bool], **environment: str) -> tuple[int, str, str]:
-    """Start a command, send it SIGINT once it is ready, and return its exit code, stdout and stderr."""
+def start(arguments: list[object], first: str = "", **environment: str) -> subprocess.Popen[str]:
+    """Start a command in a process that runs the statements `first` before it."""
     code = (  # a shell's background jobs ignore SIGINT, and their children inherit that
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from radmoe.cli import main; main()"
+        f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {first}\n"
+        "from radmoe.cli import main; main()"
     )
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | environment,
     )
-    deadline = time.monotonic() + 60
+
+
+def interrupted(arguments: list[object], ready: Callable[[], bool], **environment: str) -> tuple[int, str, str]:
+    """Start a command, send it SIGINT once it is ready, and return its exit code, stdout and stderr."""
+    process = start(arguments, **environment)
+    deadline = time.monotonic() + 240
     while not ready() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     return process.returncode, out, err
+
+
+def journal_bytes(pool: Path) -> int:
+    return sum(file.stat().st_size for file in pool.glob(f"token_data_*/{schema.JOURNAL}"))
+
+
+@pytest.mark.parametrize("size", [5_000, 20_000])
+@pytest.mark.parametrize("threads", [[], ["--threads", 2]], ids=["default", "two"])
+def test_an_interrupted_capture_ends_its_threads(threads: list[object], size: int, tmp_path: Path) -> None:
+    out = tmp_path / "pool"
+    code, stdout, stderr = interrupted([*LAB, *threads, "--out", out], lambda: journal_bytes(out) > size)
+    assert (code, stdout) == (130, ""), stderr
+    (line,) = stderr.splitlines()
+    safe = re.fullmatch(r"radmoe: interrupted: ([\d,]+) rollouts are safe in .*", line)
+    assert safe is not None, line
+    assert len(Pool.recover(out)) == int(safe[1].replace(",", "")) > 0
+
+
+@pytest.mark.parametrize("threads", [[], ["--threads", 2]], ids=["default", "two"])
+def test_a_capture_on_a_full_disk_ends_its_threads(threads: list[object], tmp_path: Path) -> None:
+    """The kernel lets no file grow beyond 40 kB, which the tokenizer's files stay below."""
+    out, limit = tmp_path / "pool", 40_000
+    process = start(
+        [*LAB, *threads, "--out", out],
+        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))",
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    stdout, stderr = process.communicate(timeout=300)
+    assert (process.returncode, stdout) == (2, ""), stderr
+    (line,) = stderr.splitlines()
+    assert line.startswith(f"radmoe: error: cannot write {out}"), line
+    assert len(Pool.recover(out)) > 0
 
 
 @pytest.mark.slow

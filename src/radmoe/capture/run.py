@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
 from radmoe.capture.plan import Plan
+from radmoe.engines.base import Completion
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.pool import PoolWriter
 from radmoe.problems import Question
@@ -146,18 +148,33 @@ def _sample(
         kinds=[prompt.question.kind for prompt, _ in wanted],
         profile=writer.profile,
     )
-    for finished, done in enumerate(completions, 1):
-        prompt, _ = wanted[done.prompt_index]
-        writer.add(
-            prompt.question.problem_id,
-            done.rollout if plan.keep.weights else replace(done.rollout, weights=None),
-            kind=prompt.question.kind,
-            rollout_index=done.rollout_index,
-            problem_index=prompt.place,
-            text=done.text,
-            prompt=prompt.text,
-            finish_reason=done.finish_reason,
-        )
-        left[done.prompt_index] -= 1
-        problems += left[done.prompt_index] == 0
-        progress(Progress(finished, total, problems, len(rendered), plan.engine.tokens_sampled))
+    with _closed_afterwards(completions):
+        for finished, done in enumerate(completions, 1):
+            prompt, _ = wanted[done.prompt_index]
+            writer.add(
+                prompt.question.problem_id,
+                done.rollout if plan.keep.weights else replace(done.rollout, weights=None),
+                kind=prompt.question.kind,
+                rollout_index=done.rollout_index,
+                problem_index=prompt.place,
+                text=done.text,
+                prompt=prompt.text,
+                finish_reason=done.finish_reason,
+            )
+            left[done.prompt_index] -= 1
+            problems += left[done.prompt_index] == 0
+            progress(Progress(finished, total, problems, len(rendered), plan.engine.tokens_sampled))
+
+
+@contextmanager
+def _closed_afterwards(completions: Iterator[Completion]) -> Iterator[None]:
+    """Close an engine's iterator when the block is left, so that its threads and requests end before an error is told.
+
+    Engines return generators as a rule; an iterator that cannot be closed is left as it is.
+    """
+    try:
+        yield
+    finally:
+        close = getattr(completions, "close", None)
+        if close is not None:
+            close()

@@ -21,6 +21,7 @@ from transformers.cache_utils import DynamicCache
 from radmoe.engines.base import Sampling, uniforms
 from radmoe.engines.torch.kv_cache import rows_cache
 from radmoe.engines.torch.routers import Recorder
+from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
 
 BLOCK = 64  # steps recorded before each row is handed its part
@@ -80,14 +81,20 @@ class Decoder:
         self._rows: list[_Row | None] = []
         self.sampled = 0  # tokens so far
 
-    def run(self, jobs: Iterator[Job], batch_size: int) -> Iterator[Finished]:
-        """Yield the jobs in the order in which they finish; the reason is "stop" or "length"."""
+    def run(self, jobs: Iterator[Job], batch_size: int, stopped: Stopped = lambda: False) -> Iterator[Finished]:
+        """Yield the jobs in the order in which they finish; the reason is "stop" or "length".
+
+        `stopped` is asked at every step; once it returns True, the rollouts under way are given up and the iterator
+        ends.
+        """
         first = list(islice(jobs, batch_size))
         self._open(len(first))
         self._start(range(len(first)), first)
         while any(self._rows):
             self._settle()
-            ended = self._until_some_finish()
+            ended = self._until_some_finish(stopped)
+            if not ended:
+                return
             for row, reason in ended:
                 yield self._finish(row, reason)
             self._start([row for row, _ in ended], list(islice(jobs, len(ended))))
@@ -149,17 +156,18 @@ class Decoder:
         self._unused = unused[:, None] if bool(unused.any()) else None
 
     @torch.inference_mode()
-    def _until_some_finish(self) -> list[tuple[int, str]]:
-        """Step until some rows finish; returns these rows, each with its reason."""
-        while True:
+    def _until_some_finish(self, stopped: Stopped) -> list[tuple[int, str]]:
+        """Step until some rows finish; returns these rows, each with its reason, or none if told to stop."""
+        while not stopped():
             self._step()
-            stopped = torch.isin(self._token, self._eos)
-            done = (stopped | (self._count >= self._limit)).nonzero()[:, 0].tolist()
-            ended = [(row, "stop" if stopped[row] else "length") for row in done if self._rows[row] is not None]
+            at_end = torch.isin(self._token, self._eos)
+            done = (at_end | (self._count >= self._limit)).nonzero()[:, 0].tolist()
+            ended = [(row, "stop" if at_end[row] else "length") for row in done if self._rows[row] is not None]
             if self._at == BLOCK:
                 self._flush()
             if ended:
                 return ended
+        return []
 
     def _step(self) -> None:
         """Run one pass over the batch, record its routing and logits, and sample a token for every row."""

@@ -13,7 +13,8 @@ A rollout ends with its end token, which is kept, or where it was cut off.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,7 +30,7 @@ from radmoe.engines.torch.decode import Decoder, Finished, Job
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
 from radmoe.engines.torch.routers import Recorder
-from radmoe.engines.torch.streams import merge
+from radmoe.engines.torch.streams import Stream, merge
 from radmoe.errors import EngineError, InputError
 from radmoe.types import Kind, Rollout, RouterShape
 from radmoe.vocab import Vocab
@@ -169,10 +170,10 @@ class TransformersEngine(Engine):
         ]
         # A job's stream follows from its place alone, so that batches, and their rounding, are the same every time.
         running = [
-            decoder.run(iter(jobs[k::streams]), len(range(k, batch_size, streams)))
+            partial(decoder.run, iter(jobs[k::streams]), len(range(k, batch_size, streams)))
             for k, decoder in enumerate(self._decoders)
         ]
-        return self._completions(merge(running), batch_size)
+        return self._completions(running, batch_size)
 
     @torch.inference_mode()
     def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
@@ -187,20 +188,24 @@ class TransformersEngine(Engine):
         ids, weights = self._recorder.take()
         return ids.transpose(0, 1).cpu().numpy(), weights.transpose(0, 1).cpu().numpy()
 
-    def _completions(self, running: Iterator[Finished], batch_size: int) -> Iterator[Completion]:
-        while True:
-            with _memory(f"a batch of {batch_size}", "lower batch_size or max_tokens"):
-                done = next(running, None)
-            if done is None:
-                return
-            job, columns, reason = done
-            padded: list[Any] = [*columns, None, None, None, None]
-            tokens, ids, weights, sampled, top = padded[:5]
-            if ids is None:  # capture=False
-                ids = np.zeros((len(tokens), self.shape.layers, self.shape.top_k), np.int16)
-            text = completion_text(self.tokenizer, tokens, reason)
-            rollout = Rollout(tokens, ids, weights, sampled, top)
-            yield Completion(job.prompt_index, job.rollout_index, rollout, text, reason)
+    def _completions(self, streams: Sequence[Stream[Finished]], batch_size: int) -> Iterator[Completion]:
+        with closing(merge(streams)) as running:  # the threads have ended when this iterator is closed
+            while True:
+                with _memory(f"a batch of {batch_size}", "lower batch_size or max_tokens"):
+                    done = next(running, None)
+                if done is None:
+                    return
+                yield self._completion(done)
+
+    def _completion(self, done: Finished) -> Completion:
+        job, columns, reason = done
+        padded: list[Any] = [*columns, None, None, None, None]
+        tokens, ids, weights, sampled, top = padded[:5]
+        if ids is None:  # capture=False
+            ids = np.zeros((len(tokens), self.shape.layers, self.shape.top_k), np.int16)
+        text = completion_text(self.tokenizer, tokens, reason)
+        rollout = Rollout(tokens, ids, weights, sampled, top)
+        return Completion(job.prompt_index, job.rollout_index, rollout, text, reason)
 
 
 def check_version(version: str) -> None:
