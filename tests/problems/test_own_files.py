@@ -88,7 +88,7 @@ def test_only_lines_with_an_answer_or_tests_can_be_graded(tmp_path: Path) -> Non
     assert (answered.problem_id, answered.task, answered.answer, answered.kind) == ("answered", "own", "3", "text")
     assert (tested.problem_id, tested.tests, tested.kind) == ("tested", ((("1",), "1"),), "code")
     assert len(load_questions(data=file)[0]) == 4
-    with pytest.raises(InputError, match=r"own.jsonl has no answers: add answer, or public_test_cases, to its lines"):
+    with pytest.raises(InputError, match=r"own.jsonl has no answers: add answer, or tests, to its lines"):
         load_problems(data=samples.write(file, rows[:2]))
 
 

@@ -102,12 +102,10 @@ def graded_average(out: Path, task: str | None, data: Path | None, seed: int) ->
     from radmoe.problems.gold import load_problems
 
     try:
-        problems = load_problems(task, data, seed=seed)
+        return grade_pool(out, load_problems(task, data, seed=seed), jobs=2).average
     except GoldNotFound:
         return None
-    try:
-        return grade_pool(out, problems, jobs=2).average
-    except RadmoeError as error:  # the rollouts are there: a sandbox that cannot run here must not hide them
+    except RadmoeError as error:  # the rollouts are there: neither bad tests nor a missing sandbox must hide them
         typer.echo(f"radmoe: not graded: {error}", err=True)
         return None
 

@@ -3,7 +3,7 @@
 base.py       Question, all that capture receives; Problem, the question together with what is right
 dataset.py    Dataset, what it takes to add one; Record, a row on its way to become a question
 datasets.py   the table of data sets; dataset_named looks a name or a dotted path up
-own.py        JSONL files of one's own, and how they are read
+own.py        JSONL files of one's own, and how they are read; own_tests.py reads their tests
 records.py    the rows of a file, of the hub or of the lab, each under its problem's id
 questions.py  load_questions: id, prompt and kind
 gold.py       load_problems: answers and tests; only grading may import it

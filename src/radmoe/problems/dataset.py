@@ -13,6 +13,7 @@ from radmoe.types import Kind
 
 DEFAULT_SEED = 0
 TEST_COLUMNS = ("public_test_cases", "private_test_cases")  # LiveCodeBench's
+OWN_TESTS = "tests"  # those of a file of one's own
 
 Row = Mapping[str, Any]
 

@@ -33,5 +33,5 @@ def load_problems(
                 source.dataset.integer,
             )
     if not problems:
-        raise GoldNotFound(f"{data or task} has no answers: add answer, or public_test_cases, to its lines")
+        raise GoldNotFound(f"{data or task} has no answers: add answer, or tests, to its lines")
     return problems

@@ -2,7 +2,8 @@
 
 A line has `prompt` (a text) or `messages` (role and content each), which are asked as they are; or `question` or
 `problem`, to which the usual request for a boxed answer or a program is added. `problem_id` or `id` names it. `kind`,
-`answer`, and LiveCodeBench's `public_test_cases`, `private_test_cases`, `metadata` and `starter_code` are optional.
+`answer`, `starter_code`, `tests` with `entry` (`own_tests.py`), and LiveCodeBench's `public_test_cases`,
+`private_test_cases` and `metadata` are optional.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pathlib import Path
 
 from radmoe.errors import InputError
 from radmoe.problems.base import Content, Gold
-from radmoe.problems.dataset import TEST_COLUMNS, Dataset, Record, Row
+from radmoe.problems.dataset import OWN_TESTS, TEST_COLUMNS, Dataset, Record, Row
 from radmoe.problems.datasets import BENCHMARKS, BOXED, LETTER, ask_program, gold_answer, gold_tests
+from radmoe.problems.own_tests import EXAMPLE, entry_of, read_tests
 
 _QUESTION = ("question", "problem", "question_content")
 _EXAMPLE = '{"id": "1", "prompt": "...", "answer": "8"}'
@@ -68,9 +70,18 @@ def _ask(record: Record) -> Content:
         return _messages(record)
     question = record.text("prompt", "messages", *_QUESTION)
     if record.kind == "code":
-        return ask_program(record)
+        entry = entry_of(record.row, record.where)
+        return (
+            ask_program(record) if entry is None or record.row.get("starter_code") else _ask_function(question, entry)
+        )
     request = {"choice": LETTER, "math": BOXED, None: BOXED}.get(record.kind)
     return f"{question}\n\n{request}" if request else question
+
+
+def _ask_function(question: str, entry: str) -> str:
+    owner, _, name = entry.rpartition(".")
+    wanted = f"a class {owner} with a method named {name}" if owner else f"a function named {name}"
+    return f"{question}\n\nWrite {wanted} in Python that solves this. Give the whole program in one ```python block."
 
 
 def _messages(record: Record) -> Content:
@@ -85,6 +96,18 @@ def _messages(record: Record) -> Content:
 
 
 def _gold(record: Record) -> Gold | None:
-    if any(record.row.get(column) for column in TEST_COLUMNS):
+    row = record.row
+    contest = [column for column in TEST_COLUMNS if row.get(column)]
+    if row.get(OWN_TESTS) is not None:
+        if contest:
+            raise InputError(f"{record.where} has both tests and {contest[0]}: leave one of them out")
+        return read_tests(row, record.where)
+    if contest:
         return gold_tests(record)
-    return None if record.row.get("answer") is None else gold_answer(record)
+    if row.get("answer") is None:
+        return None
+    if record.kind == "code":
+        raise InputError(
+            f"{record.where} is of kind code, and an answer cannot tell whether a program is right: add tests, such as {EXAMPLE}"
+        )
+    return gold_answer(record)

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from radmoe.errors import InputError
-from radmoe.problems.dataset import DEFAULT_SEED, TEST_COLUMNS, Dataset, Record, Row
+from radmoe.problems.dataset import DEFAULT_SEED, OWN_TESTS, TEST_COLUMNS, Dataset, Record, Row
 from radmoe.problems.datasets import BENCHMARKS, dataset_named
 from radmoe.problems.own import dataset_of_file, read_rows
 from radmoe.types import Kind, check_kind
@@ -64,7 +64,7 @@ class Source:
                 kind = check_kind(stated)
             except InputError as error:
                 raise InputError(f"{record.where}: {error}") from None
-        if kind is None and any(record.row.get(column) for column in TEST_COLUMNS):
+        if kind is None and any(record.row.get(column) for column in (*TEST_COLUMNS, OWN_TESTS)):
             kind = "code"
         if given is not None and kind not in (None, given):
             raise InputError(f"{record.where} is of kind {kind}, --kind {given} contradicts it: leave --kind out")
