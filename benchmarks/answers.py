@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from grading.pairs import Outcome, ask, held_out, read_pairs  # noqa: E402
+from grading.pairs import FIRST, SECOND, Outcome, ask, held_out, read_pairs
 
 
 def line(name: str, outcomes: Sequence[Outcome]) -> str:
@@ -29,18 +29,20 @@ def line(name: str, outcomes: Sequence[Outcome]) -> str:
 def main() -> None:
     """Print the table, and the pairs that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--second", action="store_true", help="take the second set, of which nothing is held out")
     parser.add_argument("--wrong", action="store_true", help="list the wrong pairs that are not held out")
     parser.add_argument("--held-out", action="store_true", help="list the wrong pairs that are held out")
     options = parser.parse_args()
-    pairs = read_pairs()
-    apart = held_out(pairs)
+    pairs = read_pairs(SECOND if options.second else FIRST)
+    apart = set() if options.second else held_out(pairs)
     outcomes = ask(pairs)
     print("| category | equal | split | different | merged | one way | slowest, s |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for category in dict.fromkeys(pair.category for pair in pairs):
         print(line(category, [outcome for outcome in outcomes if outcome.pair.category == category]))
     print(line("**all**", outcomes))
-    print(line("**held out**", [outcome for outcome in outcomes if outcome.pair in apart]))
+    if apart:
+        print(line("**held out**", [outcome for outcome in outcomes if outcome.pair in apart]))
     for outcome in outcomes:
         listed = options.held_out if outcome.pair in apart else options.wrong
         if listed and (outcome.split or outcome.merged):

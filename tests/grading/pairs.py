@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from radmoe.grading.equivalence import Equivalence
 
-_FILE = Path(__file__).with_name("pairs.txt")
+FIRST, SECOND = (Path(__file__).with_name(name) for name in ("pairs.txt", "pairs_second.txt"))
 _HELD_OUT = 100
 
 
@@ -48,7 +48,7 @@ class Outcome:
         return self.pair.equal and not (self.forward and self.backward)
 
 
-def read_pairs(path: Path = _FILE) -> list[Pair]:
+def read_pairs(path: Path = FIRST) -> list[Pair]:
     """All pairs, in the order of the file."""
     pairs, category = [], ""
     for line in path.read_text(encoding="utf-8").splitlines():

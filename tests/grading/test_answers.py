@@ -18,7 +18,7 @@ PAIRS = [(family, style) for family, styles in STYLES.items() for style in style
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "inside"),
     [
         (r"so \boxed{5} and \boxed{12}.", "12"),
         (r"\boxed{\text{B}}", r"\text{B}"),
@@ -26,7 +26,18 @@ PAIRS = [(family, style) for family, styles in STYLES.items() for style in style
         (r"\boxed{7} then \boxed{8", "7"),
         (r"\boxed{}", ""),
         (r"}} \boxed{3}", "3"),
-        (r"\boxed {3}", None),
+        (r"\boxed {3}", "3"),
+        (r"\boxed42 and", "42"),
+        (r"\boxed -1.5.", "-1.5"),
+        (r"\boxed\frac{5}{6}", r"\frac{5}{6}"),
+        (r"\boxed C", "C"),
+        (r"\fbox{11}", "11"),
+        (r"\framebox {x+1}", "x+1"),
+        (r"\boxed{9}. Put it in \boxed, they said.", "9"),
+        (r"\boxed{9} or \boxedness", "9"),
+        (r"\\boxed{12}", "12"),
+        (r"\boxed{\left\{1, 2\right.}", r"\left\{1, 2\right."),
+        (r"\boxed{1} \boxed{2 \boxed{3", "1"),
         (r"\boxed{8} which is the answer: 8 is even.", "8"),
         (r"\boxed{\boxed{8}}", "8"),
         (r"$\boxed{{8}}$", "{8}"),
@@ -34,8 +45,8 @@ PAIRS = [(family, style) for family, styles in STYLES.items() for style in style
         ("no box", None),
     ],
 )
-def test_the_last_balanced_box_counts(text: str, found: str | None) -> None:
-    assert boxed(text) == found
+def test_the_last_balanced_box_counts(text: str, inside: str | None) -> None:
+    assert boxed(text) == inside
 
 
 def test_a_flood_of_open_boxes_costs_nothing() -> None:
@@ -46,7 +57,7 @@ def test_a_flood_of_open_boxes_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "inside"),
     [
         ("```python\na = 1\n```", "a = 1"),
         ("```\na\n```\ntext\n```py\nb\n```\nend", "b"),
@@ -62,8 +73,8 @@ def test_a_flood_of_open_boxes_costs_nothing() -> None:
         ("none", None),
     ],
 )
-def test_the_last_fenced_block_behind_the_thinking_counts(text: str, found: str | None) -> None:
-    assert fenced(text) == found
+def test_the_last_fenced_block_behind_the_thinking_counts(text: str, inside: str | None) -> None:
+    assert fenced(text) == inside
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_different_answers_are_never_one_class(equal: Equivalence) -> None:
         ("E", ("e", "1")),
     ],
 )
-def test_where_math_verify_is_not_transitive_we_are(equal: Equivalence, middle: str, ends: tuple[str, str]) -> None:
+def test_where_others_are_not_transitive_we_are(equal: Equivalence, middle: str, ends: tuple[str, str]) -> None:
     """math-verify 0.9 equates the middle with both ends (or refuses only one way), but not the ends."""
     left, right = (equal.same(middle, end) for end in ends)
     assert not (left and right) or equal.same(*ends)
@@ -108,6 +108,64 @@ def test_the_gold_answer_or_the_first_seen_stands_for_its_class(equal: Equivalen
     ]
     first = r"\frac{2}{\sqrt{8}}"
     assert [classes.add(answer) for answer in seen] == [classes.gold, first, first, "7", "7", first, classes.gold]
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("10^{80}+x", "10^{80}+y"),
+        (r"10^{70}+\sqrt{2}", r"10^{70}+\sqrt{3}"),
+        (r"10^{-70}\sqrt{2}", r"10^{-71}\sqrt{2}"),
+        (r"\sqrt{2}\cdot 10^{-90}", "0"),
+        (r"\ln(640320^3+744)/\sqrt{163}", r"\pi"),
+        (r"x|y|", "xy"),
+        (r"\sqrt{u^2v}", r"u\sqrt{v}"),
+        (r"\lfloor x \rfloor", r"\lceil x \rceil - 1"),
+    ],
+)
+def test_values_that_are_close_or_agree_in_places_are_different(equal: Equivalence, a: str, b: str) -> None:
+    assert not equal.same(a, b)
+    assert not equal.same(b, a)
+
+
+def test_what_cancels_is_found_at_any_size(equal: Equivalence) -> None:
+    assert equal.same(r"10^{90}+\sqrt{7}-10^{90}", r"\sqrt{7}")
+    assert equal.same(r"\frac{1}{10^{90}+\sqrt{7}-10^{90}}", r"\frac{\sqrt{7}}{7}")
+
+
+# -- in the terms of the gold answer ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gold", "right", "wrong"),
+    [
+        ("8", ["8", r"8\text{ cm}", r"8\text{ kg}"], [r"80\text{ mm}", "9"]),
+        (
+            r"8\text{ cm}",
+            ["8", r"8\text{ cm}", r"80\text{ mm}", r"8\text{ apples}"],
+            [r"8\text{ kg}", r"8\text{ m}", "80"],
+        ),
+        ("(1, 2)", ["(1,2)", "x=1, y=2", "1<x<2"], ["[1,2]", "(2,1)"]),
+        ("1 < t < 2", ["(1,2)", r"]1,2["], ["x=1, y=2", r"1 \le t < 2"]),
+        ("a = 1, b = 2", ["(1,2)", "(a,b)=(1,2)", "(b,a)=(2,1)"], ["1<x<2", "1, 2", "(2,1)"]),
+        ("y = 3x - 2", ["3x-2", "3x-y=2", "y+2=3x"], ["x = 3y-2", "3x"]),
+    ],
+)
+def test_what_the_gold_answer_says_decides_what_must_agree(
+    equal: Equivalence, gold: str, right: list[str], wrong: list[str]
+) -> None:
+    classes = Classes(equal, gold)
+    assert [answer for answer in right if classes.add(answer) != classes.gold] == []
+    assert [answer for answer in wrong if classes.add(answer) == classes.gold] == []
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_classes_do_not_depend_on_the_order_of_the_answers(equal: Equivalence, order: int) -> None:
+    """`5` is equal to `5 cm` and to `5 km`, which are different: the gold answer's unit, or its lack of one, settles it."""
+    answers = ["5", r"5\text{ cm}", r"5\text{ km}", "(5, 6)", "5 < x < 6", "x = 5, y = 6"][::order]
+    for gold, classes in (("7", 2), (r"7\text{ cm}", 3), ("6 < x < 7", 3)):
+        sorted_in = Classes(equal, gold)
+        assert len({sorted_in.add(answer) for answer in answers}) == classes, gold
 
 
 # -- what it costs ----------------------------------------------------------------------------------
@@ -203,8 +261,8 @@ def test_a_grader_that_is_gone_takes_its_process_along() -> None:
     )
     grader = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert grader.stdout
-    with grader.stdout as said:
-        process = int(said.readline())
+    with grader.stdout as output:
+        process = int(output.readline())
         time.sleep(0.2)
         grader.send_signal(signal.SIGKILL)
         grader.wait()
@@ -221,15 +279,13 @@ def _runs(process: int) -> bool:
         return False
 
 
-def test_without_math_verify_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mpmath_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bare = tmp_path / "verifier.py"
-    bare.write_text(Path(equivalence._SCRIPT).read_text().replace("import math_verify", "import math_verify_not_there"))
+    bare.write_text(Path(equivalence._SCRIPT).read_text().replace("import mpmath", "import mpmath_not_there"))
     monkeypatch.setattr(equivalence, "_SCRIPT", bare)
     with Equivalence() as equal:
         assert equal.same("1/2", "0.5")
-        with pytest.raises(
-            InputError, match=r"needs math-verify, which is not installed: pip install 'radmoe\[eval\]'"
-        ):
+        with pytest.raises(InputError, match=r"needs mpmath, which is not installed: pip install 'radmoe\[eval\]'"):
             equal.same(r"\sqrt{8}", r"2\sqrt{2}")
     bare.write_text("raise SystemExit")
     with Equivalence() as equal, pytest.raises(InputError, match="does not start"):

@@ -58,12 +58,22 @@ def test_ids_name_their_problems() -> None:
 
 
 def test_any_pool_is_graded_against_a_file_of_answers(tmp_path: Path) -> None:
-    rows = [("a", 1204), ("b", "c"), ("c", r"\frac{1}{2}"), ("unused", "x")]
+    rows = [("a", 1204), ("b", "C"), ("c", r"\frac{1}{2}"), ("unused", "x")]
     file = tmp_path / "answers.jsonl"
     file.write_text("\n".join(json.dumps({"problem_id": i, "answer": a}) for i, a in rows) + "\n\n")
-    texts = [("a", "\\boxed{1,204}"), ("b", "\\boxed{C}"), ("c", "$\\boxed{ \\frac{1}{2} }$"), ("d", "\\boxed{1}")]
+    texts = [("a", "\\boxed{1,204}"), ("b", "\\boxed{c}"), ("c", "$\\boxed{ \\frac{1}{2} }$"), ("d", "\\boxed{1}")]
     summary = grade_pool(write_texts(tmp_path / "pool", texts), read_answers(file))
     assert (summary.problems, summary.rollouts, summary.graded, summary.right) == (3, 4, 3, 3)
+
+
+def test_a_line_may_state_the_kind_of_its_answer(tmp_path: Path) -> None:
+    rows = [{"problem_id": "a", "answer": "b", "kind": "choice"}, {"problem_id": "b", "answer": "12", "kind": "text"}]
+    file = samples.write(tmp_path / "answers.jsonl", rows)
+    path = write_texts(tmp_path / "pool", [("a", "\\boxed{B}"), ("b", "12"), ("b", "The number 12.")])
+    assert grade_pool(path, read_answers(file)).right == 2
+    file.write_text('{"problem_id": "a", "answer": "b", "kind": "essay"}')
+    with pytest.raises(InputError, match=r"answers.jsonl line 1: unknown kind 'essay': use one of math, choice"):
+        read_answers(file)
 
 
 @pytest.mark.parametrize("line", ['{"problem_id": 3, "answer": "x"}', '{"problem_id": "a"}', '{"problem_id": "a", "answer": true}'])  # fmt: skip

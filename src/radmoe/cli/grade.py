@@ -69,9 +69,9 @@ def command(
 ) -> None:
     """Extract and check every rollout's answer, and write the pool's labels.
 
-    Integers, letters and texts are compared in their normal forms, LaTeX by math-verify in a process that is killed when
-    it takes too long, and programs by their tests in a sandbox. The labels are for evaluation: nothing that selects
-    ever reads them.
+    Mathematics is compared by value, in a process that is killed when it takes too long, letters and texts by their one
+    spelling, and programs by their tests in a sandbox. The labels are for evaluation: nothing that selects ever reads
+    them.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -2,9 +2,14 @@
 
 grade.py        grade_pool: every rollout of a pool, right or wrong
 sources.py      where what is right comes from: a data set, a file, a list of answers, the pool's own record
-answers.py      what a rollout answered, and one spelling for each answer
-latex.py        the normal form and the structure of a LaTeX answer; tokens.py reads it
-equivalence.py  which LaTeX answers are the same answer; verifier.py is the process that does the algebra
+answers.py      what a rollout answered: boxes, fenced blocks, responses
+choices.py      the letter that an answer names
+texts.py        which texts are the same; dates.py has the dates among them
+equivalence.py  which mathematical answers are the same; verifier.py is the process that evaluates formulas
+latex.py        a LaTeX answer taken apart, and its normal form
+relations.py    equations, intervals and sets, for latex.py; shapes.py is what they both make
+syntax.py       formulas as trees; exact.py works out those that are rational
+tokens.py       LaTeX as atoms; signs.py, numerals.py, prose.py and units.py know how people write
 programs.py     programs against hidden tests, in the sandbox
 labels.py       labels.parquet, written and read
 

@@ -4,33 +4,54 @@ from __future__ import annotations
 
 import re
 
+from radmoe.grading.choices import letter_of, stated_letter
 from radmoe.grading.latex import normal_form
+from radmoe.grading.texts import plain_text
 from radmoe.types import Kind
 
-_BOX = "\\boxed{"
-_BRACE = re.compile(r"\\boxed\{|[{}]")
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
+_BRACE = re.compile(r"\\(?:boxed|fbox|framebox)\s*\{|(?<!\\)\\[{}]|[{}]")
+_UNBRACED = re.compile(
+    r"-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)|[A-Z](?![A-Za-z])|\\[dt]?frac\s*(?:\d\s*\d|(?:\{[^{}]*\}\s*){2})"
+)
 _FINAL = ("</think>", "<|channel|>final<|message|>")  # what the response follows
 _THINKING = ("<think>", "<|channel|>analysis<|message|>")
 _END = re.compile(r"(<\|[a-z_]+\|>|\s)+\Z")
 _FENCE = re.compile(r"^([ \t]*)(`{3,})([^`\n]*)$")
-_WRAP = re.compile(r"\\(?:text|mathrm|mathbf|textbf|textit|mathit|operatorname|mbox|boxed)\s*\{([^{}]*)\}")
-_NOISE = re.compile(r"\\[,;!:() ]|[$\s*{}]|\\(?:left|right)(?![A-Za-z])")
-_LETTER = re.compile(
-    r"(?:(?:final\s+)?(?:answer|option|choice)\s*(?:is|:)?\s*)?\(?\s*([A-Za-z])\s*\)?\s*(?:$|[.):]|,(?!\s*\(?[A-Za-z]\b))",
-    re.I,
-)
 
 
 def boxed(text: str) -> str | None:
-    """The inside of the last `\\boxed{...}` whose braces balance; None without one."""
+    r"""The inside of the last box; None without one.
+
+    A box is `\boxed{...}`, `\fbox{...}` or `\framebox{...}` whose braces balance, with or without a blank before them, or
+    `\boxed` right before a number, a fraction or a capital letter.
+    """
+    boxes = [box.start() for box in _BOX.finditer(text)]
+    tries = 1
+    while boxes:  # from the last box on, from the last two, the last four: the text before is not looked at
+        start = boxes[max(len(boxes) - tries, 0)]
+        inside = _last_box(text, start)
+        if inside is not None or start == boxes[0]:
+            return inside
+        tries *= 2
+    return None
+
+
+def _last_box(text: str, start: int) -> str | None:
+    """The inside of the last box from a place on; None without one."""
     last, opened = (-1, -1), list[int]()  # where the open braces begin; -1 for a brace that opens no box
-    for brace in _BRACE.finditer(text):
+    for brace in _BRACE.finditer(text, start):
+        if brace[0] in ("\\{", "\\}"):
+            continue
         if brace[0] != "}":
-            opened.append(brace.end() if brace[0] == _BOX else -1)
+            opened.append(brace.end() if brace[0] != "{" else -1)
         elif opened:
-            start = opened.pop()
-            if start > last[0]:
-                last = start, brace.start()
+            begin = opened.pop()
+            if begin > last[0]:
+                last = begin, brace.start()
+    for box in _BOX.finditer(text, max(last[0], start)):
+        if unbraced := _UNBRACED.match(text, box.end()):
+            last = unbraced.span()
     return text[slice(*last)] if last[0] >= 0 else None
 
 
@@ -62,19 +83,15 @@ def normalise(kind: Kind, answer: str, *, integer: bool = True) -> str | None:
     """One string per answer, whatever its ornament; None if nothing is left.
 
     `integer` matters for math alone: of `m + n = 25` only the last side counts. Without it the answer is LaTeX, and an
-    equation stays one. A text keeps everything but the width of its blanks.
+    equation stays one. A text keeps everything but the width of its blanks; `texts.same_text` compares.
     """
     if kind == "code":
         return answer.strip("\n").rstrip() or None
     if kind in ("text", "agent"):
-        return " ".join(answer.split()) or None
+        return plain_text(answer) or None
     if kind == "math":
         return normal_form(answer, integer=integer)
-    before = None
-    while before != answer:
-        before, answer = answer, _WRAP.sub(r"\1", answer)
-    letter = _LETTER.match(_NOISE.sub(" ", answer).strip())
-    return letter[1].upper() if letter else _NOISE.sub("", answer) or None
+    return letter_of(answer)
 
 
 def extract(kind: Kind, text: str, *, integer: bool = True) -> str | None:
@@ -82,8 +99,18 @@ def extract(kind: Kind, text: str, *, integer: bool = True) -> str | None:
     if kind == "code":
         answer = fenced(text)
     elif kind in ("text", "agent"):
-        unfinished = any(mark in text for mark in _THINKING) and not any(mark in text for mark in _FINAL)
-        answer = None if unfinished else response(text)
+        answer = _final_text(text)
     else:
         answer = boxed(text)
+        if answer is None and kind == "choice" and (final := _final_text(text)) is not None:
+            answer = stated_letter(final)
     return None if answer is None else normalise(kind, answer, integer=integer)
+
+
+def _final_text(text: str) -> str | None:
+    """The response, or the box in it if there is one; None while the thinking has not ended."""
+    if any(mark in text for mark in _THINKING) and not any(mark in text for mark in _FINAL):
+        return None
+    final = response(text)
+    box = boxed(final)
+    return final if box is None else box

@@ -1,13 +1,13 @@
 """Grading a pool: which rollouts are right. Only here are answers compared with what is right.
 
-Integers, letters and texts are compared in their normal forms, LaTeX by equivalence classes, and programs by hidden
-tests in a sandbox.
+Mathematics is compared by equivalence classes (`equivalence.py`), letters and texts by their one spelling (`choices.py`,
+`texts.py`), and programs by hidden tests in a sandbox.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from radmoe.errors import InputError
 from radmoe.grading import equivalence
 from radmoe.grading.answers import extract, normalise
+from radmoe.grading.choices import letter_of
 from radmoe.grading.equivalence import Classes, Equivalence
 from radmoe.grading.labels import Label, write_labels
 from radmoe.grading.sources import problems_of
+from radmoe.grading.texts import TextClasses, text_key
 from radmoe.pool import open_pool
 from radmoe.problems import Problem
 from radmoe.problems.datasets import listed
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 CONTEST_TIMEOUT_S = 6.0  # per test, as LiveCodeBench has it
 CONTEST_MEMORY = 1 << 30
+_OPTION = re.compile(r"(?:^|[\n\s])[*(]{0,3}([A-Ja-j])[*]{0,2}[).:\]]", re.MULTILINE)  # "A) 12", "(b) 12", "**C.** 12"
 
 
 @dataclass(frozen=True)
@@ -45,32 +48,39 @@ class Summary:
 
 @dataclass(frozen=True)
 class AnswerKey:
-    """One problem, the kind of its answers, and whether a math answer is compared as a whole number or as LaTeX."""
+    """One problem, the kind of its answers, and whether a math answer is a whole number."""
 
     problem: Problem
     kind: Kind
     integer: bool
 
-    @property
-    def latex(self) -> bool:
-        return self.kind == "math" and not self.integer
 
-
-def answer_key(problem: Problem, recorded: Kind | None = None) -> AnswerKey:
+def answer_key(problem: Problem, recorded: Kind | None = None, prompt: str | None = None) -> AnswerKey:
     """How the answers to a problem are compared.
 
-    The kind is the problem's own, else the one that the pool recorded, else what tests or the answer tell: a single
-    letter is a choice, anything else is math. A math answer is an integer where the data set says so, or where it
-    says nothing and the right answer is one.
+    The kind is the problem's own, else the one that the pool recorded, else what tests, the answer and the prompt tell.
+    A problem with tests is code. An answer of a single letter is a choice if the prompt lists options under letters; if
+    there is no prompt to look at, a capital from A to J is, and any other letter is a variable. All else is math. A math
+    answer is a whole number where the data set says so, or where it says nothing and the right answer is one.
     """
     kind = problem.kind or recorded
     if kind is None:
-        letter = re.fullmatch(r"[A-Za-z]", problem.answer)
-        kind = "code" if problem.tests else "choice" if letter else "math"
+        kind = "code" if problem.tests else "choice" if _is_choice(problem, prompt) else "math"
     integer = problem.integer
     if integer is None:
         integer = re.fullmatch(r"-?\d+", normalise("math", problem.answer) or "") is not None
     return AnswerKey(problem, kind, integer)
+
+
+def _is_choice(problem: Problem, prompt: str | None) -> bool:
+    letter = problem.answer.strip()
+    if re.fullmatch(r"[A-Za-z]", letter) is None:
+        return False
+    shown = prompt or (problem.prompt if isinstance(problem.prompt, str) else "")
+    if not shown:
+        return letter in "ABCDEFGHIJ"
+    options = {match[1].upper() for match in _OPTION.finditer(shown)}
+    return {"A", "B", letter.upper()} <= options
 
 
 def grade_pool(
@@ -96,8 +106,10 @@ def grade_pool(
     if problems is None:
         problems = problems_of(pool)
     known = dict(problems) if isinstance(problems, Mapping) else {problem.problem_id: problem for problem in problems}
+    silent = {problem_id for problem_id, kind in pool.kinds.items() if kind is None and problem_id in known}
+    prompts = dict(_prompts(pool, silent))
     keys = {
-        problem_id: _checked_key(known[problem_id], recorded, path)
+        problem_id: _checked_key(known[problem_id], recorded, prompts.get(problem_id), path)
         for problem_id, recorded in pool.kinds.items()
         if problem_id in known
     }
@@ -125,8 +137,17 @@ def grade_pool(
     )
 
 
-def _checked_key(problem: Problem, recorded: Kind | None, path: str | Path) -> AnswerKey:
-    key = answer_key(problem, recorded)
+def _prompts(pool: Pool, problem_ids: Collection[str]) -> list[tuple[str, str]]:
+    """The recorded prompts of these problems, each once, with the problem's id."""
+    if not problem_ids:
+        return []
+    runs = pool.runs(["problem_id", "prompt"]).to_pydict()
+    shown = dict.fromkeys(zip(runs["problem_id"], runs["prompt"], strict=True))
+    return [(problem_id, prompt) for problem_id, prompt in shown if prompt is not None and problem_id in problem_ids]
+
+
+def _checked_key(problem: Problem, recorded: Kind | None, prompt: str | None, path: str | Path) -> AnswerKey:
+    key = answer_key(problem, recorded, prompt)
     where = f"problem {problem.problem_id!r}"
     if recorded is not None and key.kind != recorded:
         raise InputError(
@@ -137,7 +158,8 @@ def _checked_key(problem: Problem, recorded: Kind | None, path: str | Path) -> A
         raise InputError(f"{where} is of kind agent: patches cannot be graded yet")
     if key.kind == "code" and not problem.tests:
         raise InputError(
-            f"{where} is of kind code, and only tests can tell whether a program is right: give --task or --data"
+            f"{where} is of kind code, and only tests can tell whether a program is right: give --task or --data with the "
+            "problem's tests (see docs/grading.md for their form)"
         )
     if key.kind != "code" and not problem.answer:
         raise InputError(f"{where} is of kind {key.kind} and has no answer to compare with")
@@ -148,9 +170,8 @@ def _check_options(pool: Pool, shuffled: Mapping[str, Problem]) -> None:
     """Refuse a pool whose prompts show the options in another order: a letter means what the prompt says it means."""
     if not shuffled:
         return
-    runs = pool.runs(["problem_id", "prompt"]).to_pydict()
-    for problem_id, prompt in dict.fromkeys(zip(runs["problem_id"], runs["prompt"], strict=True)):
-        if prompt is not None and problem_id in shuffled and listed(shuffled[problem_id].options) not in prompt:
+    for problem_id, prompt in _prompts(pool, shuffled):
+        if listed(shuffled[problem_id].options) not in prompt:
             raise InputError(
                 f"{pool.path}: the prompt of {problem_id!r} does not show its options as they are now shuffled: "
                 "give the --seed and --data that it was captured with"
@@ -176,23 +197,31 @@ def _judged(
     timeout: float | None,
     progress: Callable[[int], object],
 ) -> Iterator[Label]:
-    """The labels, each with whether its answer is right. A LaTeX answer becomes the one that stands for its class."""
-    classes: dict[str, Classes] = {}
+    """The labels, each with whether its answer is right. An answer becomes the one that stands for its class."""
     with Equivalence(timeout=timeout or equivalence.TIMEOUT_S) as equal:
+        classes: dict[str, Classes | TextClasses] = {}
         for label in labels:
             key = keys[label.problem_id]
             if label.answer is None:
                 correct = False
             elif key.kind == "code":
                 correct = next(verdicts).passed
-            elif key.latex:
-                answers = classes.setdefault(label.problem_id, Classes(equal, key.problem.answer))
+            else:
+                if label.problem_id not in classes:
+                    classes[label.problem_id] = _classes(key, equal)
+                answers = classes[label.problem_id]
                 label = label._replace(answer=answers.add(label.answer))
                 correct = label.answer == answers.gold
-            else:
-                correct = label.answer == normalise(key.kind, key.problem.answer)
             progress(1)
             yield label._replace(correct=correct)
+
+
+def _classes(key: AnswerKey, equal: Equivalence) -> Classes | TextClasses:
+    """Where the answers to a problem are sorted: by value, by letter, or by their text."""
+    if key.kind == "math":
+        return Classes(equal, key.problem.answer, integer=key.integer)
+    gold = normalise(key.kind, key.problem.answer) or ""
+    return TextClasses(gold, letter_of if key.kind == "choice" else text_key)
 
 
 def _verdicts(

@@ -1,9 +1,8 @@
 r"""The normal form of a LaTeX answer, and its structure: what can be decided without computer algebra.
 
 Answers that differ in ornament alone (`\dfrac12`, `{ \frac{1}{2} }`, `0.5`, `x = 1/2`) have the same normal form. Lists,
-tuples, intervals, unions and relations are taken apart here, so that algebra is asked about their parts only: asked
-about wholes, it equates `(1,2)` with `1,2` and `1,2` with `2,1`. A part that may be read in two ways (`2 3`, `12_8`)
-stays text and equals only itself.
+tuples, intervals, unions and relations are taken apart here, so that algebra is asked about their parts only. A part that
+may be read in two ways (`2 3`, `12_8`) stays text and equals only itself.
 
 An `expression` below is a list of atoms, as `tokens.py` reads them.
 """
@@ -11,76 +10,76 @@ An `expression` below is a list of atoms, as `tokens.py` reads them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
 
-from radmoe.grading.tokens import NUMERIC, TRIG, WORKABLE, atoms, join, rewrite
+from radmoe.grading import relations
+from radmoe.grading.dates import date_or_time
+from radmoe.grading.exact import exact, written
+from radmoe.grading.prose import COUNTS, LEAD_IN
+from radmoe.grading.shapes import (
+    ABOUT,
+    OPEN,
+    Shape,
+    balanced,
+    build,
+    consecutive,
+    depths,
+    in_terms_of,
+    number,
+    outer,
+    split,
+    text,
+    trim,
+    with_unit,
+)
+from radmoe.grading.syntax import TRIG, UnreadableError, parse
+from radmoe.grading.tokens import arguments_of, atoms, join, undressed
+from radmoe.grading.units import CURRENCIES, plain_unit, unit_of
 
-UNORDERED = ("list", "union", "=")
-_ROUNDS = 6
 LONGEST = 400  # characters of an answer that is taken apart; a longer one is text
-_OPEN, _CLOSE = {"(", "[", "\\{"}, {")", "]", "\\}"}
-_ABOUT = {"\\approx", "\\simeq", "\\doteq", "\\sim"}
-_LESS = {"<": ("(", False), "\\leq": ("[", False), ">": ("(", True), "\\geq": ("[", True)}
-_RELATION = {"=", "\\neq", "\\equiv", "\\to", "\\mid", "\\in", *_LESS}
-_LEADING = {"=", "+", "\\cdot", "\\therefore", "\\implies", "\\Rightarrow", "\\$", ":", *_ABOUT}
-_TRAILING = {"\\cdot", ".", ",", ";", ":", "\\\\", "\\."}
-_GREEK = r"\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|tau|phi|varphi|omega)"
-_VARIABLE = re.compile(rf"([A-Za-z]|{_GREEK})(_\{{[^{{}}]*\}})?'*")
-_NAME = re.compile(
-    r"(\\(angle|triangle|max|min|det|gcd) ?)?"
-    r"(\\text\{[^{}]*\}|[|\[]?[A-Za-z]( [A-Za-z]){0,4}[|\]]?|\\overline\{[A-Z ]+\}|\([A-Za-z](, ?[A-Za-z])+\)|"
-    + _GREEK
-    + r")(_\{[^{}]*\})?'*(\([^()=]*\))?"
-)
-_RATIONAL = re.compile(r"(-?)(?:(\d+)|\\frac\{(-?)(\d+)\}\{(-?)(\d+)\}|(\d+)/(\d+)|(\d*)\.(\d+))(\\%)?")
-_MIXED = re.compile(r"(-?)(\d+)\\frac\{(\d+)\}\{(\d+)\}")
-_REPEATING = re.compile(r"(-?)(\d*)\.(\d*)\\overline\{(\d+)\}")
+_ROUNDS = 6
+_SEPARATORS = {",", ";", "\\land", "\\lor"}
+_INFINITE = {"\\infty", "-\\infty"}
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,29})")
+_SIGN = re.compile(r"\\(pm|mp)(?![A-Za-z])")
 _DECIMAL = re.compile(r"\d*\.\d+")
-_NUMBER = re.compile(r"\d*\.?\d+")
-_UNITS = re.compile(r"(?<=.)(\^\{\\circ\})?((/|\\cdot)?\\text\{[^{}]*\}(\^\{-?\d\})?)*\Z")
-_APPLIED = {"(", "\\ln", "\\log", "\\exp", *TRIG}  # in a divisor, what follows one of these belongs to it
-_FACTOR = re.compile(r"[\d.A-Za-z(]|\\(?!cdot|\\)")
-_LEAD_IN = re.compile(r"\\text\{.*(:|\bis|\bequals)\}")
-_COUNTS = re.compile(  # words behind a number that change its value, or mean that it is not the whole answer
-    r"\b(tens?|dozens?|hundreds?|thousands?|[mbtr]?illions?|percent|pct|or|and|not|if|when|for|where|mod|base|more|less|"
-    r"than|over|above|below|times|squared|cubed|half|halves|thirds?|quarters?|pairs?|to|negative|minus|[ap]\.?m|bce?|north|south|"
-    r"east|west|left|right|clockwise|counterclockwise|anticlockwise)\b"
-)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """An answer taken apart.
-
-    `kind` is number, text or algebra, which have no parts; list, union or =, whose parts have no order; or a pair of
-    brackets, < or :=, whose parts do (with :=, a name comes first). `normal` is how the answer is always written.
-    """
-
-    kind: str
-    normal: str
-    parts: tuple[Shape, ...] = ()
+_INDEXED = re.compile(r"([A-Za-z]|\\[a-z]+)_\{\d+\}")
+_MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
+_CASES = re.compile(r"\\begin\{(?:cases|array|gathered|split)\}(.*)\\end\{[a-z]+\}", re.DOTALL)
+_BASE = re.compile(r"\(([0-9A-F]+)\)_\{(\d+)\}")
+_IN_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_UNIT = r"(?:(?:\\mu ?)?\\text\{[^{}]*\}|\\Omega|\\\$|[\u20ac\u00a3\u00a5\u20b9]|\^\{\\circ\}(?: ?[CF](?![A-Za-z]))?)(?:\^\{-?\d\})?"
+_TAIL = re.compile(rf"(?<=.){_UNIT}(?:(?:/|\\cdot ?)?{_UNIT})*\Z")
+_NO_VALUE = Shape("text", "")
 
 
 @lru_cache(maxsize=4096)
 def shape_of(answer: str, *, integer: bool = False) -> Shape | None:
-    """An answer's structure; None if there is nothing. With `integer`, of `m + n = 5` too only the last side counts."""
-    written = answer
+    """An answer's structure; None if there is nothing.
+
+    With `integer` the answer is a whole number: of `m + n = 5` too only the last side counts, `7 \\pmod{10}` is 7, and
+    units are dropped.
+    """
+    if _INTEGER.fullmatch(answer):
+        return number(Fraction(int(answer)), answer)
+    plain = answer
     for _ in range(_ROUNDS if len(answer) <= LONGEST else 0):  # until reading what was written changes nothing
+        if (moment := date_or_time(undressed(plain))) is not None:
+            return text(moment)
         try:
-            shape = _shape(_trim(atoms(written)), integer)
+            shape = _shape(trim(atoms(plain)), integer=integer)
         except RecursionError:
             break
+        if integer:
+            shape = _whole(shape)
         if not shape.normal:
             return None
-        if shape.normal == written:
+        if shape.normal == plain:
             return shape
-        written = shape.normal
+        plain = shape.normal
     plain = " ".join(answer.split())
-    return _text(plain) if plain else None
+    return text(plain) if plain else None
 
 
 def normal_form(answer: str, *, integer: bool = False) -> str | None:
@@ -89,246 +88,259 @@ def normal_form(answer: str, *, integer: bool = False) -> str | None:
     return None if shape is None else shape.normal
 
 
+def _whole(shape: Shape) -> Shape:
+    """The number that a quantity or a residue is where a whole number was asked for."""
+    if shape.kind == "mod" and shape.parts[0].value is not None:
+        return shape.parts[0]
+    return in_terms_of(shape, _NO_VALUE)
+
+
 # -- taking apart ----------------------------------------------------------------------------------------------------
 
 
-def _shape(expression: list[str], integer: bool = False) -> Shape:
-    if not expression or not _balanced(expression):
-        return _text(join(expression))
-    for at, atom in _outer(expression):
-        if at and atom in _ABOUT:
-            return _shape(_trim(expression[:at]), integer)
-    items = [part for part in map(_trim, _split(expression, {",", ";"})) if part]
+def _shape(expression: list[str], *, integer: bool = False, top: bool = True) -> Shape:
+    """What an expression is. Only at the `top` are the braces of a set left out."""
+    expression = relations.turned_brackets(_without_approximation(expression))
+    if not expression or not balanced(expression):
+        return text(join(expression))
+    if len(expression) == 1 and (system := _CASES.fullmatch(expression[0])):
+        rows = [[atom for atom in row if atom != "&"] for row in split(atoms(system[1]), {"\\\\"})]
+        if not all(relations.name_and_value(row)[0] for row in rows):
+            return text(expression[0])
+        expression = [atom for row in rows for atom in (*row, "\\land")][:-1]
+    if residue := _residue(expression):
+        return residue
+    if values := _family(expression):
+        return values
+    if "\\for" in expression:
+        return text(join(expression))
+    if cases := _cases(expression):
+        return cases
+    items = [trim(item) for item in split(expression, _SEPARATORS)]
+    items = [item for item in items if item]
     if len(items) > 1:
-        return _list(items)
-    if any(atom in _RELATION for _, atom in _outer(expression)):
-        return _relation(expression, integer)
-    if "\\cup" in expression:
-        parts = [part for part in map(_trim, _split(expression, {"\\cup"})) if part]
-        if len(parts) > 1:
-            return _unordered("union", [_shape(part) for part in parts])
-    plain = join(expression)
-    if plain.count("\\pm") == 1 and plain.count("\\mp") <= 1:
-        signs = (plain.replace("\\pm", one).replace("\\mp", other) for one, other in ("+-", "-+"))
-        both = [_trim(atoms(part)) for part in signs]
-        return _unordered("list", [_shape(part) for part in both]) if all(both) else _text(plain)
-    return _bracketed(expression, integer) or _leaf(expression)
+        return _list(items, any(atom == "\\lor" for _, atom in outer(expression)))
+    expression = items[0] if items else expression
+    if any(atom in relations.RELATION for _, atom in outer(expression)):
+        return relations.relation(expression, integer, lambda side: _shape(side, integer=integer))
+    return _combined(expression, top) or _signs(expression) or _bracketed(expression, integer, top) or _leaf(expression)
 
 
-def _list(items: list[list[str]]) -> Shape:
-    """`x = 2, x = 3` is `2, 3`; `x = 2, y = 3` keeps its names."""
-    named = [_named(part) for part in items]
-    names = {name for name, _ in named if name}
-    if len(names) < 2:
-        return _unordered("list", [_shape(value) for _, value in named])
-    parts = []
-    for (name, value), whole in zip(named, items, strict=True):
-        inner = _shape(value)
-        parts.append(Shape(":=", f"{name}={inner.normal}", (_text(name), inner)) if name else _shape(whole))
-    return _unordered("list", parts)
+def _without_approximation(expression: list[str]) -> list[str]:
+    r"""What stands before `\approx 0.33`, and before `(\approx 0.33)`."""
+    for at, atom in enumerate(expression):
+        opened = atom == "(" and expression[at + 1 : at + 2] and expression[at + 1] in ABOUT
+        if at and (opened or (atom in ABOUT and depths(expression)[at] == 0)):
+            while at > 1 and expression[at - 1] in _SEPARATORS:
+                at -= 1
+            return trim(expression[:at])
+    return expression
 
 
-def _named(part: list[str]) -> tuple[str, list[str]]:
-    """The name before a single `=`, and what follows it. Without one, an empty name and the whole part."""
-    sides = list(_split(part, {"="}))
-    if len(sides) == 2 and sides[1] and _NAME.fullmatch(name := join(sides[0])):
-        return name, sides[1]
-    return "", part
-
-
-def _relation(expression: list[str], integer: bool) -> Shape:
-    ops = [atom for _, atom in _outer(expression) if atom in _RELATION]
-    sides = [_trim(side) for side in _split(expression, _RELATION)]
-    if not all(sides):
-        return _text(join(expression))
-    kinds, first = set(ops), join(sides[0])
-    if kinds == {"="}:
-        last = join(sides[-1])
-        if integer or _NAME.fullmatch(first) or (NUMERIC.fullmatch(first) and NUMERIC.fullmatch(last)):
-            return _shape(sides[-1], integer)
-        if len(sides) == 2 and _NAME.fullmatch(last):
-            return _shape(sides[0])
-        return _unordered("=", [_shape(side) for side in sides], " = ")
-    if ops == ["\\in"] and _NAME.fullmatch(first):
-        return _shape(sides[1])
-    if kinds <= _LESS.keys() and len({_LESS[op][1] for op in ops}) == 1:
-        if _LESS[ops[0]][1]:
-            sides, ops = sides[::-1], [{">": "<", "\\geq": "\\leq"}[op] for op in ops[::-1]]
-        return _interval(sides, ops) or _ordered("".join(ops), [_shape(side) for side in sides], f" {ops[0]} ")
-    return _text(join(expression))
-
-
-def _interval(sides: list[list[str]], ops: list[str]) -> Shape | None:
-    """`1 < x \\leq 2` as `(1, 2]`; None if it is no interval of one variable."""
-    plain = [_VARIABLE.fullmatch(join(side)) is not None for side in sides]
-    if plain == [True, False]:
-        sides, ops = [["-", "\\infty"], *sides], ["<", *ops]
-    elif plain == [False, True]:
-        sides, ops = [*sides, ["\\infty"]], [*ops, "<"]
-    elif plain != [False, True, False]:
+def _residue(expression: list[str]) -> Shape | None:
+    r"""`x \equiv 1, 3 \pmod 8`, with residues from 0 up to the modulus; None if it is no such thing."""
+    if not expression[-1].startswith("\\pmod{") or sum(atom.startswith("\\pmod{") for atom in expression) != 1:
         return None
-    left, right = _LESS[ops[0]][0], ")" if ops[1] == "<" else "]"
-    return _ordered(left + right, [_shape(sides[0]), _shape(sides[2])])
+    modulus = _shape(trim(atoms("".join(arguments_of(expression[-1])[2]))))
+    sides = [trim(side) for side in split(expression[:-1], {"\\equiv"})]
+    if len(sides) > 2 or not all(sides) or any(atom in relations.RELATION for _, atom in outer(sides[-1])):
+        return None
+    if len(sides) == 2 and not re.fullmatch(r"[A-Za-z](_\{[^{}]*\})?", join(sides[0])):
+        return None
+    value = _shape(sides[-1])
+    parts = [_reduced(part, modulus) for part in (value.parts if value.kind == "list" else (value,))]
+    return build("mod", (build("list", parts) if len(parts) > 1 else parts[0], modulus))
 
 
-def _bracketed(expression: list[str], integer: bool) -> Shape | None:
+def _family(expression: list[str]) -> Shape | None:
+    r"""All values of a formula under a condition: `k\pi, k \in \mathbb{Z}`, or with brackets or "for" before it."""
+    cuts = [at for at, atom in outer(expression) if atom in (",", ";", "\\for")]
+    if expression[-1] == ")":
+        opened = max(
+            (at for at, depth in enumerate(depths(expression)) if depth == 1 and expression[at] == "("), default=0
+        )
+        formula, condition = expression[:opened], expression[opened + 1 : -1]
+    elif cuts:
+        formula, condition = expression[: cuts[-1]], expression[cuts[-1] + 1 :]
+    else:
+        return None
+    formula = trim(formula)
+    return relations.family(formula, condition, _shape) if formula and balanced(formula) else None
+
+
+def _cases(expression: list[str]) -> Shape | None:
+    """Several cases, each of which names the same variables (`x = 1, y = 2 or x = 2, y = 1`); None for anything else."""
+    for sign in ("\\lor", ";", "\\land"):
+        groups = [trim(group) for group in split(expression, {sign})]
+        if len(groups) < 2 or not all(groups):
+            continue
+        items = [split(group, _SEPARATORS - {sign}) for group in groups]
+        names = [{relations.name_and_value(trim(item))[0] for item in group if item} for group in items]
+        if "" not in set().union(*names) and len(set().union(*names)) > 1:
+            shapes = [_shape(group, top=False) for group in groups]
+            if all(consecutive(shape.names) for shape in shapes) and len({shape.names for shape in shapes}) == 1:
+                return build("list", [build("()", (part.parts[1] for part in shape.parts)) for shape in shapes])
+            if sign == "\\lor":
+                return build("either", shapes)
+    return None
+
+
+def _reduced(part: Shape, modulus: Shape) -> Shape:
+    if part.value is None or modulus.value is None or part.value.denominator != 1 or modulus.value < 1:
+        return part
+    return number(part.value % modulus.value, part.normal)
+
+
+def _list(items: list[list[str]], either: bool) -> Shape:
+    """`x = 2, x = 3` is `2, 3`, and so is `x_1 = 2, x_2 = 3`; `x = 2, y = 3` keeps its names."""
+    if condition := relations.conditions(items, either, _shape):
+        return condition
+    if ["\\ldots"] in items:
+        return build("sequence", [_shape(item, top=False) for item in items])
+    parts = [relations.name_and_value(item) for item in items]
+    names = {name for name, _ in parts if name}
+    bases = {match[1] if (match := _INDEXED.fullmatch(name)) else name for name in names}
+    if len(names) < 2 or (len(bases) == 1 and all(name for name, _ in parts) and len(names) == len(parts)):
+        return build("list", _spliced([_shape(value, top=False) for _, value in parts]))
+    shapes = []
+    for (name, value), item in zip(parts, items, strict=True):
+        shapes.append(build(":=", (text(name), _shape(value, top=False))) if name else _shape(item, top=False))
+    return build("list", shapes)
+
+
+def _spliced(shapes: list[Shape]) -> list[Shape]:
+    r"""Members of a list, with both values of a `\pm` in the place of one."""
+    return [
+        part for shape in shapes for part in (shape.parts if shape.kind == "list" and not shape.names else (shape,))
+    ]
+
+
+def _combined(expression: list[str], top: bool) -> Shape | None:
+    r"""A union, or a set without some points; None for anything else."""
+    signs = {atom for _, atom in outer(expression)} & {"\\cup", "\\setminus"}
+    if not signs and expression[0] == relations.REALS and expression[1:3] == ["-", "\\{"]:
+        expression, signs = [expression[0], "\\setminus", *expression[2:]], {"\\setminus"}
+    if len(signs) != 1:
+        return None
+    parts = [_shape(part, top=False) for part in map(trim, split(expression, signs)) if part]
+    if signs == {"\\setminus"}:
+        removable = len(parts) == 2 and parts[0].kind == "text" and parts[1].kind == "set"
+        return relations.without(parts[1:], parts[0].normal) if removable else text(join(expression))
+    return relations.union(parts, top) if len(parts) > 1 else None
+
+
+def _signs(expression: list[str]) -> Shape | None:
+    r"""Both values of an expression with one `\pm`, and perhaps a `\mp` that goes with it; None without."""
+    plain = join(expression)
+    signs = [match[1] for match in _SIGN.finditer(plain)]
+    if not signs or (expression[0] == "\\{" and expression[-1] == "\\}"):
+        return None
+    if len(signs) > 1 and sorted(signs) != ["mp", "pm"]:
+        return text(plain)
+    either = "+-" if signs[0] == "pm" else "-+"
+    both = []
+    for sign in (0, 1):
+        taken = _SIGN.sub(lambda m: either[sign] if m[1] == signs[0] else either[1 - sign], plain)  # noqa: B023
+        both.append(trim(atoms(taken)))
+    return build("list", [_shape(part, top=False) for part in both]) if all(both) else text(plain)
+
+
+def _bracketed(expression: list[str], integer: bool, top: bool) -> Shape | None:
     """An expression that one pair of brackets encloses from end to end; None for any other."""
-    if expression[0] not in _OPEN or next(at for at, depth in _depths(expression) if depth == 0) != len(expression) - 1:
+    if len(expression) > 1 and re.fullmatch("[A-Z]", expression[0]) and expression[1] == "(" and "," in expression:
+        expression = expression[1:]  # the name of a point
+    if expression[0] not in OPEN or depths(expression).index(0) != len(expression) - 1:
         return None
     inside, brackets = expression[1:-1], expression[0] + expression[-1]
+    if brackets == "\\{\\}":
+        return _set(inside, integer, top)
     if not inside:
-        return _text(brackets)
-    parts = [_trim(part) for part in _split(inside, {",", ";"})]
+        return text(brackets)
+    parts = [trim(part) for part in split(inside, {",", ";"})]
     if len(parts) == 1:
-        one = any(atom in _RELATION or atom == ":" for _, atom in _outer(inside))
-        return _shape(inside, integer) if brackets in ("()", "\\{\\}") and not one else None
+        plain = not any(atom in relations.RELATION or atom == ":" for _, atom in outer(inside))
+        return _shape(inside, integer=integer, top=top) if brackets == "()" and plain else None
     if not all(parts):
-        return _text(join(expression))
-    shapes = [_shape(part) for part in parts]
-    return _unordered("list", shapes) if brackets == "\\{\\}" else _ordered(brackets, shapes)
+        return text(join(expression))
+    shapes = [_shape(part, top=False) for part in parts]
+    if len(shapes) == 2 and [shape.normal for shape in shapes] == ["-\\infty", "\\infty"]:
+        return text(relations.REALS)
+    return build(brackets, shapes) if brackets in ("()", "(]", "[)", "[]") else text(join(expression))
+
+
+def _set(inside: list[str], integer: bool, top: bool) -> Shape:
+    if not inside:
+        return text("\\emptyset")
+    if described := relations.described(inside, _shape):
+        return described
+    if any(atom == ":" or atom in ("\\mid", "|") for _, atom in outer(inside)) and not _list_of(inside):
+        return text(f"\\{{{join(inside)}\\}}")
+    listed = _shape(inside, top=False)
+    if listed.names:
+        return listed
+    members = build("set", listed.parts if listed.kind in ("list", "sequence") else (listed,))
+    if not top or (len(members.parts) == 1 and (listed.kind == "set" or listed.normal == "\\emptyset")):
+        return members
+    return members.parts[0] if len(members.parts) == 1 else build("list", members.parts)
+
+
+def _list_of(inside: list[str]) -> bool:
+    return len(split(inside, {",", ";"})) > 1
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
 
 
 def _leaf(expression: list[str]) -> Shape:
-    expression = _without_units(expression)
+    while len(expression) > 1 and LEAD_IN.fullmatch(expression[0] + expression[1] * (expression[1] == ":")):
+        value = trim(expression[1:])
+        if not value:
+            return text(join(expression))
+        expression = value
+    ratio = split(expression, {":"})
+    if len(ratio) > 1 and all(ratio):
+        return build(":", [_shape(trim(part), top=False) for part in ratio])
+    if len(expression) == 1 and (matrix := _MATRIX.fullmatch(expression[0])):
+        return _matrix(matrix[1], expression)
+    value, unit = _without_unit(expression)
+    shape = _formula(value)
+    if not unit or shape.kind == "text":
+        return shape if shape.kind != "text" or not unit else _formula(expression)
+    known = unit_of(unit)
+    return shape if known is None or not known.dimension else with_unit(shape, known, unit)
+
+
+def _formula(expression: list[str]) -> Shape:
     if expression[0] == "+":
         expression = expression[1:] or expression
     plain = join(expression)
-    value = _value(plain)
-    if value is not None:
-        return Shape("number", _fraction(value))
     try:
-        plain = join(_plain_products(expression))
-    except _TwoWaysError:
-        return _text(plain)
-    if "{}" in plain or not WORKABLE.fullmatch(plain):
-        return _text(plain)
-    return Shape("algebra", _DECIMAL.sub(lambda decimal: _fraction(Fraction(decimal[0])), plain))
+        tree = parse(expression)
+    except (UnreadableError, RecursionError):
+        return text(_BASE.sub(r"\1_{\2}", plain))
+    value = exact(tree)
+    plain = _DECIMAL.sub(lambda decimal: written(Fraction(decimal[0])), plain)
+    return number(value, plain) if value is not None else Shape("algebra", plain, tree=tree)
 
 
-def _without_units(expression: list[str]) -> list[str]:
-    """The expression without words and units around its value: `8\\text{ cm}^2`, `90^\\circ`, `\\text{The answer is }8`."""
-    while len(expression) > 1 and _LEAD_IN.fullmatch(expression[0]):
-        expression = expression[1:]
+def _matrix(inside: str, expression: list[str]) -> Shape:
+    rows = [[trim(cell) for cell in split(row, {"&"})] for row in split(atoms(inside), {"\\\\"})]
+    if len({len(row) for row in rows}) != 1 or not all(cell for row in rows for cell in row):
+        return text(join(expression))
+    cells = [_shape(cell, top=False) for row in rows for cell in row]
+    return build(f"matrix {len(rows)} {len(rows[0])}", cells)
+
+
+def _without_unit(expression: list[str]) -> tuple[list[str], str]:
+    r"""A value, and the unit or the noun around it: `8\text{ cm}^2`, `90^\circ`, `\$5`. Empty where there is none."""
+    if len(expression) > 1 and (leading := plain_unit(_IN_TEXT.sub(r"\1", expression[0]))) and leading in CURRENCIES:
+        return expression[1:], leading
     plain = join(expression)
-    units = _UNITS.search(plain)
-    if units is None or "\\text" in plain[: units.start()] or _COUNTS.search(units[0]):
-        return expression
-    if units[0].startswith("^{\\circ}") and TRIG.intersection(expression):
-        return expression
-    return _trim(atoms(plain[: units.start()])) or expression
-
-
-class _TwoWaysError(Exception):
-    """An expression may be read in two ways."""
-
-
-def _plain_products(expression: list[str]) -> list[str]:
-    """The expression with a dot where a number, a fraction, a root or a bracket meets the next factor.
-
-    Without the dot, algebra reads `3(2)` as 3 + 2. Raises _TwoWaysError for what algebra may read otherwise than its
-    author did: `2 3`, `12_8`, `2\\frac{3}{4}\\pi`, `1/2x`, `2^3^4`.
-    """
-    out: list[str] = []
-    for at, atom in enumerate(expression):
-        before, number = expression[at - 1] if at else "", _NUMBER.fullmatch(atom)
-        after_number = _NUMBER.fullmatch(before)
-        index = atom[0] == "_" and not before[-1:].isalpha()
-        power = atom[0] == "^" and before[:1] in ("", "^")
-        beside = number and (after_number or before.isalpha() or (before[-1:] == "}" and before[0] not in "^_"))
-        mixed = after_number and re.fullmatch(r"\\frac\{\d+\}\{\d+\}", atom)
-        divided = (
-            before == "/"
-            and atom not in _APPLIED
-            and _FACTOR.match(expression[at + 1] if at + 1 < len(expression) else "")
-        )
-        if index or power or beside or mixed or divided:
-            raise _TwoWaysError
-        factor = after_number or before == ")" or before.startswith(("\\frac", "\\sqrt"))
-        if factor and (atom == "(" or atom.startswith("\\frac")):
-            out.append("\\cdot")
-        out.append(rewrite(atom, _plain_products))
-    return out
-
-
-# -- values and writing ----------------------------------------------------------------------------------------------
-
-
-def _value(plain: str) -> Fraction | None:
-    """The rational number that this is, if it is one: an integer, a fraction, an exact decimal, or one of these in percent."""
-    if repeating := _REPEATING.fullmatch(plain):
-        sign, whole, fixed, period = repeating.groups()
-        part = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(fixed))
-        part += Fraction(int(fixed or "0"), 10 ** len(fixed))
-        return (-1 if sign else 1) * (int(whole or "0") + part)
-    if mixed := _MIXED.fullmatch(plain):
-        sign, whole, top, bottom = mixed.groups()
-        return (-1 if sign else 1) * (int(whole) + Fraction(int(top), int(bottom))) if int(top) < int(bottom) else None
-    match = _RATIONAL.fullmatch(plain)
-    if match is None:
-        return None
-    sign, whole, up, top, down, bottom, left, right, unit, decimals, percent = match.groups()
-    if whole is not None:
-        value = Fraction(int(whole))
-    elif decimals is not None:
-        value = Fraction(f"{unit or 0}.{decimals}")
-    elif int(bottom or right) == 0:
-        return None
-    else:
-        value = Fraction(int(top or left), int(bottom or right)) * (-1 if up else 1) * (-1 if down else 1)
-    return value * (-1 if sign else 1) / (100 if percent else 1)
-
-
-def _fraction(value: Fraction) -> str:
-    if value.denominator == 1:
-        return str(value.numerator)
-    return ("-" if value < 0 else "") + f"\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
-
-
-def _text(plain: str) -> Shape:
-    return Shape("text", plain)
-
-
-def _ordered(kind: str, parts: list[Shape], between: str = ", ") -> Shape:
-    inside = between.join(part.normal for part in parts)
-    brackets = kind if kind[0] in "([" else ("", "")
-    return Shape(kind, f"{brackets[0]}{inside}{brackets[1]}", tuple(parts))
-
-
-def _unordered(kind: str, parts: list[Shape], between: str | None = None) -> Shape:
-    parts = sorted(parts, key=lambda part: part.normal)
-    joint = between or (" \\cup " if kind == "union" else ", ")
-    return Shape(kind, joint.join(part.normal for part in parts), tuple(parts))
-
-
-# -- brackets --------------------------------------------------------------------------------------------------------
-
-
-def _depths(expression: list[str]) -> Iterator[tuple[int, int]]:
-    depth = 0
-    for at, atom in enumerate(expression):
-        depth += (atom in _OPEN) - (atom in _CLOSE)
-        yield at, depth
-
-
-def _balanced(expression: list[str]) -> bool:
-    depths = [depth for _, depth in _depths(expression)]
-    return min(depths) >= 0 and depths[-1] == 0
-
-
-def _outer(expression: list[str]) -> Iterator[tuple[int, str]]:
-    """Atoms outside all brackets."""
-    return ((at, expression[at]) for at, depth in _depths(expression) if depth == 0)
-
-
-def _split(expression: list[str], at: set[str]) -> Iterator[list[str]]:
-    cuts = [-1, *(i for i, atom in _outer(expression) if atom in at), len(expression)]
-    return (expression[a + 1 : b] for a, b in pairwise(cuts))
-
-
-def _trim(expression: list[str]) -> list[str]:
-    start, stop = 0, len(expression)
-    while start < stop and expression[start] in _LEADING:
-        start += 1
-    while start < stop and expression[stop - 1] in _TRAILING:
-        stop -= 1
-    return expression[start:stop]
+    tail = _TAIL.search(plain)
+    if tail is None or "\\text" in plain[: tail.start()] or ("\\circ" in tail[0] and TRIG.intersection(expression)):
+        return expression, ""
+    unit = plain_unit(_IN_TEXT.sub(r" \1 ", tail[0]))
+    if unit_of(unit) is None and COUNTS.search(unit):
+        return expression, ""
+    value = trim(atoms(plain[: tail.start()]))
+    return (value, unit) if value else (expression, "")

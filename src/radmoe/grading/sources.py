@@ -11,6 +11,7 @@ from radmoe.problems import DATASETS, Problem, dataset_named
 from radmoe.problems.gold import load_problems
 from radmoe.problems.own import read_rows
 from radmoe.problems.records import seed_in
+from radmoe.types import check_kind
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
@@ -50,16 +51,23 @@ def _task_of_file(path: Path, recorded: str | None) -> str | None:
 
 
 def read_answers(path: str | Path) -> dict[str, Problem]:
-    """Problems from a JSONL file of problem_id and answer: an integer, a letter, LaTeX or a text."""
+    """Problems from a JSONL file of problem_id and answer: an integer, a letter, LaTeX or a text.
+
+    A line may also state the `kind` of its answer; where it does not, the pool's record decides (`grade.answer_key`).
+    """
     problems: dict[str, Problem] = {}
     for number, row in read_rows(path, "answers", _ANSWER):
         where = f"{path} line {number}"
-        problem_id, answer = row.get("problem_id"), row.get("answer")
+        problem_id, answer, kind = row.get("problem_id"), row.get("answer"), row.get("kind")
         if not isinstance(problem_id, str) or isinstance(answer, bool) or not isinstance(answer, str | int | float):
             raise InputError(f"{where}: give {_ANSWER} on each line")
         if not str(answer).strip():
             raise InputError(f"{where}: the answer to {problem_id!r} is empty")
         if problem_id in problems:
             raise InputError(f"{where}: problem {problem_id!r} is there already")
-        problems[problem_id] = Problem(problem_id, "answers", "", str(answer).strip())
+        try:
+            known = None if kind is None else check_kind(kind)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        problems[problem_id] = Problem(problem_id, "answers", "", str(answer).strip(), kind=known)
     return problems
