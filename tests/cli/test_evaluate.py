@@ -156,10 +156,6 @@ def test_a_readout_the_pool_did_not_keep_is_one_clear_line(run: Run, made: list[
     assert run(path, "--readout", "delimiter@marker").exit_code == 0
 
 
-def test_help_has_examples(run: Run) -> None:
-    assert "radmoe evaluate pool/" in " ".join(run("--help").stdout.split())
-
-
 def test_without_scipy_it_says_what_to_install(run: Run, pools: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
     assert "evaluate needs scipy: pip install 'radmoe[eval]'" in str(run(pools[0]).exception)

@@ -14,6 +14,7 @@ from radmoe.capture.plan import Plan
 from radmoe.engines.base import Completion
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.pool import PoolWriter
+from radmoe.pool.reader import safe_rollouts
 from radmoe.problems import Question
 
 
@@ -81,10 +82,8 @@ def capture_pool(
         with writer:
             _sample(plan, writer, rendered, missing, progress)
     except KeyboardInterrupt:
-        names = {question.problem_id for question in plan.problems}
-        safe = sum(writer.done(name) for name in names)
         raise CaptureInterrupted(
-            f"{safe:,} rollouts are safe in {out}: run the same command to go on, or "
+            f"{safe_rollouts(out):,} rollouts are safe in {out}: run the same command to go on, or "
             f"radmoe verify {quote(str(out))} --recover to use what is there"
         ) from None
     return Captured(

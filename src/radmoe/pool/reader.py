@@ -331,13 +331,18 @@ def manifest(path: Path) -> dict[str, Any]:
     files.check_tree(path)
     if files.exists(path / schema.POOL_JSON):
         return schema.read_json(path / schema.POOL_JSON)
+    writer = holder(path)
+    state = f"it is being written by {writer}" if writer else f"finish it with: radmoe verify --recover {path}"
+    raise PoolIncomplete(f"{path} is incomplete: {safe_rollouts(path)} rollouts are safe in it; {state}")
+
+
+def safe_rollouts(path: Path) -> int:
+    """How many rollouts of a pool that is not complete are safe on disk, counted there."""
     safe = 0
     for directory in schema.shard_dirs(path):
         journal_file = directory / schema.JOURNAL
         if files.exists(journal_file):
             safe += journal.count(journal_file)
         elif files.exists(directory / schema.SHARD_META):
-            safe += schema.read_json(directory / schema.SHARD_META)["runs"]
-    writer = holder(path)
-    state = f"it is being written by {writer}" if writer else f"finish it with: radmoe verify --recover {path}"
-    raise PoolIncomplete(f"{path} is incomplete: {safe} rollouts are safe in it; {state}")
+            safe += int(schema.read_json(directory / schema.SHARD_META)["runs"])
+    return safe
