@@ -106,7 +106,7 @@ def grade_pool(
     if problems is None:
         problems = problems_of(pool)
     known = dict(problems) if isinstance(problems, Mapping) else {problem.problem_id: problem for problem in problems}
-    silent = {problem_id for problem_id, kind in pool.kinds.items() if kind is None and problem_id in known}
+    silent = {i for i, kind in pool.kinds.items() if kind is None and i in known and known[i].kind is None}
     prompts = dict(_prompts(pool, silent))
     keys = {
         problem_id: _checked_key(known[problem_id], recorded, prompts.get(problem_id), path)
