@@ -141,3 +141,10 @@ def test_ornament_never_changes_the_normal_form(answer: str, ornament: list[str]
     for around in ornament:
         dressed = around.replace("{{{}}}", "{" + dressed + "}") if "{{{}}}" in around else around.replace("{}", dressed)
     assert normal_form(dressed) == normal_form(answer)
+
+
+@pytest.mark.parametrize(
+    "answer", ["50 percent", "50 per cent", "50 Per  cent", r"50\text{ per cent}", r"50\%", "50 pct"]
+)
+def test_percent_is_percent_however_it_is_written(answer: str) -> None:
+    assert normal_form(answer) == normal_form(r"\frac12")

@@ -130,6 +130,7 @@ _CONDITIONS = {"for", "where", "with", "for all", "for any", "for every", "for s
 _ALONE = re.compile(r"[A-Za-z\"'][A-Za-z'\- ,.!\"]*")
 _LONG_WORD = re.compile(r"[A-Za-z]{3,}|[Nn][Oo]")
 _COUNTED = re.compile(r"\s*([-+]?[\d.,]*\d)\s*([A-Za-z\u4e00-\u9fff].*)", re.DOTALL)
+_PER_CENT = re.compile(r"(?<![A-Za-z\\])per\s+cent(?![A-Za-z])", re.I)
 _MODULO = re.compile(r"\s*\(?\s*mod(?:ulo)?\s+(\S+?)\s*\)?\s*")
 _ENVIRONMENT = re.compile(r"(\\begin\{[a-z]+\})(.*)(\\end\{[a-z]+\})", re.DOTALL)
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -142,7 +143,7 @@ _BARE_UNIT = re.compile(
 
 def atoms(text: str) -> list[str]:
     """An answer's atoms, in order. Joining them and reading that again gives the same atoms."""
-    text = undressed(text)
+    text = _PER_CENT.sub("percent", undressed(text))
     words = set(re.findall(r"[A-Za-z]+", text.lower()))
     if _ALONE.fullmatch(text) and _LONG_WORD.search(text) and not words & (_FUNCTIONS | {"infinity"}):
         return [prose(text)]
