@@ -128,7 +128,7 @@ def test_running_again_samples_nothing_more(run: Run, checkpoint: Path, prompts:
     assert more["sampled"] == 12
     assert tokens(out).items() >= before.items()
     line = run(*settings(checkpoint, prompts, out), "--seed", 1, expect=2)
-    assert "was made with sampling" in line
+    assert "was made with sampling.seed = 0, this writer has 1: use a new pool" in line
 
 
 def test_n_may_be_raised(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:

@@ -116,10 +116,16 @@ def test_the_window_of_confidence_is_an_option(run: Run, pools: list[Path]) -> N
     assert "window 32" in run(pools[0], "--window", 32).stdout.splitlines()[0]
 
 
-def test_an_unknown_suffix_gets_the_terminals_tables(run: Run, pools: list[Path], tmp_path: Path) -> None:
+def test_a_text_file_gets_the_terminals_tables_and_an_unknown_suffix_is_refused(
+    run: Run, pools: list[Path], tmp_path: Path
+) -> None:
     out = tmp_path / "tables.txt"
     assert run(*pools, "--out", out).exit_code == 0
     assert out.read_text().splitlines()[2].startswith("Accuracy")
+    refused = run(*pools, "--out", tmp_path / "tables.xyz")
+    assert "does not say which format it shall have: end it in .md, .csv" in str(refused.exception)
+    assert not (tmp_path / "tables.xyz").exists()
+    assert run(*pools, "--out", tmp_path / "tables.xyz", "--format", "csv").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,8 @@ def test_the_run_record_must_match_and_provenance_may_differ(tmp_path: Path) -> 
     for change, message in (
         ({"task": "math-3"}, "task = 'math-2', this writer has 'math-3'"),
         ({"style": None}, "style = 'thinking', this writer has None"),
-        ({"sampling": {"temperature": 0.5}}, "sampling = {'temperature': 1.0}"),
-        ({"profile": Profile(layers=(0,))}, "profile = "),
+        ({"sampling": {"temperature": 0.5}}, "sampling.temperature = 1.0, this writer has 0.5"),
+        ({"profile": Profile(layers=(0,))}, "profile.layers = None"),
     ):
         with pytest.raises(PoolMismatch, match=message):
             writer(tmp_path / "p", **record | change)

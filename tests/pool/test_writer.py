@@ -285,7 +285,7 @@ def test_a_writer_that_is_refused_holds_nothing(tmp_path: Path) -> None:
     [
         ({"shape": RouterShape(4, 8, 2)}, "layers = 3, this writer has 4"),
         ({"model": "other"}, "model = 'test', this writer has 'other'"),
-        ({"sampling": {"temperature": 1}}, "sampling = {}"),
+        ({"sampling": {"temperature": 1}}, "sampling.temperature = None"),
     ],
 )
 def test_a_writer_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:

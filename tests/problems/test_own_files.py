@@ -131,3 +131,9 @@ def test_no_file_no_text_no_problems(tmp_path: Path) -> None:
     file.write_text("\n")
     with pytest.raises(InputError, match="holds no problems: write one object per line"):
         load_questions(data=file)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + b'{"id": "a", "prompt": "x"}\n')
+    assert load_questions(data=file)[0] == [Question("a", "x", None)]

@@ -105,8 +105,12 @@ def _format(style: str | None, out: Path | None, as_json: bool) -> str:
     if as_json and style not in (None, "json"):
         raise InputError(f"--json contradicts --format {style}: give one of them")
     if style is None:
-        by_suffix = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json"}
-        style = "json" if as_json else "terminal" if out is None else by_suffix.get(out.suffix, "terminal")
+        by_suffix = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".json": "json", ".txt": "terminal"}
+        if out is not None and not as_json and out.suffix not in by_suffix:
+            raise InputError(
+                f"--out {out} does not say which format it shall have: end it in {', '.join(by_suffix)}, or give --format"
+            )
+        style = "json" if as_json else "terminal" if out is None else by_suffix[out.suffix]
     if style not in known:
         raise InputError(f"unknown format {style!r}: use one of {', '.join(known)}")
     return style

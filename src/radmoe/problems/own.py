@@ -29,7 +29,7 @@ def read_rows(path: str | Path, holds: str = "problems", example: str = _EXAMPLE
     """
     file = Path(path)
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = file.read_text(encoding="utf-8-sig").split("\n")  # an editor may have put a byte order mark first
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise InputError(f"cannot read {file} ({reason}): pass a JSONL file of {holds}") from None
