@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cohort.problems import problem_of
+from cohort.graded_groups import problem_of
 from radmoe.anchors import find_all, spec_for
 from radmoe.cohort import METHODS, GradedProblem
 from radmoe.cohort.problem import Marks

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cohort.problems import problem_of
+from cohort.graded_groups import problem_of
 from evaluation.pools import registry_restored
 from radmoe.cohort import METHODS, GradedProblem, draw_method, pick_method, rank_sum, score_method
 from radmoe.cohort.registry import READS, registry_fingerprint

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cohort.problems import problem_of
+from cohort.graded_groups import problem_of
 from radmoe.cohort import METHODS
 from radmoe.cohort.methods.overlap import bigram_jaccard
 
