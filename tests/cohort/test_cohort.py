@@ -28,7 +28,7 @@ def graded(made: list[PlantedGroup], tmp_path_factory: pytest.TempPathFactory) -
 
 def test_every_rollout_has_its_own_label(graded: Path, made: list[PlantedGroup]) -> None:
     cohort = open_cohort(graded)
-    assert cohort.graded_groups == [one.group.problem_id for one in made]
+    assert cohort.problems == [one.group.problem_id for one in made]
     for one, graded_problem in zip(made, cohort, strict=True):
         assert list(graded_problem.answers) == one.answers
         assert graded_problem.correct.tolist() == [answer == one.truth for answer in one.answers]
@@ -54,7 +54,7 @@ def test_problems_without_all_labels_are_left_out_and_counted(made: list[Planted
     wanted = [label for label in labels(made) if label.problem_id != "planted-0001"]
     write_labels(path, [label for label in wanted if (label.problem_id, label.rollout_index) != ("planted-0002", 3)])
     cohort = open_cohort(path)
-    assert cohort.graded_groups == ["planted-0000", "planted-0003"]
+    assert cohort.problems == ["planted-0000", "planted-0003"]
     assert cohort.notes == (
         "1 of 4 problems have no labels and are left out",
         "1 of 4 problems have labels for some rollouts only and are left out",
