@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import shutil
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -28,13 +27,7 @@ TEXTS = ["", "a", " \n\n  b\t", "It's 12,345.67 != \\boxed{-3} $x^2$", "naïve c
 
 
 HOME = Path(mkdtemp())
-atexit.register(shutil.rmtree, HOME, ignore_errors=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def home() -> Iterator[None]:
-    yield
-    shutil.rmtree(HOME)
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)  # a worker may come back to this module after its teardown
 
 
 @cache

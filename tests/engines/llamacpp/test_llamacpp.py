@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -44,13 +44,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 HOME = Path(mkdtemp())
-atexit.register(shutil.rmtree, HOME, ignore_errors=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def home() -> Iterator[None]:
-    yield
-    shutil.rmtree(HOME)
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)  # a worker may come back to this module after its teardown
 
 
 @cache
