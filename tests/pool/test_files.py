@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -269,3 +270,24 @@ def test_a_directory_in_place_of_a_file_is_one_line(graded: Path) -> None:
             with pytest.raises(PoolUnsafe, match=f"{name} is a directory"):
                 Pool.recover(copy)
         shutil.rmtree(copy)
+
+
+def test_a_file_that_another_worker_removes_meanwhile_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = abandoned_pool(tmp_path / "pool")
+    scandir = os.scandir
+
+    def scan_then_remove(directory: Path) -> nullcontext[list[os.DirEntry[str]]]:
+        with scandir(directory) as listing:
+            entries = list(listing)
+        (pool / SHARD / schema.JOURNAL).unlink(missing_ok=True)
+        if directory == pool:
+            (pool / "gone").rmdir()
+        return nullcontext(entries)
+
+    (pool / "gone").mkdir()
+    monkeypatch.setattr(os, "scandir", scan_then_remove)
+    files.check_tree(pool)
+    assert not (pool / "gone").exists()
+    assert not (pool / SHARD / schema.JOURNAL).exists()

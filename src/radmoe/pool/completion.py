@@ -16,7 +16,7 @@ from radmoe.pool import files, journal, schema
 from radmoe.pool.hold import Hold
 from radmoe.pool.profile import Profile
 from radmoe.pool.schema import disk_errors
-from radmoe.pool.shard import Shard, seal
+from radmoe.pool.shard import Shard, remove_journal, seal
 from radmoe.pool.tables import RUN_FIELDS, read_table, write_table
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
@@ -73,6 +73,7 @@ def seal_orphans(path: Path) -> int:
             profile = Profile.from_json(header["run"]["profile"])
             shape = RouterShape(header["layers"], header["experts"], header["top_k"])
             seal(directory, profile.stored_shape(shape), profile)
+            remove_journal(directory)
     return live
 
 

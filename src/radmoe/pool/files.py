@@ -15,6 +15,7 @@ import secrets
 import stat
 import zlib
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,14 +33,17 @@ _SPECIAL = {
 
 
 def check_tree(pool: Path) -> None:
-    """Refuse a pool in which something is neither a regular file nor a directory, two levels deep as the format goes."""
+    """Refuse a pool in which something is neither a regular file nor a directory, two levels deep as the format goes.
+
+    What another worker of the pool removes meanwhile, such as the journal of a shard it seals, is not there.
+    """
     for entry in _entries(pool):
-        if entry.is_dir(follow_symlinks=False):
-            for inner in _entries(Path(entry.path)):
-                if not inner.is_dir(follow_symlinks=False):
-                    _check_regular(Path(inner.path), inner.stat(follow_symlinks=False))
-        else:
-            _check_regular(Path(entry.path), entry.stat(follow_symlinks=False))
+        with suppress(FileNotFoundError):
+            inside = _entries(Path(entry.path)) if entry.is_dir(follow_symlinks=False) else [entry]
+            for inner in inside:
+                with suppress(FileNotFoundError):
+                    if not inner.is_dir(follow_symlinks=False):
+                        _check_regular(Path(inner.path), inner.stat(follow_symlinks=False))
 
 
 def check_names(names: Collection[str], known: Collection[str], where: Path) -> None:

@@ -341,8 +341,8 @@ def safe_rollouts(path: Path) -> int:
     safe = 0
     for directory in schema.shard_dirs(path):
         journal_file = directory / schema.JOURNAL
-        if files.exists(journal_file):
-            safe += journal.count(journal_file)
-        elif files.exists(directory / schema.SHARD_META):
+        if files.exists(directory / schema.SHARD_META):
             safe += int(schema.read_json(directory / schema.SHARD_META)["runs"])
+        elif files.exists(journal_file):
+            safe += journal.count(journal_file)
     return safe

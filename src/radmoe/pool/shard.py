@@ -20,7 +20,7 @@ from radmoe.types import RouterShape
 
 
 def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
-    """Turn the journal in `directory` into columns, then remove the journal.
+    """Turn the journal in `directory` into columns. `remove_journal` comes next.
 
     Every other file is durable before `moe_meta.json` appears, and `moe_meta.json` is before the journal
     is removed. So a kill at any moment leaves a finished shard, or the journal to start sealing from again.
@@ -72,7 +72,11 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
         "columns": columns,
     }
     files.write_atomic(directory / schema.SHARD_META, schema.seal_json(body))
-    source.unlink()
+
+
+def remove_journal(directory: Path) -> None:
+    """Remove the journal of a sealed shard. Needs the pool's lock: other workers look for journals while they hold it."""
+    (directory / schema.JOURNAL).unlink()
     files.sync(directory)
 
 

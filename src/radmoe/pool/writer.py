@@ -18,7 +18,7 @@ from radmoe.pool.completion import complete, describe, join, locked, seal_orphan
 from radmoe.pool.hold import Hold
 from radmoe.pool.profile import Profile, spans
 from radmoe.pool.schema import disk_errors
-from radmoe.pool.shard import seal
+from radmoe.pool.shard import remove_journal, seal
 from radmoe.types import Kind, Rollout, RouterShape, Rows, Trace, check_ids, check_kind, check_weights
 from radmoe.vocab import Vocab
 
@@ -309,6 +309,9 @@ class PoolWriter:
 
     def _seal(self) -> None:
         if self._journal is not None:
-            seal(self._journal.path.parent, self._stored, self.profile)
+            directory = self._journal.path.parent
+            seal(directory, self._stored, self.profile)
+            with locked(self.path):
+                remove_journal(directory)
             self._journal.close()
             self._journal = None
