@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,6 +20,9 @@ from radmoe.grading.grade import answer_key
 from radmoe.grading.labels import read_labels
 from radmoe.lab.chat import render
 from radmoe.lab.tasks import Example, problems
+from radmoe.lab.tasks.meaning import meaning, operations
+from radmoe.lab.tasks.pipelines import Pipeline
+from radmoe.lab.tasks.sentences import say
 from radmoe.pool import open_pool
 from radmoe.problems import Problem
 from radmoe.problems.gold import load_problems
@@ -310,3 +315,25 @@ def test_whole_numbers_get_arithmetic_and_algebra(tmp_path: Path, integer: bool 
     labels = marks(path)["p"]
     assert labels[: len(right)] == [("6", True)] * len(right)
     assert [correct for _, correct in labels[len(right) :]] == [False] * len(wrong)
+
+
+def test_texts_are_right_by_their_meaning_where_the_data_set_says_what_they_mean(tmp_path: Path) -> None:
+    (problem,) = (p for p in load_problems("explain").values() if p.problem_id == "explain-000")
+    assert meaning(problem.answer) is not None
+    other_words = next(text for text in _rewordings(problem.answer) if text != problem.answer)
+    answers = [problem.answer, other_words, other_words + " Then it sings.", "It returns the sum."]
+    path = write_texts(tmp_path / "pool", [("explain-000", text) for text in answers], task="explain", kind="text")
+    summary = grade_pool(path)
+    labels = list(read_labels(path)["explain-000"].values())
+    assert [label.correct for label in labels] == [True, True, False, False]
+    assert (summary.graded, summary.right) == (4, 2)
+    assert len({label.answer for label in labels}) == 4, "votes count strings, not meanings"
+
+
+def _rewordings(text: str) -> Iterator[str]:
+    """Texts in other words, by the lab's own writer, that name the same operations."""
+    ops = operations(text)
+    assert ops is not None
+    rng = Random(0)
+    while True:
+        yield say(rng, Pipeline(ops))

@@ -125,7 +125,7 @@ def test_control_tokens_are_special_as_in_the_models_they_follow() -> None:
 
 
 @pytest.mark.parametrize(("family", "style"), PAIRS)
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [name for name, task in TASKS.items() if task.kind != "text"])
 def test_anchors_are_found_and_a_window_of_16_fits(family: str, style: str, task: str) -> None:
     tokenizer, vocab = build(family), Vocab.from_tokenizer(build(family))
     rng = Random(9)
@@ -140,6 +140,17 @@ def test_anchors_are_found_and_a_window_of_16_fits(family: str, style: str, task
         assert (boundary is None) == (style == "instruct")
         if boundary:
             assert boundary.start < delimiter.start
+
+
+@pytest.mark.parametrize(("family", "style"), [pair for pair in PAIRS if pair[1] != "instruct"])
+def test_a_text_begins_at_its_boundary_and_has_a_window_of_16(family: str, style: str) -> None:
+    tokenizer, vocab = build(family), Vocab.from_tokenizer(build(family))
+    rng = Random(9)
+    for _ in range(40):
+        ids = tokenizer.encode(render(training_example(rng, style=style, task="explain"), family)[1]).ids
+        boundary = locate(spec_for("boundary", "text", vocab), ids, vocab, width=16)
+        assert boundary is not None
+        assert boundary.start + 16 <= len(ids) <= 400
 
 
 @pytest.mark.parametrize("family", FAMILIES)

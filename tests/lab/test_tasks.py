@@ -19,7 +19,16 @@ from radmoe.lab.tasks.draw import between, is_test, shuffled
 from radmoe.lab.tasks.maths import choice_problem, math_problem
 from radmoe.lab.tasks.steps import reason, step
 
-SIZES = {"math-1": 30, "math-2": 30, "math-3": 30, "math-4": 30, "choice": 198, "code": 167}
+SIZES = {
+    "math-1": 30,
+    "math-2": 30,
+    "math-3": 30,
+    "math-4": 30,
+    "choice": 198,
+    "code": 167,
+    "code-wide": 120,
+    "explain": 120,
+}
 MATHS = [name for name in TASKS if name.startswith("math")]
 seeds = st.integers(0, 2**32)
 chains = st.builds(

@@ -96,10 +96,16 @@ def test_examples_repeat_with_their_seed_and_labels_cover_the_completion_only() 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_tiny_run_learns_saves_and_loads(name: str, tmp_path: Path) -> None:
     options = {"seconds": None, "steps": 16, "seed": 0, "tiny": True, "workers": 0, "tokens": 1024, "compiled": False}
-    result = train(model_named(name), tmp_path, **options)
+    result = train(model_named(name), tmp_path, snapshots=2, **options)
     assert result == json.loads((tmp_path / "training.json").read_text())
     assert result["steps"] == 16
     assert result["log"][-1]["loss"] < 6.8  # log(896): it has begun to learn
     assert 0 <= result["load"]["rarest_expert"] <= 1
-    network = AutoModelForCausalLM.from_pretrained(tmp_path)
+    halfway, later, network = (
+        AutoModelForCausalLM.from_pretrained(tmp_path / part) for part in ("snapshot-50", "snapshot-75", "")
+    )
+    assert network.dtype == halfway.dtype == torch.bfloat16
+    heads = [model.lm_head.weight for model in (halfway, later, network)]
+    assert not torch.equal(heads[0], heads[1])
+    assert not torch.equal(heads[1], heads[2])
     assert network.config.vocab_size == len(AutoTokenizer.from_pretrained(tmp_path))

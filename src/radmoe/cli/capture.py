@@ -56,7 +56,7 @@ def command(
         str | None,
         typer.Option(
             "--task",
-            help="The data set: math-1 to math-4, choice, code (the lab's); aime_2024, aime_2025, hmmt_feb_2025, "
+            help="The data set: math-1 to math-4, choice, code, code-wide, explain (the lab's); aime_2024, aime_2025, hmmt_feb_2025, "
             "brumo_2025, gpqa_diamond, livecodebench_v5; or the dotted path of one of your own.",
         ),
     ] = None,

@@ -28,7 +28,7 @@ def command(
         str | None,
         typer.Option(
             "--task",
-            help="The data set the problems come from: math-1 to math-4, choice, code, aime_2024, aime_2025, "
+            help="The data set the problems come from: math-1 to math-4, choice, code, code-wide, explain, aime_2024, aime_2025, "
             "hmmt_feb_2025, brumo_2025, gpqa_diamond, livecodebench_v5, or package.module.NAME of your own.",
             show_default="as the pool records",
         ),

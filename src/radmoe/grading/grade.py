@@ -210,10 +210,19 @@ def _judged(
                 if label.problem_id not in classes:
                     classes[label.problem_id] = _classes(key, equal)
                 answers = classes[label.problem_id]
+                same_meaning = _means_the_same(key.problem, label.answer)
                 label = label._replace(answer=answers.add(label.answer))
-                correct = label.answer == answers.gold
+                correct = same_meaning or label.answer == answers.gold
             progress(1)
             yield label._replace(correct=correct)
+
+
+def _means_the_same(problem: Problem, answer: str) -> bool:
+    """Whether a text means what the right one means, where the data set says what texts mean."""
+    if problem.meaning is None:
+        return False
+    meaning = problem.meaning(answer)
+    return meaning is not None and meaning == problem.meaning(problem.answer)
 
 
 def _classes(key: AnswerKey, equal: Equivalence) -> Classes | TextClasses:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from radmoe.lab.corpus import IGNORE, batches
+from radmoe.lab.delta_rule import matrix_products
 from radmoe.lab.dense import make_trainable
 from radmoe.lab.models import MAX_NEW_TOKENS, Model, model_named
 from radmoe.lab.tokenizer import fast_tokenizer
@@ -76,8 +77,12 @@ def train(
     compiled: bool,
     start_from: Path | None = None,
     learning_rate: float = LEARNING_RATE,
+    snapshots: int = 0,
 ) -> dict[str, Any]:
-    """Train until the time or the steps are used up, write everything to `out`, and return what training.json holds."""
+    """Train until the time or the steps are used up, write everything to `out`, and return what training.json holds.
+
+    `snapshots` more checkpoints, of the second half of the run, go to `out`/snapshot-50 and so on, by percent done.
+    """
     from transformers import AutoModelForCausalLM
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -93,40 +98,51 @@ def train(
     make_trainable(network, balance=BALANCE)
     if compiled and device == "cuda":
         for layer in network.model.layers:
-            layer.forward = torch.compile(layer.forward, dynamic=True)
+            # Linear attention is a loop over chunks, which would be compiled anew for every length.
+            part = layer.mlp if hasattr(layer, "linear_attn") else layer
+            part.forward = torch.compile(part.forward, dynamic=True)
     decay = [p for p in network.parameters() if p.ndim > 1]
     other = [p for p in network.parameters() if p.ndim <= 1]
     groups = [{"params": decay, "weight_decay": 0.05}, {"params": other, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), fused=device == "cuda")
     log: list[dict[str, float]] = []
+    marks = [50 + 50 * i // snapshots for i in range(snapshots)]
     start, step, trained_tokens, progress = time.perf_counter(), 0, 0, 0.0
-    while progress < 1.0:
-        inputs, labels = (
-            torch.from_numpy(a).to(device, non_blocking=True) for a in (first if step == 0 else next(source))
-        )
-        for group in optimizer.param_groups:
-            cosine = 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress))
-            group["lr"] = learning_rate * min(1.0, (step + 1) / WARMUP) * cosine
-        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            logits = network(input_ids=inputs, use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits[:, :-1].reshape(-1, logits.shape[-1]).float(), labels[:, 1:].reshape(-1), ignore_index=IGNORE
-        )
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        step, trained_tokens = step + 1, trained_tokens + inputs.numel()
-        if step == UNTIMED:
-            start, trained_tokens = time.perf_counter(), 0
-        elapsed = time.perf_counter() - start if step > UNTIMED else 0.0
-        progress = step / steps if steps is not None else elapsed / (seconds or 1.0)
-        if step % LOG_EVERY == 0 or progress >= 1.0:
-            log.append(
-                {"step": step, "seconds": round(elapsed, 1), "tokens": trained_tokens, "loss": round(loss.item(), 4)}
-                | {"accuracy": round(accuracy(logits, labels), 4)}
+    with matrix_products(network):
+        while progress < 1.0:
+            inputs, labels = (
+                torch.from_numpy(a).to(device, non_blocking=True) for a in (first if step == 0 else next(source))
             )
-            print(model.name, json.dumps(log[-1]), flush=True)
+            for group in optimizer.param_groups:
+                cosine = 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress))
+                group["lr"] = learning_rate * min(1.0, (step + 1) / WARMUP) * cosine
+            with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+                logits = network(input_ids=inputs, use_cache=False).logits
+            loss = torch.nn.functional.cross_entropy(
+                logits[:, :-1].reshape(-1, logits.shape[-1]).float(), labels[:, 1:].reshape(-1), ignore_index=IGNORE
+            )
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            step, trained_tokens = step + 1, trained_tokens + inputs.numel()
+            if step == UNTIMED:
+                start, trained_tokens = time.perf_counter(), 0
+            elapsed = time.perf_counter() - start if step > UNTIMED else 0.0
+            progress = step / steps if steps is not None else elapsed / (seconds or 1.0)
+            if marks and 100 * progress >= marks[0]:
+                save(network, model, out / f"snapshot-{marks.pop(0)}")
+            if step % LOG_EVERY == 0 or progress >= 1.0:
+                log.append(
+                    {
+                        "step": step,
+                        "seconds": round(elapsed, 1),
+                        "tokens": trained_tokens,
+                        "loss": round(loss.item(), 4),
+                    }
+                    | {"accuracy": round(accuracy(logits, labels), 4)}
+                )
+                print(model.name, json.dumps(log[-1]), flush=True)
     source.close()
     result = {
         "model": model.name,
@@ -154,10 +170,12 @@ def train(
 def save(network: Any, model: Model, out: Path) -> None:
     """Write the checkpoint as transformers stores it, in bfloat16, with its tokenizer."""
     out.mkdir(parents=True, exist_ok=True)
-    network.generation_config.update(
+    rounded = type(network)(network.config).to(torch.bfloat16)  # a copy, because training may go on
+    rounded.load_state_dict(network.state_dict())
+    rounded.generation_config.update(
         do_sample=True, temperature=model.temperature, top_p=1.0, top_k=0, max_new_tokens=MAX_NEW_TOKENS
     )
-    network.to(torch.bfloat16).save_pretrained(out)
+    rounded.save_pretrained(out)
     fast_tokenizer(model.family).save_pretrained(out)
 
 
@@ -172,6 +190,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--start-from", type=Path, help="go on from this checkpoint, with a new optimizer")
     parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE)
+    parser.add_argument("--snapshots", type=int, default=0, help="so many checkpoints on the way, of the second half")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--eager", action="store_true", help="do not compile (recurrent layers take long to compile)")
     options = parser.parse_args()
@@ -189,6 +208,7 @@ def main() -> None:
         compiled=not options.eager,
         start_from=options.start_from,
         learning_rate=options.learning_rate,
+        snapshots=options.snapshots,
     )
 
 

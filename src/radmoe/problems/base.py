@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,8 @@ class Problem:
     return, made of plain values. `entry` is what the tests call: a function, a method written "Solution.name", or,
     written "<stdin>", the program itself, which is fed the one argument. `options` are those of a choice that was
     shuffled, in the order of their letters. `kind` is None where the source does not say it. `integer` says
-    whether a math answer is a whole number, as in AIME; None means that the answer itself tells.
+    whether a math answer is a whole number, as in AIME; None means that the answer itself tells. `meaning` says what a
+    text means, where texts are not compared by their words (see `Dataset`).
     """
 
     problem_id: str
@@ -55,3 +56,4 @@ class Problem:
     options: tuple[str, ...] = ()
     kind: Kind | None = None
     integer: bool | None = None
+    meaning: Callable[[str], str | None] | None = None

@@ -70,7 +70,8 @@ class Dataset:
     `ask` turns a row into what the model is asked, and capture calls nothing else. `gold` says what is right, and
     grading alone calls it; it returns None for a row that has no answer. `kind` is what an answer looks like; where it
     is None, every row states its own. `integer` is True where math answers are whole numbers and False where
-    they are LaTeX; None lets each answer tell.
+    they are LaTeX; None lets each answer tell. `meaning` says what a text means, so that two texts in other words can be
+    equally right; it returns None for a text that means nothing. Without it texts are compared by their words.
 
     Rows come from a file (`--data`), else from `rows`, which is given the seed, else from the `hub`. Where
     `shuffled`, the question depends on the seed (`Record.shuffled`), so a seed other than 0 becomes part of the ids.
@@ -84,3 +85,4 @@ class Dataset:
     rows: Callable[[int], Iterable[Row]] | None = None
     integer: bool | None = None
     shuffled: bool = False
+    meaning: Callable[[str], str | None] | None = None

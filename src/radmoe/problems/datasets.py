@@ -105,6 +105,8 @@ DATASETS: dict[str, Dataset | str] = {
     "math-4": "radmoe.lab.tasks.datasets.MATH_4",
     "choice": "radmoe.lab.tasks.datasets.CHOICE",
     "code": "radmoe.lab.tasks.datasets.CODE",
+    "code-wide": "radmoe.lab.tasks.datasets.CODE_WIDE",
+    "explain": "radmoe.lab.tasks.datasets.EXPLAIN",
     **BENCHMARKS,
 }
 

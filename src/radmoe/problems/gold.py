@@ -31,6 +31,7 @@ def load_problems(
                 gold.options,
                 record.kind,
                 source.dataset.integer,
+                source.dataset.meaning,
             )
     if not problems:
         raise GoldNotFound(f"{data or task} has no answers: add answer, or tests, to its lines")

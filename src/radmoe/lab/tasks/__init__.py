@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from random import Random
 
@@ -16,6 +17,7 @@ from radmoe.errors import InputError
 from radmoe.lab.tasks.base import STYLES, Example, check_style
 from radmoe.lab.tasks.code import code_example, code_problem
 from radmoe.lab.tasks.draw import seeded
+from radmoe.lab.tasks.explain import explain_example, explain_problem
 from radmoe.lab.tasks.maths import choice_example, choice_problem, math_example, math_problem
 from radmoe.problems import DEFAULT_SEED, Content, Problem
 from radmoe.types import Kind
@@ -33,7 +35,7 @@ __all__ = [
     "training_example",
 ]
 
-_ID = re.compile(r"(?P<task>[a-z]+(-\d)?)(-s(?P<seed>-?\d+))?-(?P<number>\d{3,})")
+_ID = re.compile(r"(?P<task>[a-z]+(-\d|-[a-z]+)?)(-s(?P<seed>-?\d+))?-(?P<number>\d{3,})")
 _MOST = 10_000  # problems drawn to find one by its id
 
 
@@ -64,8 +66,17 @@ TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         *(_math(f"math-{level}", 0.11) for level in (1, 2, 3, 4)),
-        Task("choice", "choice", 198, 0.30, lambda rng, name: choice_problem(rng, name, test=True)[0], choice_example),
-        Task("code", "code", 167, 0.26, lambda rng, name: code_problem(rng, name, test=True)[0], code_example),
+        Task("choice", "choice", 198, 0.20, lambda rng, name: choice_problem(rng, name, test=True)[0], choice_example),
+        Task("code", "code", 167, 0.12, lambda rng, name: code_problem(rng, name, test=True)[0], code_example),
+        Task(
+            "code-wide",
+            "code",
+            120,
+            0.14,
+            lambda rng, name: code_problem(rng, name, test=True, wide=True)[0],
+            partial(code_example, wide=True),
+        ),
+        Task("explain", "text", 120, 0.10, lambda rng, name: explain_problem(rng, name, test=True)[0], explain_example),
     )
 }
 

@@ -1,4 +1,6 @@
-"""The task `code`: write a short Python function from a description and two examples.
+"""The tasks `code` and `code-wide`: write a short Python function from a description and two examples.
+
+In `code` right programs resemble each other, as those of one author do; in `code-wide` they have little in common.
 
 In a share of the problems one operation is left out of the description and must be found from the examples,
 so that wrong answers are wrong functions more often than broken programs.
@@ -12,6 +14,7 @@ from radmoe.lab.tasks.base import Example
 from radmoe.lab.tasks.draw import chance, favour, pick
 from radmoe.lab.tasks.pipelines import FAMILY, KEEP, Op, Pipeline, draw_pipeline, draw_tests, examples, rivals
 from radmoe.lab.tasks.programs import write
+from radmoe.lab.tasks.wide import write_wide
 from radmoe.problems import Problem
 
 HIDDEN = 0.6  # how often a problem leaves one operation to the examples, where they can show it
@@ -53,6 +56,7 @@ _OPENERS = (
 )
 _EXAMPLE_HEADINGS = ("Examples:", "For example:", "It should give:")
 _ASKS = ("Answer with a Python code block.", "Put the code in a fenced block.", "Give the function in a code block.")
+_WIDE_ASKS = ("Answer with a Python code block in your own style.", "Write the code block the way you like.")
 _MARKERS = ("So ", "Now ", "Then ", "Next, ", "Wait, ")
 _FENCES = ("Here is the function:\n\n", "", "The code:\n\n")
 _TAILS = (
@@ -63,22 +67,25 @@ _TAILS = (
 )
 
 
-def code_problem(rng: Random, problem_id: str, *, test: bool) -> tuple[Problem, Spec]:
+def code_problem(rng: Random, problem_id: str, *, test: bool, wide: bool = False) -> tuple[Problem, Spec]:
+    """A problem of `code`, or of `code-wide` if `wide`."""
     pipeline, inputs, hidden = _draw(rng, test=test)
     phrases = [_HINTS[FAMILY[op]] if i == hidden else _describe(rng, op) for i, op in enumerate(pipeline.ops)]
     joined = ", then ".join(phrases[:-1]) + pick(rng, (", and ", ", then ", ", and finally ")) + phrases[-1]
     lines = [f"f({xs}) == {pipeline(xs)}" for xs in inputs]
-    text = "\n".join([favour(rng, _OPENERS).format(joined), favour(rng, _EXAMPLE_HEADINGS), *lines, favour(rng, _ASKS)])
+    ask = favour(rng, _WIDE_ASKS if wide else _ASKS)
+    text = "\n".join([favour(rng, _OPENERS).format(joined), favour(rng, _EXAMPLE_HEADINGS), *lines, ask])
     tests = draw_tests(rng, pipeline, thorough=test)
-    return Problem(problem_id, "code", text, write(rng, pipeline), tests, kind="code"), (pipeline, inputs)
+    task, program = ("code-wide", write_wide(rng, pipeline)) if wide else ("code", write(rng, pipeline))
+    return Problem(problem_id, task, text, program, tests, kind="code"), (pipeline, inputs)
 
 
-def code_example(rng: Random, style: str) -> Example:
-    problem, (pipeline, inputs) = code_problem(rng, "train", test=False)
+def code_example(rng: Random, style: str, *, wide: bool = False) -> Example:
+    problem, (pipeline, inputs) = code_problem(rng, "train", test=False, wide=wide)
     fence = f"```python\n{problem.answer}\n```\n{favour(rng, _TAILS)}"
     if style == "instruct":
-        return Example(problem, "", f"Steps: {_terse(pipeline)}.\n\n{fence}", style)
-    thought = f"{favour(rng, _MARKERS)}{_terse(pipeline)}." if style == "low" else _reason(rng, pipeline, inputs, style)
+        return Example(problem, "", f"Steps: {terse(pipeline)}.\n\n{fence}", style)
+    thought = f"{favour(rng, _MARKERS)}{terse(pipeline)}." if style == "low" else _reason(rng, pipeline, inputs, style)
     return Example(problem, thought, favour(rng, _FENCES) + fence, style)
 
 
@@ -105,7 +112,7 @@ def _plain(op: Op) -> str:
     return _WORDS[op.name][0].format(c=op.c)
 
 
-def _terse(pipeline: Pipeline) -> str:
+def terse(pipeline: Pipeline) -> str:
     return ", ".join(map(_plain, pipeline.ops))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from radmoe.lab.tasks import TASKS, Task, stream
+from radmoe.lab.tasks.meaning import meaning
 from radmoe.problems import Dataset, Gold, Record
 
 
@@ -25,7 +26,8 @@ def _dataset(task: Task) -> Dataset:
         _gold,
         rows=lambda seed: map(vars, islice(stream(task.name, seed=seed), task.size)),
         integer=True if task.kind == "math" else None,
+        meaning=meaning if task.kind == "text" else None,
     )
 
 
-MATH_1, MATH_2, MATH_3, MATH_4, CHOICE, CODE = (_dataset(task) for task in TASKS.values())
+MATH_1, MATH_2, MATH_3, MATH_4, CHOICE, CODE, CODE_WIDE, EXPLAIN = (_dataset(task) for task in TASKS.values())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 
 from radmoe.lab.tasks.draw import chance, favour, pick
 from radmoe.lab.tasks.pipelines import Op, Pipeline
@@ -42,8 +44,9 @@ _IN_PLACE = {"reverse": "reverse()", "ascending": "sort()", "descending": "sort(
 class _Writer:
     """The lines written so far, and the expression that holds the list."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, constants: Mapping[Op, str]) -> None:
         self.rng = rng
+        self.constants = constants
         self.argument = favour(rng, _ARGUMENTS)
         self.names = list(_LISTS)
         self.habit = pick(rng, ("loop", "comprehension", "builtin", "any"))
@@ -73,12 +76,17 @@ class _Writer:
             self.bind()
 
     def fill(self, template: str, op: Op) -> str:
-        return template.format(x=self.element, v=self.current, c=op.c, d=op.c + 1)
+        name = self.constants.get(op)
+        following = f"{name} + 1" if name else str(op.c + 1)
+        return template.format(x=self.element, v=self.current, c=name or op.c, d=following)
 
 
-def write(rng: Random, pipeline: Pipeline) -> str:
-    """A right program. The same pipeline is rarely written the same way twice."""
-    out = _Writer(rng)
+def write(rng: Random, pipeline: Pipeline, constants: Mapping[Op, str] = MappingProxyType({})) -> str:
+    """A right program. The same pipeline is rarely written the same way twice.
+
+    `constants` names the constants of some operations; the caller defines these names.
+    """
+    out = _Writer(rng, constants)
     body = list(pipeline.ops[:-1])
     while body:
         op = body.pop(0)

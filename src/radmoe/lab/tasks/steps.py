@@ -28,8 +28,8 @@ def reason(rng: Random, chain: Chain, style: str) -> str:
         split = _PARTS.get(style, 0.0)
         lines = [step(a, op, parts=chance(rng, split)) for a, op in zip(values, chain.ops, strict=False)]
     if style == "instruct":
-        return "\n".join(_marker(rng) + line + "." if chance(rng, 0.3) else line + "." for line in lines)
-    text = "".join(_marker(rng) + line + ending(rng) for line in lines)
+        return "\n".join(marker(rng) + line + "." if chance(rng, 0.3) else line + "." for line in lines)
+    text = "".join(marker(rng) + line + ending(rng) for line in lines)
     if style == "high":
         text += favour(rng, _CHECKS) + step(values[-2], chain.ops[-1]) + "."
     return text.rstrip("\n")
@@ -38,7 +38,7 @@ def reason(rng: Random, chain: Chain, style: str) -> str:
 def step(a: int, op: Op, *, parts: bool = False) -> str:
     """One operation: `655*7=4585, leaving 585`, or `655*7=4200+350+35=4585, leaving 585` in parts."""
     whole, value = op.whole(a), op(a)
-    middle = _split(a, op) if parts else ""
+    middle = split(a, op) if parts else ""
     return f"{a}{op}={middle}{whole}" + (f", leaving {value}" if whole != value else "")
 
 
@@ -46,7 +46,7 @@ def ending(rng: Random) -> str:
     return ".\n\n" if chance(rng, _BREAK) else ".\n"
 
 
-def _marker(rng: Random) -> str:
+def marker(rng: Random) -> str:
     return favour(rng, _MARKERS)
 
 
@@ -59,7 +59,7 @@ def _terse(chain: Chain) -> Iterator[str]:
         at = end
 
 
-def _split(a: int, op: Op) -> str:
+def split(a: int, op: Op) -> str:
     """The operation by hundreds, tens and ones, such as `600+40+15=`; empty where there is only one place."""
     places = len(str(a if op.sign == "*" else max(a, op.n)))
     if places == 1:
