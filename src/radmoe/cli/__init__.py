@@ -5,18 +5,50 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, merge, select, verify
 from radmoe.errors import RadmoeError
+from radmoe.printing import make_warnings_visible, say, say_block, visible
 
 _RESUMED = ("capture", "demo")  # the same command goes on where it was; what others write appears whole or not at all
 
+
+@contextmanager
+def _visible_usage() -> Iterator[None]:
+    """A wrong call is typer's to show, and its message repeats what was typed."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):
+            message = visible(error.format_message())
+            error.format_message = lambda: message
+        raise
+
+
+class _Commands(TyperGroup):
+    """Typer's group of commands, with visible messages. Its own options are parsed in `make_context`, a command's in
+    `invoke`."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _visible_usage():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _visible_usage():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="radmoe",
+    cls=_Commands,
     help="Best-of-N for open MoE models by routing agreement (RAD): no answer is parsed, compared or voted on.",
     no_args_is_help=True,
     add_completion=False,
@@ -40,7 +72,7 @@ def _interruptible(name: str, command: Callable[..., None]) -> Callable[..., Non
             left = "what is finished is kept: run the same command to go on"
             if name not in _RESUMED:
                 left = f"{name} has left nothing half written: run the same command again"
-            typer.echo(f"radmoe: interrupted: {str(interrupt) or left}", err=True)
+            say(f"radmoe: interrupted: {str(interrupt) or left}", err=True)
             raise typer.Exit(130) from None
 
     return run
@@ -57,14 +89,18 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
     if version:
         from radmoe import __version__
 
-        typer.echo(f"radmoe {__version__}")
+        say(f"radmoe {__version__}")
         raise typer.Exit
 
 
 def main() -> None:
-    """Run the command line: a known error is one line on stderr and exit code 2."""
+    """Run the command line: a known error is one line on stderr and exit code 2. A traceback is visible text too."""
+    make_warnings_visible()
     try:
-        app()
+        app(prog_name="radmoe")
     except RadmoeError as e:
-        print(f"radmoe: error: {e}", file=sys.stderr)
+        say(f"radmoe: error: {e}", err=True)
         raise SystemExit(2) from None
+    except Exception:
+        say_block(traceback.format_exc().removesuffix("\n"), err=True)
+        raise SystemExit(1) from None

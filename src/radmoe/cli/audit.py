@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from radmoe.cli.common import Json, console
+from radmoe.cli.common import Json
 from radmoe.errors import InputError
+from radmoe.printing import console, say, say_json, styled
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from radmoe.audit import Check
     from radmoe.audit.summary import Summary
 
@@ -59,20 +61,19 @@ def command(
         checks = [c for c in checks if c.table == label]
     if as_json:
         tables_json = [asdict(s) for s in summarise(checks, about)]
-        typer.echo(
-            json.dumps({"total": asdict(total(checks)), "tables": tables_json, "checks": [asdict(c) for c in checks]})
-        )
+        say_json({"total": asdict(total(checks)), "tables": tables_json, "checks": [asdict(c) for c in checks]})
         return
     if every:
         _checks(checks)
     _summary(summarise(checks, about), total(checks))
     _differences(checks)
     if out is not None:
-        console().print(f"\nreport written to {out}", soft_wrap=True)
+        say("")
+        say(f"report written to {out}")
 
 
 def _summary(rows: Sequence[Summary], whole: Summary) -> None:
-    from rich.table import Table
+    from radmoe.printing.screen import Table
 
     out = console()
     about = out.width >= 100
@@ -82,19 +83,18 @@ def _summary(rows: Sequence[Summary], whole: Summary) -> None:
     for heading in ("figures", "checks", "agree", "within rounding", "differ"):
         table.add_column(heading, justify="right", no_wrap=True)
     for s in rows:
-        table.add_row(s.table, *([f"[dim]{s.about}[/dim]"] if about else []), *_numbers(s))
+        table.add_row(s.table, *([styled((s.about, "dim"))] if about else []), *_numbers(s))
     if len(rows) > 1:
         table.add_row("all", *([""] if about else []), *_numbers(whole), style="bold")
     out.print(table)
 
 
-def _numbers(s: Summary) -> list[str]:
-    differs = f"[bold red]{s.differs}[/bold red]" if s.differs else "0"
+def _numbers(s: Summary) -> list[RenderableType]:
+    differs = styled((str(s.differs), "bold red")) if s.differs else "0"
     return [f"{s.figures:,}", f"{s.checks:,}", f"{s.agrees:,}", f"{s.rounding:,}", differs]
 
 
 def _differences(checks: Sequence[Check]) -> None:
-    from rich.markup import escape
     from rich.padding import Padding
 
     from radmoe.audit.summary import allows, note
@@ -102,25 +102,22 @@ def _differences(checks: Sequence[Check]) -> None:
     out = console()
     differences = [c for c in checks if c.verdict == "differs"]
     if not differences:
-        out.print("\nno figure differs")
+        out.print()
+        out.print("no figure differs")
         return
     for c in differences:
-        out.print(
-            f"\n[bold red]differs[/bold red]  [bold]{escape(c.table)}, {escape(c.row)}, {escape(c.figure)}[/bold]"
-        )
+        out.print()
+        out.print(styled(("differs", "bold red"), "  ", (f"{c.table}, {c.row}, {c.figure}", "bold")))
         lines = [f"printed {c.printed}", c.arithmetic, allows(c), note(c)]
         for line in filter(None, lines):
-            out.print(Padding(escape(line), (0, 0, 0, 9)))
+            out.print(Padding(line, (0, 0, 0, 9)))
 
 
 def _checks(checks: Sequence[Check]) -> None:
     """Print one line per check, because a table would fold the arithmetic."""
-    from rich.markup import escape
-
     out, colours = console(), {"agrees": "green", "within rounding": "yellow", "differs": "bold red"}
     width = max(len(c.verdict) for c in checks)
     for c in checks:
-        verdict = f"[{colours[c.verdict]}]{c.verdict:<{width}}[/]"
-        line = escape(f"{c.table}, {c.row}, {c.figure}: {c.printed}; {c.arithmetic}")
-        out.print(f"{verdict}  {line}", soft_wrap=True)
+        line = f"{c.table}, {c.row}, {c.figure}: {c.printed}; {c.arithmetic}"
+        out.print(styled((f"{c.verdict:<{width}}", colours[c.verdict]), f"  {line}"), soft_wrap=True)
     out.print()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,12 +18,12 @@ from radmoe.cli.common import (
     KindName,
     Neighbours,
     ReadoutName,
-    console,
     limited,
     progress,
     settled_kinds,
 )
 from radmoe.errors import InputError
+from radmoe.printing import console, say_json
 
 _SAMPLES = 20  # the least number of measurements per stage
 
@@ -49,9 +48,9 @@ def command(
             pool = _plant(Path(scratch) / "pool")
         stages = _measure(pool, kind, {"readout": readout, "k": k, "kernel": kernel}, limit)
     if as_json:
-        typer.echo(json.dumps(stages))
+        say_json(stages)
         return
-    from rich.table import Table
+    from radmoe.printing.screen import Table
 
     table = Table(title=f"{stages.pop('problems')} problem(s) of {stages.pop('router')}, one thread", box=None)
     table.add_column("stage")

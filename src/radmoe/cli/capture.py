@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, rep
 from radmoe.cli.common import Json
 from radmoe.engines import ENGINES
 from radmoe.errors import InputError
+from radmoe.printing import say, say_json
 
 if TYPE_CHECKING:
     from radmoe.engines.replay import Replayed
@@ -148,7 +148,10 @@ def command(
             raise InputError("--rollouts are replayed as many as there are: leave out -n, --limit and --part")
         local = EngineOptions(dtype=dtype, device=device, threads=threads)
         replayed = replay_with_bar(rollouts, model, out, local, keep=keep, kind=own_kind, raw=raw, rounding=rounding)
-        typer.echo(json.dumps(asdict(replayed)) if as_json else _line(replayed))
+        if as_json:
+            say_json(asdict(replayed))
+        else:
+            say(_line(replayed))
         return
     if rounding is not None:
         raise InputError("--rounding is a replay's: give it with --rollouts")
@@ -181,10 +184,10 @@ def command(
     captured = capture_with_bar(plan if part is None else plan.part(*_share(part)), out)
     average = None if no_grade else graded_average(out, task, data, seed)
     if as_json:
-        typer.echo(json.dumps(asdict(captured) | {"average": average}))
+        say_json(asdict(captured) | {"average": average})
         return
-    typer.echo(summary_line(captured, average))
-    typer.echo(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
+    say(summary_line(captured, average))
+    say(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
 
 
 def _share(part: str) -> tuple[int, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from radmoe.cli.common import console
 from radmoe.errors import GoldNotFound, RadmoeError
+from radmoe.printing import bar, say, styled
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from radmoe.capture import Captured, Keep, Plan, Progress
     from radmoe.engines import EngineOptions
     from radmoe.engines.replay import Replayed
@@ -47,25 +47,24 @@ def plan_for(
 
 def capture_with_bar(plan: Plan, out: Path) -> Captured:
     """`capture_pool` with a bar over rollouts, problems done and tokens/s, on a terminal only."""
-    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-    from rich.text import Text
+    from rich.progress import ProgressColumn, Task, TimeRemainingColumn
 
     from radmoe.capture import capture_pool
 
-    class Speed(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{task.fields['tokens'] / max(task.elapsed or 0, 1e-9):,.0f} tokens/s")
+    class Problems(ProgressColumn):
+        def render(self, task: Task) -> RenderableType:
+            return styled(f"{task.fields['problems']} problems")
 
-    screen = console(stderr=True)
-    counts = TextColumn("{task.fields[problems]} problems")
-    columns = (TextColumn("capturing"), BarColumn(), counts, Speed(), TimeRemainingColumn())
-    with Bar(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work = bar.add_task("capturing", total=None, problems=f"0/{len(plan.problems)}", tokens=0)
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> RenderableType:
+            return styled(f"{task.fields['tokens'] / max(task.elapsed or 0, 1e-9):,.0f} tokens/s")
+
+    columns = (Problems(), Speed(), TimeRemainingColumn())
+    with bar("capturing", *columns, problems=f"0/{len(plan.problems)}", tokens=0) as update:
 
         def advance(now: Progress) -> None:
             done = f"{now.problems}/{now.of_problems}"
-            bar.update(work, completed=now.rollouts, total=now.of_rollouts, problems=done, tokens=now.tokens)
+            update(completed=now.rollouts, total=now.of_rollouts, problems=done, tokens=now.tokens)
 
         return capture_pool(plan, out, progress=advance)
 
@@ -74,23 +73,20 @@ def replay_with_bar(
     source: Path, model: str, out: Path, engine_options: EngineOptions, *, keep: Keep, **options: Any
 ) -> Replayed:
     """Replay a file or pool of rollouts through a model into a pool, with a progress bar."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
     from radmoe.engines import open_engine
     from radmoe.engines.replay import replay
 
     engine = open_engine("transformers", model, engine_options)
-    screen = console(stderr=True)
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work = bar.add_task("replaying", total=None)
+    with bar("replaying", MofNCompleteColumn(), TimeRemainingColumn()) as update:
         return replay(
             source,
             engine,
             out,
             profile=keep.profile(engine),
             weights=keep.weights,
-            progress=lambda done, total: bar.update(work, completed=done, total=total),
+            progress=lambda done, total: update(completed=done, total=total),
             **options,
         )
 
@@ -106,7 +102,7 @@ def graded_average(out: Path, task: str | None, data: Path | None, seed: int) ->
     except GoldNotFound:
         return None
     except RadmoeError as error:  # the rollouts are there: neither bad tests nor a missing sandbox must hide them
-        typer.echo(f"radmoe: not graded: {error}", err=True)
+        say(f"radmoe: not graded: {error}", err=True)
         return None
 
 

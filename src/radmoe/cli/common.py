@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from radmoe.errors import InputError
+from radmoe.printing import bar, say
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from radmoe.pool import Pool
     from radmoe.types import Kind
 
@@ -50,7 +48,7 @@ def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: l
 
     kinds, note = settle_kinds(pool, kind, where=str(pool.path), readout=readout, problems=problems)
     if note:
-        typer.echo(f"radmoe: {note}", err=True)
+        say(f"radmoe: {note}", err=True)
     return kinds
 
 
@@ -60,30 +58,15 @@ def limited(limit: int | None, items: list[T]) -> list[T]:
     return items[:limit]
 
 
-def console(*, stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(stderr=stderr, highlight=False)
-
-
 def progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
     """Iterate with a progress bar on stderr, which appears only on a terminal."""
-    from rich.progress import track
+    from rich.progress import TaskProgressColumn, TimeRemainingColumn
 
-    screen = console(stderr=True)
-    yield from track(items, what, total=total, console=screen, transient=True, disable=not screen.is_terminal)
-
-
-@contextmanager
-def byte_progress(total: int, what: str) -> Iterator[Any]:
-    """A progress bar over bytes. Yields a function that takes the number of bytes done since its last call."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    screen = console(stderr=True)
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda n: bar.advance(task, n)
+    columns = (TaskProgressColumn(show_speed=True), TimeRemainingColumn(elapsed_when_finished=True))
+    with bar(what, *columns, total=total) as update:
+        for item in items:
+            yield item
+            update(advance=1)
 
 
 def number(value: float) -> float | None:

@@ -10,7 +10,8 @@ from typing import Annotated, NamedTuple
 import typer
 
 from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, summary_line
-from radmoe.cli.common import console, progress
+from radmoe.cli.common import progress
+from radmoe.printing import block, console, say, styled
 
 EXAMPLES = (
     "radmoe demo",
@@ -58,16 +59,19 @@ def command(
         for task, problems in TASKS.items():
             path = out / f"{model}-{task}-n{n}-s{seed}"
             captured = capture_with_bar(plan_for(task, None, model, limit=limit or problems, seed=seed, n=n), path)
-            screen.print(f"[dim]{summary_line(captured, graded_average(path, task, None, seed))}[/dim]", soft_wrap=True)
+            line = summary_line(captured, graded_average(path, task, None, seed))
+            screen.print(styled((line, "dim")), soft_wrap=True)
             by_task[task] = list(_problems(path, out / "pictures" / path.name))
             shown += by_task[task]
         _table(model, by_task, n)
-    screen.print("\nPictures: the consensus matrix by basin, and the rollouts on a plane")
+    say("")
+    say("Pictures: the consensus matrix by basin, and the rollouts on a plane")
     for problem in shown:
-        screen.print(f"  {problem.picture}  {_verdict(problem.hits)}", soft_wrap=True)
-    screen.print("\nNow try:")
+        say(f"  {problem.picture}  {_verdict(problem.hits)}")
+    say("")
+    say("Now try:")
     for call in (f"select {path} --text", f"evaluate {out}/*-s{seed}", f"inspect {path}"):
-        screen.print(f"  .venv/bin/radmoe {call}", soft_wrap=True)
+        say(f"  .venv/bin/radmoe {call}")
 
 
 def _problems(path: Path, pictures: Path) -> Iterator[Shown]:
@@ -96,15 +100,14 @@ def _verdict(hits: dict[str, float]) -> str:
 
 def _table(model: str, by_task: dict[str, list[Shown]], n: int) -> None:
     """Methods by task, in percent, with 95% intervals over problems."""
-    from rich.table import Table
-
+    from radmoe.printing.screen import Table
     from radmoe.stats import bootstrap_mean
 
     columns = by_task | {"together": [problem for shown in by_task.values() for problem in shown]}
-    table = Table(title=f"\n{model}: right, in percent [95% interval]", title_justify="left")
+    table = Table(title=f"{model}: right, in percent [95% interval]", title_justify="left")
     table.add_column("method")
     for task, shown in columns.items():
-        table.add_column(f"{task}\n{len(shown)} x {n}", justify="right")
+        table.add_column(block(f"{task}\n{len(shown)} x {n}"), justify="right")
     for method, label in SHOWN.items():
         cells = []
         for shown in columns.values():
@@ -118,4 +121,5 @@ def _table(model: str, by_task: dict[str, list[Shown]], n: int) -> None:
             interval = bootstrap_mean(values)
             cells.append(f"{100 * interval.estimate:.0f} [{100 * interval.low:3.0f},{100 * interval.high:4.0f}]")
         table.add_row(label, *cells, style="bold" if method == "rad" else "")
+    say("")
     console().print(table)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from radmoe.cli.common import Json, console
+from radmoe.cli.common import Json
 from radmoe.engines import ENGINES
+from radmoe.printing import console, say, say_json, styled
 
 if TYPE_CHECKING:
     from radmoe.engines.base import Engine
@@ -74,24 +74,22 @@ def command(
             _show(finding)
     wrong = sum(finding.status == "failed" for finding in findings)
     if as_json:
-        typer.echo(json.dumps({"engine": engine, "ok": not wrong, "findings": [asdict(f) for f in findings]}))
+        say_json({"engine": engine, "ok": not wrong, "findings": [asdict(f) for f in findings]})
     else:
-        console().print(
-            f"\n{wrong} of {len(findings)} checks failed" if wrong else "\nnothing is wrong with this engine"
-        )
+        say("")
+        say(f"{wrong} of {len(findings)} checks failed" if wrong else "nothing is wrong with this engine")
     if wrong:
         raise typer.Exit(1)
 
 
 def _show(finding: Finding) -> None:
     """One line as soon as it is known, and what to do below it."""
-    from rich.markup import escape
     from rich.padding import Padding
 
-    out, colour = console(), _COLOURS[finding.status]
-    out.print(f"[{colour}]{finding.status:<8}[/]  {finding.check:<15} {escape(finding.seen)}", soft_wrap=True)
+    out, status = console(), (f"{finding.status:<8}", _COLOURS[finding.status])
+    out.print(styled(status, f"  {finding.check:<15} {finding.seen}"), soft_wrap=True)
     if finding.todo:
-        out.print(Padding(f"[bold]->[/bold] {escape(finding.todo)}", (0, 0, 0, 26)))
+        out.print(Padding(styled(("->", "bold"), f" {finding.todo}"), (0, 0, 0, 26)))
 
 
 def _reference(engine: Engine, named: str | None) -> Engine | None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, Kernel, KindName, Neighbours, ReadoutName, console
+from radmoe.cli.common import Json, Kernel, KindName, Neighbours, ReadoutName
 from radmoe.errors import InputError
+from radmoe.printing import bar, console, say, say_block
 
 if TYPE_CHECKING:
     from radmoe.evaluation import Records
@@ -91,7 +92,7 @@ def command(
         return
     text = screen.plain(report) if chosen == "terminal" else render.FORMATS[chosen](report)
     if out is None:
-        typer.echo(text, nl=False)
+        say_block(text.removesuffix("\n"))
         return
     from radmoe.pool.files import write_atomic
     from radmoe.pool.schema import disk_errors
@@ -126,20 +127,17 @@ def _jobs(jobs: int | None) -> int:
 
 def _evaluate(path: Path, dataset: str | None, options: dict[str, Any]) -> tuple[Records, ...]:
     """Evaluate one pool, with a progress bar; what was inferred of its kinds is said on stderr."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
     from radmoe.evaluation import evaluate_pool
 
-    errors = console(stderr=True)
-    columns = (TextColumn(f"evaluating {path.name}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        work = bar.add_task("evaluating", total=None)
+    with bar(f"evaluating {path.name}", MofNCompleteColumn(), TimeRemainingColumn()) as update:
         records = evaluate_pool(
             path,
             dataset=dataset,
-            progress=lambda done, total: bar.update(work, completed=done, total=total),
+            progress=lambda done, total: update(completed=done, total=total),
             **options,
         )
     for note in dict.fromkeys(one.inferred for one in records if one.inferred):
-        typer.echo(f"radmoe: {path}: {note}", err=True)
+        say(f"radmoe: {path}: {note}", err=True)
     return records

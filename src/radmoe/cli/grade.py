@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from radmoe.cli.common import Json, PoolPath, console
+from radmoe.cli.common import Json, PoolPath
 from radmoe.errors import InputError
+from radmoe.printing import bar, console, say, say_json
 
 EXAMPLES = (
     "radmoe grade pool/",
@@ -73,7 +73,7 @@ def command(
     spelling, and programs by their tests in a sandbox. The labels are for evaluation: nothing that selects ever reads
     them.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
     from radmoe.grading import grade_pool
     from radmoe.grading.sources import problems_of, read_answers
@@ -90,28 +90,25 @@ def command(
         problems = read_answers(answers)
     elif named:
         problems = problems_of(opened, task=task, data=data, seed=seed)
-    screen = console(stderr=True)
-    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work = bar.add_task("grading", total=len(opened))
+    with bar("grading", MofNCompleteColumn(), TimeRemainingColumn(), total=len(opened)) as update:
         summary = grade_pool(
             pool,
             problems,
             jobs=jobs,
             timeout=timeout,
             unconfined=unconfined,
-            progress=lambda done: bar.advance(work, done),
+            progress=lambda done: update(advance=done),
         )
     if not summary.parseable:
-        typer.echo(
+        say(
             f"radmoe: no rollout of {pool} has an answer (no \\boxed{{...}}, fenced block or final response): "
             f"all {summary.graded} count as wrong",
             err=True,
         )
     if as_json:
-        typer.echo(json.dumps({"pool": str(pool), **asdict(summary)}))
+        say_json({"pool": str(pool), **asdict(summary)})
         return
-    from rich.table import Table
+    from radmoe.printing.screen import Table
 
     per_problem = summary.graded / summary.problems
     average = f"Avg@{per_problem:g}" if per_problem.is_integer() else "Avg"

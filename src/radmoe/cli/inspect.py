@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, PoolPath, console, limited, progress, size
+from radmoe.cli.common import Json, PoolPath, limited, progress, size
+from radmoe.printing import console, say_json
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
@@ -41,7 +42,7 @@ def command(
     facts = _facts(opened)
     facts["coverage"] = _coverage(opened, limit)
     if as_json:
-        typer.echo(json.dumps(facts))
+        say_json(facts)
     else:
         _print(facts)
 
@@ -114,7 +115,7 @@ def _describe_provenance(provenance: dict[str, Any]) -> str:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from rich.table import Table
+    from radmoe.printing.screen import Table
 
     out = console()
     table = Table(title=f"pool {facts['path']}", title_justify="left", show_header=False, box=None)
@@ -143,7 +144,8 @@ def _print(facts: dict[str, Any]) -> None:
     for name, value in rows.items():
         table.add_row(name, value)
     out.print(table)
-    anchors = Table(title="\nanchor coverage", title_justify="left", box=None)
+    out.print()
+    anchors = Table(title="anchor coverage", title_justify="left", box=None)
     for heading in ("readout", "kind", "located", "share"):
         anchors.add_column(heading, justify="left" if heading in ("readout", "kind") else "right")
     for row in facts["coverage"]:

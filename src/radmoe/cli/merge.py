@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from radmoe.cli.common import Json, console
+from radmoe.cli.common import Json
+from radmoe.printing import bar, say, say_json
 
 EXAMPLES = (
     "radmoe merge worker-1/ worker-2/ --out pool/",
@@ -25,22 +25,20 @@ def command(
 
     Shards are linked, or copied where links are not possible; none is rewritten. Labels are not merged.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import MofNCompleteColumn
 
     from radmoe.pool import merge_pools
     from radmoe.pool.reader import manifest
+    from radmoe.printing.screen import Label
 
     shards = sum(len(manifest(pool)["shards"]) for pool in pools)
-    screen = console(stderr=True)
-    columns = (TextColumn("merging"), BarColumn(), MofNCompleteColumn(), TextColumn("shards"))
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        work = bar.add_task("merging", total=shards)
-        merged = merge_pools(pools, out, progress=lambda done: bar.update(work, completed=done))
+    with bar("merging", MofNCompleteColumn(), Label("shards"), total=shards) as update:
+        merged = merge_pools(pools, out, progress=lambda done: update(completed=done))
     facts = {"pool": str(out), "pools": len(pools), "problems": len(merged.problems), "rollouts": len(merged)}
     if as_json:
-        typer.echo(json.dumps(facts))
+        say_json(facts)
         return
-    typer.echo(
+    say(
         f"{out}: {len(pools)} pools, {len(merged.problems):,} problems, {len(merged):,} rollouts, {shards} shards; "
         f"labels were not merged: radmoe grade {out}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,12 +15,12 @@ from radmoe.cli.common import (
     Neighbours,
     PoolPath,
     ReadoutName,
-    console,
     limited,
     number,
     progress,
     settled_kinds,
 )
+from radmoe.printing import console, json_text, say, say_block
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
@@ -113,7 +112,7 @@ def _write_json(problems: list[str], selections: Iterator[Selection], out: Path 
         picks.append(pick)
         lines.append(_line(*pick))
         if out is None:
-            typer.echo(lines.pop())
+            say(lines.pop())
     if out is not None:
         with disk_errors(out):
             write_atomic(out, "".join(line + "\n" for line in lines).encode())
@@ -121,7 +120,7 @@ def _write_json(problems: list[str], selections: Iterator[Selection], out: Path 
 
 
 def _line(problem: str, selection: Selection) -> str:
-    return json.dumps(
+    return json_text(
         {
             "problem_id": problem,
             "kind": selection.kind,
@@ -139,8 +138,7 @@ def _line(problem: str, selection: Selection) -> str:
 
 
 def _print(picks: list[tuple[str, Selection]], kinds: dict[str, Kind], options: dict[str, Any]) -> None:
-    from rich.table import Table
-
+    from radmoe.printing.screen import Table
     from radmoe.selector import setting_for
 
     settings = [
@@ -168,7 +166,9 @@ def _print_texts(pool: Pool, picks: list[tuple[str, Selection]]) -> None:
     for problem, selection in picks:
         if selection.index is not None:
             text = pool.texts(problem)[selection.index]
-            typer.echo(f"\n--- {problem}, rollout {selection.index}\n{text or '(no text kept)'}")
+            say("")
+            say(f"--- {problem}, rollout {selection.index}")
+            say_block(text or "(no text kept)")
 
 
 def _refuse_nothing(path: Path, picks: list[tuple[str, Selection]]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from radmoe.cli.common import Json, PoolPath, byte_progress, console
+from radmoe.cli.common import Json, PoolPath
+from radmoe.printing import bar, say, say_json
 
 EXAMPLES = (
     "radmoe verify pool/",
@@ -21,23 +21,26 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Check a pool against its checksums, and name each damaged file and the rollouts it touches."""
+    from rich.progress import DownloadColumn, TimeRemainingColumn
+
     from radmoe.errors import PoolCorrupt
     from radmoe.pool import Pool, open_pool
 
     if recover:
         opened = Pool.recover(pool)
-        console(stderr=True).print(f"recovered {len(opened):,} rollouts")
+        say(f"recovered {len(opened):,} rollouts", err=True)
         for dropped in opened.dropped:
-            typer.echo(str(dropped), err=True)
+            say(dropped, err=True)
     opened = open_pool(pool)
-    with byte_progress(sum(shard.bytes for shard in opened.shards.values()), "verifying") as advance:
-        faults = opened.verify(progress=advance)
+    stored_bytes = sum(shard.bytes for shard in opened.shards.values())
+    with bar("verifying", DownloadColumn(), TimeRemainingColumn(), total=stored_bytes) as update:
+        faults = opened.verify(progress=lambda done: update(advance=done))
     if as_json:
-        typer.echo(json.dumps([{"file": f.file, "message": f.message, "runs": f.runs} for f in faults]))
+        say_json([{"file": f.file, "message": f.message, "runs": f.runs} for f in faults])
     else:
         for fault in faults:
-            typer.echo(str(fault))
+            say(fault)
     if faults:
         raise PoolCorrupt(f"{pool} has {len(faults)} fault(s): restore the files named above from a copy")
     if not as_json:
-        typer.echo(f"{pool}: {len(opened):,} rollouts, {opened.tokens:,} tokens, every byte as written")
+        say(f"{pool}: {len(opened):,} rollouts, {opened.tokens:,} tokens, every byte as written")

@@ -4,17 +4,40 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from radmoe.confidence import WINDOW
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.report import Report
-from radmoe.evaluation.table import Cell, Table
+from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.printing import json_text, shortened, visible
 
 ABSENT = "--"
 FIELDS = ("table", "section", "row", "column", "value", "low", "high", "gain", "n", "stars", "note")
+
+
+def visible_report(report: Report, longest: int | None = None) -> Report:
+    """The report with every text visible, for the formats that people read. Names of models and data sets come from
+    pools; those of more than `longest` characters are shortened."""
+
+    def name(text: str) -> str:
+        return visible(text) if longest is None else shortened(text, longest)
+
+    def column(one: Column) -> Column:
+        return replace(one, title=name(one.title))
+
+    def cell(one: Cell) -> Cell:
+        value = name(one.value) if isinstance(one.value, str) else one.value
+        return replace(one, value=value, note=visible(one.note))
+
+    def table(one: Table) -> Table:
+        rows = tuple(Row(tuple(map(cell, row.cells)), name(row.section)) for row in one.rows)
+        return replace(one, columns=tuple(map(column, one.columns)), rows=rows, notes=tuple(map(visible, one.notes)))
+
+    pools = tuple(replace(pool, model=name(pool.model)) for pool in report.pools)
+    return replace(report, pools=pools, tables=tuple(map(table, report.tables)), verdict=visible(report.verdict))
 
 
 def value_text(cell: Cell) -> str:
@@ -87,24 +110,25 @@ def _titles(table: Table) -> Iterator[str]:
 
 
 def markdown(report: Report) -> str:
-    parts = [head(report) + "."]
+    report = visible_report(report)
+    parts = [_markdown(head(report)) + "."]
     for table in report.tables:
-        titles = [*[table.sections] * table.sectioned, *_titles(table)]
+        titles = [*[table.sections] * table.sectioned, *map(_markdown, _titles(table))]
         labels = table.sectioned + table.text_columns
         lines = [titles, ["---"] * labels + ["---:"] * (len(titles) - labels)]
         for section, texts in _grid(table, _markdown_cell):
-            lines.append([*[_escape_bar(section)] * table.sectioned, *texts])
+            lines.append([*[_markdown(section)] * table.sectioned, *texts])
         body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         parts += [
             f"### {table.title}",
             body,
-            *(["\n".join(f"{_escape_bar(note)}  " for note in table.notes)] * bool(table.notes)),
+            *(["\n".join(f"{_markdown(note)}  " for note in table.notes)] * bool(table.notes)),
         ]
-    return "\n\n".join([*parts, f"**{report.verdict}**"]) + "\n"
+    return "\n\n".join([*parts, f"**{_markdown(report.verdict)}**"]) + "\n"
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = _escape_bar(value_text(cell))
+    text = _markdown(value_text(cell))
     if cell.best:
         text = f"**{text}**"
     gain = gain_text(cell)
@@ -112,12 +136,14 @@ def _markdown_cell(cell: Cell) -> str:
     return text + stars + (f" ({gain})" if gain else "")
 
 
-def _escape_bar(text: str) -> str:
-    return text.replace("|", "\\|")
+def _markdown(text: str) -> str:
+    """Text that Markdown shows as it is: no cell ends in it, and it is no tag, link, image, code or emphasis."""
+    return re.sub(r"[\\`*|]|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)", lambda m: "\\" + m[0], text)
 
 
 def comma_separated(report: Report) -> str:
     """One line per number: a fraction, or nothing and the reason beside it. Columns of text are left out."""
+    report = visible_report(report)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(FIELDS)
@@ -128,15 +154,20 @@ def comma_separated(report: Report) -> str:
                     continue
                 parts = (cell.value, cell.low, cell.high, cell.gain, cell.n)
                 numbers = ["" if part is None else part for part in parts]
-                writer.writerow(
-                    [table.key, row.section, row.cells[0].value, column.title, *numbers, cell.stars, cell.note]
-                )
+                names = map(_no_formula, (row.section, value_text(row.cells[0]), column.title))
+                writer.writerow([table.key, *names, *numbers, cell.stars, _no_formula(cell.note)])
     writer.writerow(["verdict", *[""] * (len(FIELDS) - 2), report.verdict])
     return out.getvalue()
 
 
+def _no_formula(text: str) -> str:
+    """Text that a spreadsheet does not compute."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
 def latex(report: Report) -> str:
     """Tables for a paper; they need the package booktabs."""
+    report = visible_report(report)
     parts = [f"% {head(report)}", *(_latex_table(table) for table in report.tables), f"% {report.verdict}"]
     return "\n\n".join(parts) + "\n"
 
@@ -189,7 +220,7 @@ def _tex(text: str) -> str:
 
 
 def as_json(report: Report) -> str:
-    return json.dumps(report.to_json(), indent=1) + "\n"
+    return json_text(report.to_json(), indent=1) + "\n"
 
 
 FORMATS: dict[str, Callable[[Report], str]] = {

@@ -8,42 +8,41 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from radmoe.evaluation.render import gain_text, head, interval_text, value_text
+from radmoe.evaluation.render import gain_text, head, interval_text, value_text, visible_report
 from radmoe.evaluation.report import Report
 from radmoe.evaluation.table import Cell, Row, Table
+from radmoe.printing import console, styled
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from radmoe.printing.screen import Screen
 
 GAP = 2
+NAME = 80  # characters of a name at most
 
 Piece = tuple[str, str]  # text and style
 Line = list[Piece]  # one piece per column
 
 
-def terminal(report: Report, screen: Console) -> None:
+def terminal(report: Report, screen: Screen) -> None:
     """Print every table, and the verdict last."""
-    from rich.text import Text
-
-    screen.print(Text(head(report)), style="bold")
+    report = visible_report(report, longest=NAME)
+    screen.print(head(report), style="bold")
     for table in report.tables:
         screen.print()
-        screen.print(Text(table.title, style="bold"))
+        screen.print(table.title, style="bold")
         for part in _fit(table, screen.width):
             for line in part:
-                screen.print(Text.assemble(*line), soft_wrap=True)
+                screen.print(styled(*line), soft_wrap=True)
         for note in table.notes:
-            screen.print(Text(note, style="dim"))
+            screen.print(note, style="dim")
     screen.print()
-    screen.print(Text(report.verdict))
+    screen.print(report.verdict)
 
 
 def plain(report: Report, width: int = 120) -> str:
     """What a terminal of this width shows, without colours."""
-    from rich.console import Console
-
     out = io.StringIO()
-    terminal(report, Console(file=out, width=width, highlight=False, color_system=None))
+    terminal(report, console(file=out, width=width))
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import EngineError, InputError, RadmoeError
+from radmoe.printing import say
 
 FILE_TYPES = {"F32": 0, "Q8_0": 7}  # GGUF's numbers of file types
 ARCHITECTURES = {"qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
@@ -190,7 +191,7 @@ def main(arguments: list[str]) -> int:
     """Convert by the arguments `MODEL OUT.gguf [F32|Q8_0]`; MODEL names a lab model or a checkpoint directory."""
     if len(arguments) not in (2, 3):
         usage = "usage: python -m radmoe.lab.gguf MODEL OUT.gguf [F32|Q8_0]   (lab-qwen, lab-oss, or a directory)"
-        print(usage, file=sys.stderr)
+        say(usage, err=True)
         return 2
     from radmoe.engines.torch.engine import TransformersEngine
     from radmoe.lab.models import MODELS, weights
@@ -200,9 +201,9 @@ def main(arguments: list[str]) -> int:
         source = TransformersEngine(weights(name) if name in MODELS else name, dtype="float32")
         path = write_gguf(source.model, source.tokenizer, out, kind=file_type)
     except (RadmoeError, OSError) as error:
-        print(f"radmoe: error: {error}", file=sys.stderr)
+        say(f"radmoe: error: {error}", err=True)
         return 2
-    print(f"{path}: {path.stat().st_size:,} bytes, router {source.shape}")
+    say(f"{path}: {path.stat().st_size:,} bytes, router {source.shape}")
     return 0
 
 

@@ -23,6 +23,7 @@ from radmoe.lab.delta_rule import matrix_products
 from radmoe.lab.dense import make_trainable
 from radmoe.lab.models import MAX_NEW_TOKENS, Model, model_named
 from radmoe.lab.tokenizer import fast_tokenizer
+from radmoe.printing import say
 
 BALANCE = 0.01  # weight of the load-balancing loss
 LEARNING_RATE = 1.5e-3
@@ -142,7 +143,7 @@ def train(
                     }
                     | {"accuracy": round(accuracy(logits, labels), 4)}
                 )
-                print(model.name, json.dumps(log[-1]), flush=True)
+                say(f"{model.name} {json.dumps(log[-1])}")
     source.close()
     result = {
         "model": model.name,
