@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from radmoe.errors import InputError
 from radmoe.kinds import infer_kind
 from radmoe.pool.schema import disk_errors
+from radmoe.printing import shortened, visible
 from radmoe.selector import choose, setting_for, similarity
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def draw_problem(
         selection = choose(group, S, reading, setting)
         runs = np.flatnonzero(reading.located)
     figure = Figure(figsize=(10, 4.8), dpi=110, layout="constrained")
-    figure.suptitle(title or group.problem_id, fontsize=12, color=INK, x=0.02, ha="left")
+    heading = shortened(title or group.problem_id, 120)
+    figure.suptitle(heading, fontsize=12, color=INK, x=0.02, ha="left", parse_math=False)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
     if len(runs) < 2:
         for axes in (left, right):
@@ -112,7 +114,7 @@ def _map(
     at = plane(S)
     groups = _classes(runs, labels)
     for name, colour, members in groups:
-        axes.scatter(*at[members].T, s=46, color=colour, alpha=0.75, linewidths=0, label=name)
+        axes.scatter(*at[members].T, s=46, color=colour, alpha=0.75, linewidths=0, label=visible(name))
     if selection.index is not None:
         pick = int(np.flatnonzero(runs == selection.index)[0])
         axes.scatter(*at[pick], s=190, facecolors="none", edgecolors=PICK, linewidths=1.6, label="RAD's pick", zorder=3)
@@ -123,7 +125,9 @@ def _map(
     axes.margins(0.12)
     for side in axes.spines.values():
         side.set_color("#dadce0")
-    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    legend = axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # answers often hold one dollar sign
 
 
 def _classes(
