@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -186,6 +187,50 @@ def test_what_was_typed_is_repeated_as_text(
     assert shown.code in (1, 2)
     if shown.err.startswith("radmoe: error: "):
         assert shown.err.count("\n") == 1
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(sorted(WRONG_CALLS)), st.text(st.characters(exclude_characters="\0"), max_size=40))
+def test_anything_typed_is_repeated_as_text(tmp_path_factory: pytest.TempPathFactory, call: str, text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("typed"))
+        radmoe(*WRONG_CALLS[call](text))
+
+
+@pytest.mark.parametrize("call", [call for call in WRONG_CALLS if call not in ("an engine", "an address")])
+def test_a_very_long_name_is_no_traceback(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert radmoe(*WRONG_CALLS[call]("x" * 5000)).code == 2
+
+
+def test_very_long_names_in_a_pool_are_shortened_in_tables(tmp_path: Path) -> None:
+    pool = hostile_pool(tmp_path / "pool", "x" * 20_000)
+    for command in ("inspect", "select", "evaluate"):
+        shown = radmoe(*READING[command](pool))
+        assert shown.code == 0
+        assert len(shown.out) < 20_000
+        assert "…" in shown.out
+
+
+def test_bytes_of_a_path_that_are_no_text_are_escaped(tmp_path: Path) -> None:
+    shown = radmoe("inspect", os.fsdecode(b"there\xff\x9b"))
+    assert shown == (
+        2,
+        "",
+        "radmoe: error: there is no pool at there\\udcff\\udc9b: give the directory that holds pool.json\n",
+    )
+
+
+def test_a_terminal_without_accents_gets_escapes(tmp_path: Path) -> None:
+    pool = hostile_pool(tmp_path / "pool", "naïve 模型")
+    for command in ("inspect", "select, texts", "evaluate"):
+        done = subprocess.run(
+            [sys.executable, "-m", "radmoe", *map(str, READING[command](pool))],
+            capture_output=True,
+            check=True,
+            env=os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "200"},
+        )
+        assert rb"na\xefve \u6a21\u578b" in done.stdout
 
 
 def test_a_path_with_a_closing_tag_is_named_as_typed() -> None:

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from hostile_text import ATTACKS, ORDINARY, unseen
-from radmoe.printing import block, console, json_text, make_warnings_visible, say, say_block, shortened, styled, visible
+from radmoe.printing import block, console, json_text, prepare_process, say, say_block, shortened, styled, visible
 from radmoe.printing.screen import Label, Table
 
 ANY = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x1b\x9b\x07\b\r\n\t\u202e\u200d\ufe0f[]\\{}"))
@@ -125,6 +125,6 @@ def test_a_bar_shows_its_name_as_it_is(text: str) -> None:
 
 def test_warnings_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
-    make_warnings_visible()
+    prepare_process()
     text = warnings.formatwarning(UserWarning(ATTACKS["title"]), UserWarning, "file.py", 1)
     assert text.startswith("file.py:1: UserWarning: \\x1b]0;owned\\x07\n")

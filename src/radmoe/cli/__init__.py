@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, merge, select, verify
 from radmoe.errors import RadmoeError
-from radmoe.printing import make_warnings_visible, say, say_block, visible
+from radmoe.printing import prepare_process, say, say_block, visible
 
 _RESUMED = ("capture", "demo")  # the same command goes on where it was; what others write appears whole or not at all
 
@@ -94,13 +94,17 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
 
 
 def main() -> None:
-    """Run the command line: a known error is one line on stderr and exit code 2. A traceback is visible text too."""
-    make_warnings_visible()
+    """Run the command line: a known error is one line on stderr and exit code 2, and so is a file that the system
+    refuses. The traceback of any other is visible text too."""
+    prepare_process()
     try:
         app(prog_name="radmoe")
     except RadmoeError as e:
         say(f"radmoe: error: {e}", err=True)
         raise SystemExit(2) from None
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            say(f"radmoe: error: {error.filename}: {error.strerror}: check the path and who may use it", err=True)
+            raise SystemExit(2) from None
         say_block(traceback.format_exc().removesuffix("\n"), err=True)
         raise SystemExit(1) from None

@@ -8,6 +8,7 @@ Text and Progress everywhere else in the package.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -149,9 +150,11 @@ def bar(
         yield update
 
 
-def make_warnings_visible() -> None:
-    """Warnings quote paths and values of others; they are printed as a block from now on."""
+def prepare_process() -> None:
+    """From now on a warning is visible text, and a character that the encoding of stdout lacks is printed as its escape."""
     warnings.formatwarning = _visible_warning
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 _python_format = warnings.formatwarning
