@@ -8,13 +8,19 @@ import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from evaluation.pools import records
+from hostile_text import unseen
 from radmoe.evaluation import Report, build_report
 from radmoe.evaluation.render import as_json, comma_separated, latex, markdown, value_text
 from radmoe.evaluation.scores import Draws
 from radmoe.evaluation.screen import plain
 from radmoe.evaluation.table import Cell
+from radmoe.printing import visible
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +116,88 @@ def test_json_says_all_that_the_tables_hold(shown: Report) -> None:
     assert 0 <= cell["low"] <= cell["value"] <= cell["high"] <= 1
     vote = next(row for row in first["rows"] if row["cells"][0]["value"] == "Cons@8")
     assert vote["cells"][first["columns"].index("code")]["value"] is None
+
+
+FOREIGN = (
+    "<img src=http://x>",
+    "<script>alert(1)</script>",
+    "[a](javascript:1)",
+    "![b](http://x)",
+    "[c]: http://x",
+    "d\\|e|f\\",
+    "`g`",
+    "*h* _i_ __j__",
+    "k\n\n# l\n| m |",
+    "&lt;n&#27;",
+    "\x1b]0;o\x07\u202e",
+    "\\input{/etc/passwd}%\n\\write18{p}^^M$x$~{",
+    "=q|' /C calc'!A0",
+    "+r",
+    "@s",
+    "-t",
+)
+
+
+@pytest.fixture(scope="module")
+def foreign() -> Report:
+    """A report on pools whose models and data sets are named as a stranger pleases."""
+    hits = {"rad": [1, 1, 0, 1], "majority": [1, 0, 0, 1], "rad+dc": [1, 1, 1, 1]}
+    pools = [
+        records(hits, right=[8, 4, 2, 6], dataset=name, kind="math", model=name, notes=(name,)) for name in FOREIGN
+    ]
+    return build_report(pools, Draws(resamples=20))
+
+
+def _inline(text: str) -> list[Token]:
+    """The pieces of a Markdown text, as a reader's program sees them."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    return [piece for token in tokens if token.type == "inline" for piece in token.children or []]
+
+
+def test_foreign_names_are_text_in_markdown(foreign: Report) -> None:
+    text = markdown(foreign)
+    kinds = {token.type for token in MarkdownIt("commonmark").enable("table").parse(text)}
+    assert not kinds & {"html_block", "fence", "code_block"}
+    assert {piece.type for piece in _inline(text)} <= {
+        *("text", "text_special", "strong_open", "strong_close", "softbreak", "hardbreak")
+    }
+    tables = "\n".join(line if line.startswith("|") else "" for line in text.splitlines()).split("\n\n")
+    blocks = [block.strip("\n").split("\n") for block in tables if block.strip()]
+    assert len(blocks) == len(foreign.tables)
+    for block in blocks:
+        assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in block}) == 1
+
+
+@given(st.text(st.characters(codec="utf-8") | st.sampled_from("\\`*_[]()<>!&|#;a "), min_size=1))
+def test_any_name_is_read_back_from_a_markdown_cell(name: str) -> None:
+    report = build_report([records({"rad": [1, 0]}, right=[4, 2], dataset=name, model="m")], Draws(resamples=2))
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown(report))
+    cells = ["".join(piece.content for piece in token.children or []) for token in tokens if token.type == "inline"]
+    assert f"{visible(name)} (n=2)".strip() in [cell.strip() for cell in cells]
+
+
+def test_foreign_names_are_text_in_latex(foreign: Report) -> None:
+    text = latex(foreign)
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("% "))
+    assert "\\input" not in body
+    assert "\\write" not in body
+    assert "^^" not in body
+    assert not re.search(r"(?<!\\)[%#]", body)
+    for block in re.findall(r"\\begin\{tabular\}\{@\{\}(l+r+)@\{\}\}(.*?)\\end\{tabular\}", body, re.DOTALL):
+        rows = [line for line in block[1].splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+        assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {len(block[0]) - 1}
+
+
+def test_no_cell_of_a_spreadsheet_is_a_formula(foreign: Report) -> None:
+    lines = list(csv.DictReader(io.StringIO(comma_separated(foreign))))
+    texts = {line[field] for line in lines for field in ("section", "row", "column", "note")}
+    assert "'=q|' /C calc'!A0" in texts
+    assert not [text for text in texts if text.startswith(("=", "+", "-", "@"))]
+    assert not [text for text in texts if "\n" in text]
+
+
+def test_foreign_names_forge_no_line_on_a_terminal(foreign: Report) -> None:
+    text = plain(foreign, 120)
+    assert unseen(text) == []
+    assert "# l" not in [line.strip() for line in text.splitlines()]
+    assert r"k\n\n# l\n| m |" in text

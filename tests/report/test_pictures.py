@@ -82,3 +82,10 @@ def test_a_place_that_cannot_be_written_is_one_error(made: list[PlantedGroup], t
     (tmp_path / "taken.png").mkdir()
     with pytest.raises(PoolError, match=r"taken\.png"):
         draw_problem(made[0].group, None, tmp_path / "taken.png")
+
+
+def test_a_dollar_sign_is_no_formula(made: list[PlantedGroup], tmp_path: Path) -> None:
+    """Matplotlib would read `$...$` as mathematics, and refuse what does not parse."""
+    named = [Label(made[0].group.problem_id, i, r"$\frac$\x1b", False) for i in range(len(made[0].answers))]
+    path = draw_problem(made[0].group, named, tmp_path / "a.png", title="$\\boxed$ \x1b[2J")
+    assert size(path) == (1100, 528)

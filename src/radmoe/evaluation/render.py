@@ -138,7 +138,9 @@ def _markdown_cell(cell: Cell) -> str:
 
 def _markdown(text: str) -> str:
     """Text that Markdown shows as it is: no cell ends in it, and it is no tag, link, image, code or emphasis."""
-    return re.sub(r"[\\`*|]|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)", lambda m: "\\" + m[0], text)
+    return re.sub(
+        r"[\\`*|]|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])", lambda m: "\\" + m[0], text
+    )
 
 
 def comma_separated(report: Report) -> str:
