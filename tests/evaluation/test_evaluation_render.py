@@ -8,7 +8,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -168,6 +168,7 @@ def test_foreign_names_are_text_in_markdown(foreign: Report) -> None:
         assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in block}) == 1
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.text(st.characters(codec="utf-8") | st.sampled_from("\\`*_[]()<>!&|#;a "), min_size=1))
 def test_any_name_is_read_back_from_a_markdown_cell(name: str) -> None:
     report = build_report([records({"rad": [1, 0]}, right=[4, 2], dataset=name, model="m")], Draws(resamples=2))

@@ -9,7 +9,7 @@ import unicodedata
 import warnings
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.padding import Padding
 from rich.text import Text
@@ -21,6 +21,7 @@ from radmoe.printing.screen import Label, Table
 ANY = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x1b\x9b\x07\b\r\n\t\u202e\u200d\ufe0f[]\\{}"))
 
 
+@settings(deadline=None)
 @given(ANY)
 def test_nothing_unseen_is_left_and_twice_is_once(text: str) -> None:
     assert unseen(visible(text)) == []
@@ -29,6 +30,7 @@ def test_nothing_unseen_is_left_and_twice_is_once(text: str) -> None:
     assert set(unseen(visible(text, block=True))) <= {"\t"}
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"), exclude_characters="\u115f\u1160\u3164\uffa0")))
 def test_what_is_printable_stays(text: str) -> None:
     assert visible(text) == text
@@ -58,6 +60,7 @@ def test_escapes_say_which_character_it_was() -> None:
     assert visible("a\ufe0f\ufe0f\ufe0f") == "a\ufe0f\\ufe0f\\ufe0f"
 
 
+@settings(deadline=None)
 @given(st.dictionaries(ANY, ANY))
 def test_json_is_printable_and_reads_back(value: dict[str, str]) -> None:
     text = json_text(value)
@@ -66,6 +69,7 @@ def test_json_is_printable_and_reads_back(value: dict[str, str]) -> None:
     assert json.loads(text) == json.loads(json.dumps(value))
 
 
+@settings(deadline=None)
 @given(ANY)
 def test_a_line_is_one_line(text: str) -> None:
     out = io.StringIO()
@@ -78,6 +82,7 @@ def test_a_line_is_one_line(text: str) -> None:
     assert rest == visible(text, block=True) + "\n"
 
 
+@settings(deadline=None)
 @given(ANY)
 def test_whatever_goes_to_a_console_is_visible(text: str) -> None:
     out = io.StringIO()
