@@ -134,7 +134,7 @@ def test_rollouts_finished_before_a_server_dies_are_kept(
     whole = {c[:2]: c.rollout.token_ids.tolist() for c in run(engine, 4)}
     server.dies_after = server.served + 3
     kept: list[Completion] = []
-    with pytest.raises(EngineError, match="no connection to"):
+    with pytest.raises(EngineError, match=r"the connection to .* broke"):
         for done in engine.generate(PROMPTS, 4, sampling=Sampling(max_tokens=6, seed=1), batch_size=2, keys=["a", "b"]):
             kept.append(done)
     assert len(kept) >= 3

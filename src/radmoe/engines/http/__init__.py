@@ -1,7 +1,9 @@
 """Rollouts with their routing from a running vLLM or SGLang server.
 
-wire.py      one server: requests with retries and time limits
-workers.py   many requests at a time, each answer as it arrives
+wire.py      one server: requests with limits on time, size and retries
+loop.py      the event loop in which requests run, in a thread of its own
+fields.py    answers read field by field, each with the type it must have
+jobs.py      many rollouts at a time, each as it arrives
 routed.py    routing as servers encode it, and the rows R(t) in it
 dialects.py  what differs between vLLM and SGLang: requests, answers, advice
 engine.py    the engines "vllm-http" and "sglang-http"

@@ -12,15 +12,21 @@ from numpy.typing import NDArray
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.checkpoint import Checkpoint
+from radmoe.engines.http.fields import Field, short
 from radmoe.engines.http.routed import Raw, unpack_int32, unpack_npy
-from radmoe.engines.http.wire import Refused, Server
+from radmoe.engines.http.wire import SMALL_BYTES, SMALL_VALUES, Limit, Refused, Server
 from radmoe.engines.vllm.plugin import NAME
-from radmoe.engines.vllm.plugin.endpoint import ROUTING, STATUS_PATH
+from radmoe.engines.vllm.plugin.endpoint import ROUTING, STATUS_PATH, captured_layers
 from radmoe.engines.vllm.plugin.payload import Routing, decode
 from radmoe.errors import EngineError
+from radmoe.types import MAX_EXPERTS, RouterShape
+from radmoe.vocab import MAX_TOKENS
 
 # Servers take what a request leaves out from the model's generation_config.json.
 NEUTRAL = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+
+_LONGEST_VERSION = 100  # characters
+_MOST_LAYERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -35,17 +41,24 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """One rollout as a server sent it, unchecked."""
+    """One rollout as a server sent it: of the right types and counts, and its routing unchecked."""
 
     tokens: list[int]  # [T]
-    text: str
     reason: str
     sampled: list[float] | None  # [T]
     top: list[list[float]] | None  # [T][C], the largest first
     raw: Raw | None  # stock routing: one row per input position from `first` on
     first: int
     key: str | None  # the key under which the plugin holds its rows
-    cached: int | None  # prompt tokens that were in the prefix cache, where the server says
+
+
+@dataclass(frozen=True)
+class PluginStatus:
+    """What the radmoe plugin in a server says: the router, the only layers it captures (None: all), and weights."""
+
+    shape: RouterShape
+    layers: tuple[int, ...] | None
+    weights: bool
 
 
 class Dialect(Protocol):
@@ -61,7 +74,7 @@ class Dialect(Protocol):
     def version(self, server: Server) -> dict[str, str]:
         """The version of the server, for a pool's provenance; empty where it does not say."""
 
-    def plugin(self, server: Server) -> dict[str, Any] | None:
+    def plugin(self, server: Server) -> PluginStatus | None:
         """The status of the radmoe plugin in the server; None without the plugin."""
 
     def ask(self, server: Server, served: str, request: Request, local: Checkpoint, plugin: bool) -> Answer:
@@ -78,22 +91,22 @@ class Vllm:
 
     def version(self, server: Server) -> dict[str, str]:
         try:
-            return {"vllm": str(server.get("/version")["version"])}
-        except (EngineError, KeyError, TypeError):
+            return {"vllm": server.get("/version").get("version").text(_LONGEST_VERSION)}
+        except Refused:
             return {}
 
-    def plugin(self, server: Server) -> dict[str, Any] | None:
+    def plugin(self, server: Server) -> PluginStatus | None:
         try:
-            status: dict[str, Any] = server.get(STATUS_PATH)
+            status = server.get(STATUS_PATH)
         except Refused:  # 404: not installed; 409: installed and not switched on
             return None
-        window = status["settings"]["window"]
+        window = status.get("settings").get("window").text(_LONGEST_VERSION)
         if window not in ("all", "generated"):
             raise EngineError(
                 f"the plugin in this server keeps only {window}: start it with "
                 f"""--additional-config '{{"{NAME}": {{"window": "generated"}}}}' to capture whole rollouts"""
             )
-        return status
+        return _plugin_status(status)
 
     def ask(self, server: Server, served: str, request: Request, local: Checkpoint, plugin: bool) -> Answer:
         key = uuid.uuid4().hex
@@ -116,32 +129,26 @@ class Vllm:
                 "routed_experts_prompt_start": request.first,
                 "skip_special_tokens": False,
             },
+            answer_limit(request, local),
         )
-        try:
-            (choice,) = answer["choices"]
-            tokens, raw, logprobs = choice["token_ids"], choice.get("routed_experts"), choice.get("logprobs")
-            if tokens is None:
-                raise EngineError("this server returns no token ids: it needs vLLM 0.11 or newer (return_token_ids)")
-            sampled, top = None, None
-            if logprobs is not None:
-                sampled = logprobs["token_logprobs"]
-                # A sampled token that is not among the largest comes as one more.
-                most = sampling.topk_logprobs
-                top = [sorted(step.values(), reverse=True)[:most] for step in logprobs["top_logprobs"]]
-            details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
-            rollout = Answer(
-                tokens,
-                choice["text"],
-                choice["finish_reason"],
-                sampled,
-                top,
-                unpack_npy(raw) if raw and not plugin else None,
-                request.first,
-                key if plugin else None,
-                details.get("cached_tokens"),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise _strange(server, "/v1/completions", error) from None
+        (choice,) = answer.get("choices").items(1)
+        if choice.get("token_ids").value is None:
+            raise EngineError("this server returns no token ids: it needs vLLM 0.11 or newer (return_token_ids)")
+        tokens = _tokens(choice.get("token_ids"), request, local)
+        raw, logprobs, sampled, top = choice.maybe("routed_experts"), choice.maybe("logprobs"), None, None
+        if logprobs is not None and sampling.topk_logprobs:
+            sampled = logprobs.get("token_logprobs").numbers(len(tokens))
+            steps = logprobs.get("top_logprobs").items(len(tokens))
+            top = [_largest(step.members(), step, sampling.topk_logprobs) for step in steps]
+        rollout = Answer(
+            tokens,
+            choice.get("finish_reason").text(),
+            sampled,
+            top,
+            unpack_npy(raw.text(None)) if raw is not None and not plugin else None,
+            request.first,
+            key if plugin else None,
+        )
         whole = len(request.prompt) + len(tokens) - 1
         if rollout.raw is not None and len(rollout.raw) == whole:  # a server without routed_experts_prompt_start
             rollout = rollout._replace(raw=rollout.raw[request.first :])
@@ -157,12 +164,12 @@ class Sglang:
     def version(self, server: Server) -> dict[str, str]:
         for path in ("/server_info", "/get_server_info"):
             try:
-                return {"sglang": str(server.get(path)["version"])}
-            except (EngineError, KeyError, TypeError):
+                return {"sglang": server.get(path).get("version").text(_LONGEST_VERSION)}
+            except Refused:
                 continue
         return {}
 
-    def plugin(self, server: Server) -> dict[str, Any] | None:
+    def plugin(self, server: Server) -> PluginStatus | None:
         return None
 
     def ask(self, server: Server, served: str, request: Request, local: Checkpoint, plugin: bool) -> Answer:
@@ -185,27 +192,38 @@ class Sglang:
                 "return_routed_experts": True,
                 "routed_experts_start_len": request.first,
             },
+            answer_limit(request, local),
         )
-        try:
-            meta = answer["meta_info"]
-            steps, top = meta["output_token_logprobs"], None
-            tokens = answer.get("output_ids") or [int(step[1]) for step in steps]
-            if sampling.topk_logprobs:
-                top = [sorted((entry[0] for entry in step), reverse=True) for step in meta["output_top_logprobs"]]
-            raw, wanted = meta.get("routed_experts"), len(request.prompt) + len(tokens) - 1 - request.first
-            return Answer(
-                tokens,
-                answer["text"],
-                meta["finish_reason"]["type"],
-                [step[0] for step in steps] if sampling.topk_logprobs else None,
-                top,
-                unpack_int32(raw, wanted, local) if raw else None,
-                request.first,
-                None,
-                meta.get("cached_tokens"),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise _strange(server, "/generate", error) from None
+        meta = answer.get("meta_info")
+        steps = [step.items() for step in meta.get("output_token_logprobs").items()]
+        ids = answer.maybe("output_ids")
+        if ids is None:
+            ids = Field([_entry(step, meta, 1).value for step in steps], meta.source, "meta_info.output_token_logprobs")
+        tokens, sampled, top = _tokens(ids, request, local), None, None
+        if sampling.topk_logprobs:
+            meta.get("output_token_logprobs").items(len(tokens))
+            sampled = [_entry(step, meta, 0).number() for step in steps]
+            top = [
+                _largest([_entry(entry.items(), entry, 0) for entry in step.items()], step, sampling.topk_logprobs)
+                for step in meta.get("output_top_logprobs").items(len(tokens))
+            ]
+        raw, wanted = meta.maybe("routed_experts"), len(request.prompt) + len(tokens) - 1 - request.first
+        return Answer(
+            tokens,
+            meta.get("finish_reason").get("type").text(),
+            sampled,
+            top,
+            unpack_int32(raw.text(None), wanted, local) if raw is not None else None,
+            request.first,
+            None,
+        )
+
+
+def answer_limit(request: Request, local: Checkpoint) -> Limit:
+    """How large the answer to a request may be, generously: ids as 8 bytes in base64, long words, all logprobs."""
+    positions, logprobs = len(request.prompt) + request.limit, request.sampling.topk_logprobs + 2
+    per_position = 12 * local.layers * local.shape.top_k + 256 * logprobs + 1024
+    return Limit(SMALL_BYTES + positions * per_position, SMALL_VALUES + positions * (80 + 8 * logprobs))
 
 
 def logprobs_of(answer: Answer) -> tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]:
@@ -216,17 +234,52 @@ def logprobs_of(answer: Answer) -> tuple[NDArray[np.float32] | None, NDArray[np.
     return np.array(answer.sampled, np.float32), np.array([step[:most] for step in answer.top], np.float32)
 
 
-def fetch(server: Server, key: str, spans: Sequence[tuple[int, int]] | None = None) -> Routing:
+def fetch(server: Server, key: str, limit: Limit, spans: Sequence[tuple[int, int]] | None = None) -> Routing:
     """The rows that the plugin holds under a key: all of them, or those of some token ranges. It forgets the others."""
     ranges = {} if spans is None else {"spans": {"0": spans}}
-    routing = decode(server.fetch("POST", ROUTING, {"key": key, "n": 1} | ranges))
+    routing = decode(server.fetch("POST", ROUTING, {"key": key, "n": 1} | ranges, limit=limit))
     if set(routing) != {0}:
-        raise EngineError(f"{server.url}{ROUTING} answered with choices {sorted(routing)} for a request of one")
+        raise EngineError(f"{server.url}{ROUTING} answered with choices {short(sorted(routing))} for a request of one")
     return routing[0]
 
 
-def _strange(server: Server, path: str, error: Exception) -> EngineError:
-    return EngineError(
-        f"{server.url}{path} answered otherwise than expected ({type(error).__name__}: {str(error)[:80]}): "
-        "is this the kind of server the engine is for?"
-    )
+def _tokens(ids: Field, request: Request, local: Checkpoint) -> list[int]:
+    """The tokens of a rollout: between one and as many as were asked for, all in the vocabulary."""
+    values, words = ids.integers(MAX_TOKENS), len(local.vocab)
+    if not 1 <= len(values) <= request.limit:
+        raise EngineError(
+            f"{ids.source} answered {len(values)} tokens, where 1 to {request.limit} were asked for: "
+            "is this the kind of server that the engine is for?"
+        )
+    if max(values) >= words:
+        raise EngineError(
+            f"the server sampled token {max(values)}, the tokenizer of {local.path} ends at {words - 1}: "
+            "pass the directory of the model that is served"
+        )
+    return values
+
+
+def _entry(entries: list[Field], of: Field, at: int) -> Field:
+    """One part of SGLang's [logprob, token, text]."""
+    if len(entries) < 2:
+        raise of.refusal("lists of [logprob, token, text]")
+    return entries[at]
+
+
+def _largest(logprobs: list[Field], step: Field, most: int) -> list[float]:
+    """The largest logprobs of a token, `most` at most. vLLM adds a sampled token that is not among the largest."""
+    if not logprobs:
+        raise step.refusal("the logprobs of at least one token")
+    return sorted((logprob.number() for logprob in logprobs), reverse=True)[:most]
+
+
+def _plugin_status(status: Field) -> PluginStatus:
+    layers = status.get("layers").integer(1, _MOST_LAYERS)
+    experts = status.get("experts").integer(1, MAX_EXPERTS + 1)
+    top_k = status.get("top_k").integer(1, experts + 1)
+    captured = status.get("captured_layers")
+    numbers = captured.integers(layers)
+    if not numbers or numbers != sorted(set(numbers)):
+        raise captured.refusal("distinct layers in ascending order")
+    weights = status.get("settings").get("weights").flag()
+    return PluginStatus(RouterShape(layers, experts, top_k), captured_layers(status.value), weights)

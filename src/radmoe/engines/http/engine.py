@@ -24,24 +24,26 @@ from radmoe.engines.base import (
     wanted_rollouts,
 )
 from radmoe.engines.checkpoint import Checkpoint
-from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, fetch, logprobs_of
+from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, answer_limit, fetch, logprobs_of
+from radmoe.engines.http.fields import Field, short
+from radmoe.engines.http.jobs import each_as_finished
 from radmoe.engines.http.routed import generated
 from radmoe.engines.http.wire import Refused, Server
-from radmoe.engines.http.workers import each_as_finished
 from radmoe.engines.kept_rows import check_profile
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options
-from radmoe.engines.vllm.plugin.endpoint import captured_layers
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.pool.profile import spans
 from radmoe.types import Kind, Rollout, RouterShape, Rows, check_ids
+from radmoe.vocab import MAX_TOKENS
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
     from radmoe.problems import Content
 
 _SPELLING = "So the sum of 12 and 30 is \\boxed{42}.\n\n```python\nprint('ä, 你好')\n```\n"
+_NAMES = 8  # models that a message lists
 _LOST = 409  # the plugin's rows made room for others, or went to an answer that never arrived: sample again
 
 
@@ -70,7 +72,8 @@ class HttpEngine(Engine):
     one choice only, each rollout has its own seed, and a broken connection costs one rollout. With the radmoe plugin in
     a vLLM server rollouts have weights, else expert ids only. `shape` is the router's; where the plugin captures a
     layer subset, `layers` has its numbers, and `generate` needs a profile that keeps no others. `probe=False` leaves
-    out the first short request, which shows whether the server returns routing.
+    out the first short request, which shows whether the server returns routing. `timeout`, `retries`, `backoff` and
+    `largest` are limits of a request (see `wire.Server`).
     """
 
     dialect: Dialect
@@ -86,27 +89,39 @@ class HttpEngine(Engine):
         retries: int = 5,
         backoff: float = 0.5,
         api_key: str | None = None,
+        largest: int | None = None,
         probe: bool = True,
     ) -> None:
-        self.server = Server(url, timeout=timeout, retries=retries, backoff=backoff, api_key=api_key)
+        self._counting = threading.Lock()
+        self.server = Server(url, timeout=timeout, retries=retries, backoff=backoff, api_key=api_key, largest=largest)
+        try:
+            self._open(model, served, probe)
+        except BaseException:
+            self.server.close()
+            raise
+
+    def _open(self, model: str | Path | None, served: str | None, probe: bool) -> None:
         card = _card(self.server, served)
-        self.served: str = card["id"]
-        self.model_name = recorded_name(self.served)
+        self.served: str = card.get("id").value
+        self.model_name = _recorded(self.served)
         self.local = Checkpoint(model if model is not None else _local_root(self.server, card))
         self.checkpoint = self.local.path if self.local.has_weights else None
         self.tokenizer, self.vocab = self.local.tokenizer, self.local.vocab
-        limits = [limit for limit in (card.get("max_model_len"), self.local.context) if limit]
-        self.context = min(limits, default=None)
+        longest = card.maybe("max_model_len")
+        limits = [None if longest is None else longest.integer(1, 1 << 32), self.local.context]
+        self.context = min((limit for limit in limits if limit), default=None)
         self.plugin = self.dialect.plugin(self.server)
-        self.layers = None if self.plugin is None else captured_layers(self.plugin)
+        self.layers = None if self.plugin is None else self.plugin.layers
         self.shape: RouterShape = self._shape()
         self.versions = self.dialect.version(self.server)
-        self._counting = threading.Lock()
         if probe:
             self.check_tokenizer()
             prompt = self.tokenizer(_SPELLING)["input_ids"]
             sampled = self._sample(prompt, Sampling(temperature=0, max_tokens=2, topk_logprobs=0), 0)
-            self._rollout(prompt, sampled)
+            try:
+                self._rollout(prompt, sampled)
+            except InputError as error:
+                raise EngineError(f"{self.server.url} answered with a faulty rollout: {error}") from None
 
     @classmethod
     def open(cls, model: str | None, options: EngineOptions) -> Self:
@@ -128,7 +143,7 @@ class HttpEngine(Engine):
     @property
     def weights(self) -> bool:
         """Whether rollouts come with weights."""
-        return self.plugin is not None and bool(self.plugin["settings"]["weights"])
+        return self.plugin is not None and self.plugin.weights
 
     def suggested(self, name: str, otherwise: Any) -> Any:
         return self.local.suggested(name, otherwise)
@@ -162,9 +177,9 @@ class HttpEngine(Engine):
             for r in each.rollouts
         ]
         self.tokens_sampled = 0
-        self.server.reopen()
+        self.server.resume()
         work = partial(self._complete, sampling=sampling, profile=profile)
-        return each_as_finished(jobs, work, workers=batch_size, cancel=self.server.close)
+        return each_as_finished(jobs, work, workers=batch_size, cancel=self.server.stop)
 
     def observe(self, prompt: Sequence[int], sampling: Sampling, seed: int) -> Observation:
         """Sample one rollout and hand it over as it came, with the rows of the prompt's positions where they come."""
@@ -180,19 +195,20 @@ class HttpEngine(Engine):
         mine = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         try:
             answer = self.server.post("/tokenize", {"model": self.served, "prompt": text, "add_special_tokens": False})
-            theirs = [int(token) for token in answer["tokens"]]
-        except (Refused, KeyError, TypeError, ValueError):
+        except Refused:  # this server does not tokenise
             return False
+        theirs = answer.get("tokens").integers(MAX_TOKENS)
         if theirs != list(mine):
-            at = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), 0)
+            at = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), None)
+            at = min(len(mine), len(theirs)) if at is None else at
             raise EngineError(
-                f"the tokenizer of {self.local.path} is not the server's: token {at} of a test text is {mine[at]} here "
-                f"and {theirs[at] if at < len(theirs) else 'missing'} there; pass the directory of the served model"
+                f"the tokenizer of {self.local.path} is not the server's: token {at} of a test text is {_at(mine, at)} here "
+                f"and {_at(theirs, at)} there; pass the directory of the served model"
             )
         return True
 
     def close(self) -> None:
-        """Close the connections to the server."""
+        """Close the connections to the server and end the client's thread."""
         self.server.close()
 
     def _sample(
@@ -214,7 +230,8 @@ class HttpEngine(Engine):
         if answer.key is None:
             return _Sampled(answer)
         positions = None if profile is None else profile.kept_rows(self._tokens(answer), self.vocab, kind)
-        routing = fetch(self.server, answer.key, None if positions is None else spans(positions))
+        limit = answer_limit(request, self.local)
+        routing = fetch(self.server, answer.key, limit, None if positions is None else spans(positions))
         return _Sampled(answer, routing, positions)
 
     def _rollout(self, prompt: Sequence[int], sampled: _Sampled, layers: tuple[int, ...] | None = None) -> Rollout:
@@ -235,11 +252,8 @@ class HttpEngine(Engine):
         """The tokens [T] of a rollout; EngineError where it did not come to its end."""
         tokens = np.array(answer.tokens, np.int32)
         if answer.reason not in ("stop", "length"):
-            raise EngineError(f"it ended with {answer.reason!r} after {len(tokens)} tokens: such a rollout is not kept")
-        if tokens.size and int(tokens.max()) >= len(self.vocab):
             raise EngineError(
-                f"the server sampled token {int(tokens.max())}, the tokenizer of {self.local.path} ends at "
-                f"{len(self.vocab) - 1}: pass the directory of the model that is served"
+                f"it ended with {short(answer.reason)} after {len(tokens)} tokens: such a rollout is not kept"
             )
         return tokens
 
@@ -267,7 +281,7 @@ class HttpEngine(Engine):
         """The router's shape by the model's directory; EngineError where the plugin names another."""
         if self.plugin is None:
             return self.local.shape
-        there = RouterShape(self.plugin["layers"], self.plugin["experts"], self.plugin["top_k"])
+        there = self.plugin.shape
         if there != self.local.shape:
             raise EngineError(
                 f"the server's router is {there}, that of {self.local.path} {self.local.shape}: "
@@ -288,27 +302,45 @@ class SglangHttpEngine(HttpEngine):
     name, dialect = "sglang-http", Sglang()
 
 
-def _card(server: Server, served: str | None) -> dict[str, Any]:
+def _card(server: Server, served: str | None) -> Field:
     """The server's entry of the model called `served`, or of its only one."""
-    try:
-        cards = {str(card["id"]): card for card in server.get("/v1/models")["data"]}
-    except (KeyError, TypeError):
-        raise EngineError(f"{server.url}/v1/models lists no models: is this a vLLM or SGLang server?") from None
+    models = server.get("/v1/models")
+    if not isinstance(models.value, dict) or not isinstance(models.value.get("data"), list):
+        raise EngineError(f"{server.url}/v1/models lists no models: is this a vLLM or SGLang server?")
+    cards = {card.get("id").text(): card for card in models.get("data").items()}
     if served is None and len(cards) == 1:
         (served,) = cards
     if served not in cards:
         which = f"has no model {served!r}" if served is not None else "serves several models, and one must be named"
-        raise EngineError(f"{server.url} {which}: use one of {', '.join(cards) or 'none'}")
-    card: dict[str, Any] = cards[served]
-    return card
+        names = [name if len(name) < 80 else short(name) for name in islice(cards, _NAMES)]
+        names += [f"{len(cards) - _NAMES} more"] * (len(cards) > _NAMES)
+        raise EngineError(f"{server.url} {which}: use one of {', '.join(names) or 'none'}")
+    return cards[served]
 
 
-def _local_root(server: Server, card: dict[str, Any]) -> Path:
+def _recorded(served: str) -> str:
+    """What a pool records as the model's name; a name that this machine cannot look up as a path stays as it is."""
+    try:
+        return recorded_name(served)
+    except (OSError, ValueError, RuntimeError):
+        return served
+
+
+def _local_root(server: Server, card: Field) -> Path:
     """The directory that a server names as its model's, if it is on this machine too."""
-    root = Path(str(card.get("root") or card["id"]))
-    if not (root / "config.json").is_file():
+    named = card.maybe("root") or card.get("id")
+    root = Path(named.text())
+    try:
+        here = (root / "config.json").is_file()
+    except (OSError, ValueError):  # a name that is too long for a path, or holds a zero
+        here = False
+    if not here:
         raise EngineError(
-            f"{server.url} serves {card['id']}, which is no directory here: give the model's directory too; "
-            "its config.json and tokenizer.json suffice"
+            f"{server.url} serves {short(card.get('id').value)}, which is no directory here: give the model's directory "
+            "too; its config.json and tokenizer.json suffice"
         )
     return root
+
+
+def _at(tokens: Sequence[int], place: int) -> int | str:
+    return tokens[place] if place < len(tokens) else "missing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import math
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,22 @@ from radmoe.errors import EngineError
 from radmoe.types import check_ids
 
 Raw = NDArray[np.integer[Any]]  # [R, layers, K], one row per input position
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def unpack_npy(text: str) -> Raw:
     """The array that vLLM sends as base64 of an .npy file."""
     try:
-        array: Raw = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
-        if array.ndim != 3 or array.dtype.kind not in "iu":
-            raise ValueError(f"an array of {array.dtype} and shape {array.shape}")
+        data = base64.b64decode(text, validate=True)
+        file = io.BytesIO(data)
+        read_header = _HEADERS[np.lib.format.read_magic(file)]
+        shape, by_columns, dtype = read_header(file)
+        if len(shape) != 3 or dtype.kind not in "iu" or by_columns:
+            raise ValueError(f"an array of {dtype} and shape {shape}")
+        size, rest = math.prod(shape) * dtype.itemsize, len(data) - file.tell()
+        if min(shape) < 0 or size != rest:
+            raise ValueError(f"an array of {dtype} and shape {shape} in {rest} bytes")
+        array: Raw = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape)
     except Exception as error:  # a damaged header is parsed as Python: ValueError, SyntaxError, TokenError, MemoryError
         raise EngineError(
             f"{len(text)} characters of routing are no base64 .npy of [rows, layers, k]: {_line(error)}"
@@ -95,4 +104,4 @@ def generated(raw: Raw, first: int, prompt: int, tokens: int, local: Checkpoint,
 
 
 def _line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return str(error).splitlines()[0][:120] if str(error) else type(error).__name__

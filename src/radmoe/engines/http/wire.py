@@ -1,21 +1,31 @@
-"""One server: requests with retries and time limits, and a way to end all waiting."""
+"""One server: requests with limits on time, size and retries, and a way to end all waiting.
+
+A server is not trusted (docs/security.md): no redirect is followed, no proxy or password is taken from the
+environment, and no compressed answer is unpacked.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import random
-import socket
-import threading
-import weakref
-from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any
-from urllib.parse import urlsplit
+import ssl
+from typing import Any, NamedTuple
 
-from radmoe.errors import EngineError, InputError
+import httpx
+
+from radmoe.engines.http.fields import Field, parse, short
+from radmoe.engines.http.loop import Loop
+from radmoe.errors import EngineError, InputError, RadmoeError
 
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses after which a request is sent again
-_LONGEST_WAIT = 30.0
+SMALL_BYTES, SMALL_VALUES = 4 << 20, 100_000  # of an answer that carries no rollout
+_ERROR_BYTES = 1 << 14  # of an error's body that are read
+_CONNECT_SECONDS = 2.0
+_QUESTION_SECONDS = 10.0  # for an answer that needs no sampling
+_LONGEST_WAIT = 4.0  # between two attempts, where the server does not say
+_PATIENCE = 14.0  # seconds of waiting between all attempts of one request
 
 
 class Refused(EngineError):
@@ -26,12 +36,22 @@ class Refused(EngineError):
         self.status = status
 
 
-class Server:
-    """A server's address, and its connections.
+class Limit(NamedTuple):
+    """How large an answer may be: its bytes, and the values in it if it is JSON."""
 
-    A request may take `timeout` seconds. When the server is busy or the connection breaks, it is sent again, up to
-    `retries` times: `backoff` seconds later, then twice as long each time, or when the server's Retry-After says.
-    Threads may share one server. `close` ends all waiting, and `reopen` allows requests again.
+    size: int = SMALL_BYTES
+    values: int = SMALL_VALUES
+
+
+class Server:
+    """A server's address, and the client that asks it.
+
+    A request may take `timeout` seconds from the connection to the last byte of its answer; a question that needs no
+    sampling may take ten at most. When the server is busy or the connection breaks, the request is sent again, up to
+    `retries` times: `backoff` seconds later, then twice as long each time, or when the server's Retry-After says. A
+    server that has never answered is not asked again where no connection can be made. `largest` bytes are read of an
+    answer; by default what was asked for decides. Threads may share one server. `stop` ends all waiting, `resume`
+    allows requests again, and `close` is the end.
     """
 
     def __init__(
@@ -42,122 +62,160 @@ class Server:
         retries: int = 5,
         backoff: float = 0.5,
         api_key: str | None = None,
+        largest: int | None = None,
     ) -> None:
-        try:
-            parts = urlsplit(url if "://" in url else f"http://{url}")
-            self._host, self._port = parts.hostname, parts.port
-        except ValueError as error:
-            raise InputError(f"{url!r} is no address of a server ({error}): use http://localhost:8000") from None
-        if parts.scheme not in ("http", "https") or not self._host:
-            raise InputError(f"{url!r} is no address of a server: use http://localhost:8000")
-        if timeout <= 0 or retries < 0 or backoff < 0:
-            raise InputError(f"timeout {timeout}, retries {retries} and backoff {backoff} must not be negative")
-        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
-        self._base = urlsplit(self.url).path
-        self._secure = parts.scheme == "https"
-        self._timeout, self._retries, self._backoff = timeout, retries, backoff
-        self._headers = {"Content-Type": "application/json"}
+        address = _address(url)
+        if not (0 < timeout < math.inf and 0 <= backoff < math.inf) or retries < 0:
+            raise InputError(
+                f"timeout {timeout} must be a positive number of seconds, retries {retries} and backoff {backoff} "
+                "must not be negative"
+            )
+        if largest is not None and largest < 1:
+            raise InputError(f"largest must be a number of bytes, at least 1, got {largest}")
+        self.url = str(address).rstrip("/").removesuffix("/v1")
+        self._timeout, self._retries, self._backoff, self._largest = timeout, retries, backoff, largest
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "radmoe"}
         if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._lock = threading.Lock()
-        self._busy: set[HTTPConnection] = set()
-        self._idle: list[HTTPConnection] = []  # connections that may be used again
-        self._closed = threading.Event()
-        weakref.finalize(self, _close, self._idle)
+            if not (api_key.isascii() and api_key.isprintable() and api_key.strip() == api_key != ""):
+                raise InputError("the API key must be printable ASCII without spaces around it: look at RADMOE_API_KEY")
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),  # the deadline of a request is in `_fetch`
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            follow_redirects=False,
+            trust_env=False,
+            verify=ssl.create_default_context() if address.scheme == "https" else False,
+        )
+        self._answered = False  # whether the server has ever answered
+        self._loop = Loop(self._client.aclose)
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str) -> Field:
         """The JSON that a path answers to a GET request."""
-        return self._json(path, self.fetch("GET", path))
+        return parse(self.fetch("GET", path, question=True), self.url + path, SMALL_VALUES)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The JSON that a path answers to a POST request with a JSON body."""
-        return self._json(path, self.fetch("POST", path, body))
+    def post(self, path: str, body: dict[str, Any], limit: Limit | None = None) -> Field:
+        """The JSON that a path answers to a POST request with a JSON body; without a `limit` it is a short question."""
+        answer = self.fetch("POST", path, body, limit=limit or Limit(), question=limit is None)
+        return parse(answer, self.url + path, (limit or Limit()).values)
 
-    def fetch(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+    def fetch(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        *,
+        limit: Limit = Limit(),  # noqa: B008 a tuple
+        question: bool = False,
+    ) -> bytes:
         """The bytes that a path answers; the request is sent again where the server is busy or the connection breaks."""
         data = None if body is None else json.dumps(body).encode()
+        seconds = min(self._timeout, _QUESTION_SECONDS) if question else self._timeout
+        return self._loop.call(self._fetch(method, path, data, self._largest or limit.size, seconds))
+
+    def stop(self) -> None:
+        """End all waiting: a thread that waits for an answer gets an error, and so does every new request."""
+        self._loop.stop()
+
+    def resume(self) -> None:
+        """Allow requests again after `stop`."""
+        self._loop.resume()
+
+    def close(self) -> None:
+        """Close every connection and end the client's thread; the server cannot be asked any more."""
+        self._loop.close()
+
+    async def _fetch(self, method: str, path: str, data: bytes | None, most: int, seconds: float) -> bytes:
+        where, waited = self.url + path, 0.0
         for attempt in range(self._retries + 1):
-            wait = self._backoff * 2**attempt * (1 + random.random() / 4)
+            wait = min(self._backoff * 2**attempt * (1 + random.random() / 4), _LONGEST_WAIT)
             try:
-                status, answer, after = self._once(method, path, data)
+                async with asyncio.timeout(seconds):
+                    status, answer, after = await self._once(method, where, data, most)
             except TimeoutError:
-                trouble = (
-                    f"{self.url}{path} did not answer in {self._timeout:g} s: raise the time limit, or ask for less"
-                )
-            except (OSError, HTTPException) as error:
-                trouble = f"no connection to {self.url}{path} ({_reason(error)}): is the server running there?"
+                advice = "raise the time limit, or ask for less" if seconds == self._timeout else "is it overloaded?"
+                raise EngineError(f"{where} did not answer in {seconds:g} s, to the last byte: {advice}") from None
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                trouble = f"no connection to {where} ({_reason(error)}): is the server running there?"
+                if not self._answered:
+                    raise EngineError(trouble) from None
+            except RadmoeError:
+                raise
+            except Exception as error:  # httpx.TransportError as a rule; libraries below it have raised others
+                trouble = f"the connection to {where} broke ({_reason(error)}): is the model's server running there?"
             else:
-                if status < 300:
+                if 200 <= status < 300:
                     return answer
-                refusal = f"{self.url}{path} answered {status}: {_message(answer)}"
+                refusal = f"{where} answered {status}: {_message(answer)}"
                 if status not in BUSY:
                     raise Refused(status, refusal)
                 trouble = f"{refusal} (asked {attempt + 1} times)"
-                wait = after if after is not None else wait
-            if attempt == self._retries or self._closed.wait(min(wait, _LONGEST_WAIT)) or self._closed.is_set():
+                if after is not None:
+                    trouble, wait = f"{trouble}; it says to come back in {after:g} s", after
+            waited += wait
+            if attempt == self._retries or waited > _PATIENCE:
                 raise EngineError(trouble)
+            await asyncio.sleep(wait)
         raise AssertionError("the loop above ends by itself")
 
-    def reopen(self) -> None:
-        """Allow requests again after `close`."""
-        self._closed.clear()
-
-    def close(self) -> None:
-        """Close every connection; a thread that waits for an answer gets an error."""
-        self._closed.set()
-        with self._lock:
-            for connection in self._busy:
-                if connection.sock is not None:
-                    with suppress(OSError):
-                        connection.sock.shutdown(socket.SHUT_RDWR)
-        _close(self._idle)
-
-    def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes, float | None]:
+    async def _once(self, method: str, where: str, data: bytes | None, most: int) -> tuple[int, bytes, float | None]:
         """Send a request; its status, its body, and the seconds after which the server wants to be asked again."""
-        connection, reusable = self._take(), False
-        try:
-            connection.request(method, self._base + path, data, self._headers)
-            answer = connection.getresponse()
-            body = answer.read()
-            reusable = not answer.will_close and not self._closed.is_set()
-        finally:
-            with self._lock:
-                self._busy.discard(connection)
-            if reusable:
-                self._idle.append(connection)
-            else:
-                connection.close()
-        after = answer.headers.get("Retry-After", "")
-        return answer.status, body, float(after) if after.isdecimal() else None
-
-    def _take(self) -> HTTPConnection:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            kind = HTTPSConnection if self._secure else HTTPConnection
-            assert self._host is not None
-            connection = kind(self._host, self._port, timeout=self._timeout)
-        with self._lock:
-            self._busy.add(connection)
-        return connection
-
-    def _json(self, path: str, answer: bytes) -> Any:
-        try:
-            return json.loads(answer)
-        except ValueError:
-            raise EngineError(
-                f"{self.url}{path} answered {answer[:40]!r}, not JSON: is this the address of the model's server?"
-            ) from None
+        async with self._client.stream(method, where, content=data) as response:
+            self._answered = True
+            headers, status = response.headers, response.status_code
+            if response.has_redirect_location:
+                raise Refused(
+                    status,
+                    f"{where} answered {status}, a redirect to {short(headers['location'])}, and none is followed: "
+                    "give the address of the model's server itself",
+                )
+            coding = headers.get("content-encoding", "identity").strip().lower()
+            if coding not in ("", "identity"):
+                raise EngineError(
+                    f"{where} answered in the encoding {short(coding)}, and none was asked for: turn compression off in "
+                    "the server, or in the proxy before it"
+                )
+            failed = not 200 <= status < 300
+            length = _number(headers.get("content-length", ""))
+            if not failed and length is not None and length > most:
+                raise _too_large(where, f"{length:,.0f}", most)
+            body = bytearray()
+            async for part in response.aiter_raw():
+                body += part
+                if failed and len(body) > _ERROR_BYTES:
+                    break
+                if not failed and len(body) > most:
+                    raise _too_large(where, f"more than {most:,}", most)
+            return status, bytes(body), _number(headers.get("retry-after", ""))
 
 
-def _close(idle: list[HTTPConnection]) -> None:
-    while idle:
-        with suppress(IndexError):
-            idle.pop().close()
+def _address(url: str) -> httpx.URL:
+    example = "use http://localhost:8000"
+    try:
+        address = httpx.URL(url if "://" in url else f"http://{url}")
+    except httpx.InvalidURL as error:
+        raise InputError(f"{short(url)} is no address of a server ({error}): {example}") from None
+    if address.scheme not in ("http", "https") or not address.host:
+        raise InputError(f"{short(url)} is no address of a server: {example}")
+    if address.userinfo:
+        raise InputError(f"the address of {address.host} holds a password: leave it out, and give a key as --api-key")
+    return address.copy_with(query=None, fragment=None)
+
+
+def _too_large(where: str, size: str, most: int) -> EngineError:
+    return EngineError(
+        f"{where} answered {size} bytes, where {most:,} suffice for what was asked: is this a model's server? "
+        "Ask for as many tokens as it sends, or raise the limit (`largest`)"
+    )
+
+
+def _number(header: str) -> float | None:
+    """The number that a header is; None where it is none, such as the date of a Retry-After."""
+    return float(header) if header.isascii() and header.isdecimal() else None
 
 
 def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error or type(error).__name__).splitlines()[0]
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 def _message(answer: bytes) -> str:
@@ -165,8 +223,8 @@ def _message(answer: bytes) -> str:
     text = answer.decode("utf-8", "replace").strip()
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text.splitlines()[0][:200] if text else "nothing"
     while isinstance(body, dict):
-        body = next((body[key] for key in ("error", "message", "detail") if key in body), str(body))
-    return " ".join(str(body).split())[:300]
+        body = next((body[key] for key in ("error", "message", "detail") if key in body), short(body))
+    return " ".join((body if isinstance(body, str) else short(body)).split())[:300]

@@ -29,8 +29,14 @@ from radmoe.errors import EngineError
 from radmoe.types import RouterShape, Rows
 
 MAGIC = b"RADR"
-_COLUMNS = {"choice": 1, "row_ptr": 1, "token": 1, "layers": 1, "ids": 3, "weights": 3}  # and their dimensions
-_DTYPES = ("<i4", "<i8", "|u1", "<i2", "<f2")
+_COLUMNS = {  # their dimensions and dtypes
+    "choice": (1, ("<i4",)),
+    "row_ptr": (1, ("<i8",)),
+    "token": (1, ("<i4",)),
+    "layers": (1, ("<i4",)),
+    "ids": (3, ("|u1", "<i2")),
+    "weights": (3, ("<f2",)),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +121,13 @@ def decode(payload: bytes) -> dict[int, Routing]:
             and ids.shape[1] == len(layers)
             and (weights is None or weights.shape == ids.shape)
         )
-    except (struct.error, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise EngineError(f"these {len(payload)} bytes are no routing payload: {error}") from None
+    except (struct.error, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
+        raise EngineError(f"these {len(payload)} bytes are no routing payload: {str(error)[:120]}") from None
     if not fits:
         raise EngineError(f"these {len(payload)} bytes are no routing payload: its columns contradict each other")
     parts = [slice(int(start), int(stop)) for start, stop in pairwise(row_ptr)]
+    if any((np.diff(token[part].astype(np.int64)) <= 0).any() for part in parts):
+        raise EngineError(f"these {len(payload)} bytes are no routing payload: its tokens do not ascend")
     return {
         int(name): Routing(token[part], ids[part], None if weights is None else weights[part], layers)
         for name, part in zip(choice, parts, strict=True)
@@ -132,11 +140,8 @@ def _columns(payload: bytes) -> dict[str, NDArray[Any]]:
     (length,) = struct.unpack_from("<I", payload, 4)
     at, columns = 8 + length, {}
     for name, dtype, shape in json.loads(payload[8:at]):
-        if (
-            _COLUMNS.get(name) != len(shape)
-            or dtype not in _DTYPES
-            or not all(type(x) is int and x >= 0 for x in shape)
-        ):
+        dimensions, dtypes = _COLUMNS.get(name, (0, ()))
+        if len(shape) != dimensions or dtype not in dtypes or not all(type(x) is int and x >= 0 for x in shape):
             raise ValueError(f"column {name!r} of {dtype!r} and shape {shape} is unknown")
         size = int(np.prod(shape, dtype=object))
         columns[name] = np.frombuffer(payload, dtype, size, at).reshape(shape)

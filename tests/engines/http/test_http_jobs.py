@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radmoe.engines.http.workers import each_as_finished
+from radmoe.engines.http.jobs import each_as_finished
 
 
 def not_cancelled() -> None:
