@@ -304,10 +304,7 @@ class SglangHttpEngine(HttpEngine):
 
 def _card(server: Server, served: str | None) -> Field:
     """The server's entry of the model called `served`, or of its only one."""
-    models = server.get("/v1/models")
-    if not isinstance(models.value, dict) or not isinstance(models.value.get("data"), list):
-        raise EngineError(f"{server.url}/v1/models lists no models: is this a vLLM or SGLang server?")
-    cards = {card.get("id").text(): card for card in models.get("data").items()}
+    cards = {card.get("id").text(): card for card in server.get("/v1/models").get("data").items()}
     if served is None and len(cards) == 1:
         (served,) = cards
     if served not in cards:

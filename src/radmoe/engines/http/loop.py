@@ -26,9 +26,9 @@ class Loop:
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_run, args=(loop,), name="radmoe-http-loop", daemon=True)
         thread.start()
-        self._loop, self._lock, self._stopped = loop, threading.Lock(), False
+        self._loop, self._thread, self._lock, self._stopped = loop, thread, threading.Lock(), False
         self._under_way: set[Future[Any]] = set()
-        self._end = weakref.finalize(self, _end, loop, thread, leave)
+        self._end = weakref.finalize(self, _end, loop, leave)
 
     def call(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of a coroutine; EngineError where the loop is stopped before it has one."""
@@ -63,6 +63,7 @@ class Loop:
         """Stop for good, and end the thread."""
         self.stop()
         self._end()
+        self._thread.join(_LAST_SECONDS)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -72,9 +73,9 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _end(
-    loop: asyncio.AbstractEventLoop, thread: threading.Thread, leave: Callable[[], Coroutine[Any, Any, None]]
-) -> None:
+def _end(loop: asyncio.AbstractEventLoop, leave: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Let the loop end by itself. The garbage collector may call this in any thread, so nothing is waited for."""
+
     async def finish() -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
@@ -85,5 +86,3 @@ def _end(
 
     last = asyncio.run_coroutine_threadsafe(finish(), loop)
     last.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
-    if threading.current_thread() is not thread:  # the garbage collector may run anywhere
-        thread.join(_LAST_SECONDS)

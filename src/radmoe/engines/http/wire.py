@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import random
 import ssl
 from typing import Any, NamedTuple
@@ -215,6 +216,13 @@ def _number(header: str) -> float | None:
 
 
 def _reason(error: Exception) -> str:
+    """What the system said of an error, which lies below those of the libraries; else what they say."""
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, OSError) and below.errno is not None:
+            known = isinstance(below, ConnectionError | TimeoutError)  # asyncio puts words of its own there
+            return (os.strerror(below.errno) if known else below.strerror or str(below))[:120]
+        below = below.exceptions[0] if isinstance(below, BaseExceptionGroup) else below.__cause__ or below.__context__
     return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
