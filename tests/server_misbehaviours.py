@@ -7,61 +7,48 @@ the server is odd but right ends with `RIGHT`, the same rollout that an undistur
 
 from __future__ import annotations
 
-import base64
-import copy
 import gzip
-import io
-import json
-import re
 import resource
-import socket
-import struct
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache, partial
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 import tiny_moe
+from misbehaving_server import (
+    COMPLETIONS,
+    HANG_SECONDS,
+    MODELS,
+    PROMPT,
+    RIGHT,
+    TOKENIZE,
+    TOKENS,
+    VERSION,
+    Case,
+    FakeServer,
+    Misbehaving,
+    OnceThen,
+    chunked,
+    drips,
+    endless,
+    head,
+    plain,
+    put,
+    resets,
+    sends,
+    sends_with,
+    silent,
+)
+from misread_answers import wrong_fields, wrong_routing
 from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.http import HttpEngine, SglangHttpEngine, VllmHttpEngine
 from radmoe.errors import EngineError
 
-sys.path.insert(0, str(Path(__file__).parent / "engines"))  # the fake server is there
-from fake_server import FakeServer
-
-RIGHT = "the rollout of an undisturbed server"
-MODELS, TOKENIZE, VERSION, STATUS = "/v1/models", "/tokenize", "/version", "/v1/radmoe/status"
-COMPLETIONS, GENERATE, ROUTING = "/v1/completions", "/generate", "/v1/radmoe/routing"
-PROMPT, TOKENS, EXPERTS = [5, 6, 7, 8], 6, 8
-HANG_SECONDS = 1.0  # the deadline where a server makes its client wait
 CLIENTS: dict[str, type[HttpEngine]] = {"vllm": VllmHttpEngine, "sglang": SglangHttpEngine}
-
-Connection = BaseHTTPRequestHandler
-Act = Callable[[Connection, bytes, threading.Event], None]  # the connection, the right body, and the end of the case
-
-
-@dataclass(frozen=True)
-class Case:
-    """One misbehaviour: where it happens, what is done there, and a pattern of the line that must come of it."""
-
-    name: str
-    line: str
-    act: Act
-    path: str = COMPLETIONS
-    kind: str = "vllm"
-    plugin: bool = False
-    probe: bool = True  # whether the engine asks for two tokens first; without, the first rollout meets the case
-    seconds: float = 10.0  # the engine's time limit
-    url: str | None = None  # another address than the server's
 
 
 class Outcome(NamedTuple):
@@ -70,148 +57,6 @@ class Outcome(NamedTuple):
     line: str
     seconds: float
     peak_bytes: int
-
-
-class Misbehaving(FakeServer):
-    """A fake server that does what a case says on its path, and is right on all others."""
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(tiny_moe.engine("qwen3-moe"), case.kind, plugin=case.plugin)
-        self.case, self.over = case, threading.Event()
-
-    def handle(self, request: BaseHTTPRequestHandler, data: bytes | None) -> None:
-        if request.path != self.case.path:
-            super().handle(request, data)
-            return
-        _, body = self.answer(request.path, None if data is None else json.loads(data))
-        request.close_connection = True
-        with suppress(OSError):
-            self.case.act(request, body if isinstance(body, bytes) else json.dumps(body).encode(), self.over)
-
-
-# -- what is sent ------------------------------------------------------------------------------------------------
-
-
-def head(status: str = "200 OK", *headers: str) -> bytes:
-    return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode("latin-1")
-
-
-def plain(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
-    return head(status, f"Content-Length: {len(body)}", *headers) + body
-
-
-def sends(data: bytes) -> Act:
-    """These bytes, whatever was asked."""
-
-    def act(connection: Connection, _body: bytes, _over: threading.Event) -> None:
-        connection.wfile.write(data)
-
-    return act
-
-
-def sends_with(*headers: str, status: str = "200 OK", change: Callable[[bytes], bytes] = bytes) -> Act:
-    """The right body, changed, under these headers."""
-
-    def act(connection: Connection, body: bytes, _over: threading.Event) -> None:
-        connection.wfile.write(plain(change(body), status, *headers))
-
-    return act
-
-
-def endless(begin: bytes, part: bytes, pause: float = 0.0) -> Act:
-    """A beginning, and then the same part over and over."""
-
-    def act(connection: Connection, _body: bytes, over: threading.Event) -> None:
-        connection.wfile.write(begin)
-        while not over.wait(pause) if pause else not over.is_set():
-            connection.wfile.write(part)
-
-    return act
-
-
-def silent(begin: bytes = b"") -> Act:
-    """A beginning, and then nothing."""
-
-    def act(connection: Connection, _body: bytes, over: threading.Event) -> None:
-        connection.wfile.write(begin)
-        over.wait()
-
-    return act
-
-
-def drips(connection: Connection, body: bytes, over: threading.Event) -> None:
-    """The right answer, a byte at a time."""
-    for byte in plain(body):
-        if over.wait(0.1):
-            return
-        connection.wfile.write(bytes([byte]))
-
-
-def resets(connection: Connection, _body: bytes, _over: threading.Event) -> None:
-    connection.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.connection.close()
-
-
-def chunked(connection: Connection, body: bytes, _over: threading.Event) -> None:
-    connection.wfile.write(head("200 OK", "Transfer-Encoding: chunked"))
-    for at in range(0, len(body), 7):
-        part = body[at : at + 7]
-        connection.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
-    connection.wfile.write(b"0\r\n\r\n")
-
-
-class OnceThen:
-    """One misbehaviour, and right answers from then on."""
-
-    def __init__(self, first: Act) -> None:
-        self.first = first
-
-    def __call__(self, connection: Connection, body: bytes, over: threading.Event) -> None:
-        first, self.first = self.first, sends_with()
-        first(connection, body, over)
-
-
-# -- what is changed in a right answer ---------------------------------------------------------------------------
-
-GONE = object()
-
-
-def put(*where: str | int, value: Any) -> Callable[[bytes], bytes]:
-    """The right answer with another value at a place; `GONE` takes the place away, and a function changes its value."""
-
-    def change(body: bytes) -> bytes:
-        answer = json.loads(body)
-        if not where:
-            return json.dumps(value(answer) if callable(value) else value).encode()
-        part = answer
-        for key in where[:-1]:
-            part = part[key]
-        if value is GONE:
-            del part[where[-1]]
-        else:
-            part[where[-1]] = value(copy.deepcopy(part[where[-1]])) if callable(value) else value
-        return json.dumps(answer).encode()
-
-    return change
-
-
-def npy(array: np.ndarray, **header: Any) -> str:
-    """An .npy file in base64, of which the header may claim something else."""
-    file = io.BytesIO()
-    fields = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape} | header
-    np.lib.format.write_array_header_1_0(file, fields)
-    return base64.b64encode(file.getvalue() + array.tobytes()).decode()
-
-
-def payload(columns: list[list[Any]], data: bytes = b"") -> bytes:
-    """A payload of the plugin with this header."""
-    header = json.dumps(columns).encode()
-    return b"RADR" + struct.pack("<I", len(header)) + header + data
-
-
-def rows(number: int = 0) -> np.ndarray:
-    """Routing of so many rows, 3 layers and top-4."""
-    return np.tile(np.arange(4, dtype=np.uint8), (number or len(PROMPT), 3, 1))
 
 
 def _wire() -> Iterator[Case]:
@@ -417,252 +262,8 @@ def _json() -> Iterator[Case]:
     )
 
 
-def _values(kind: str, path: str, places: dict[tuple[str | int, ...], list[Any]], **options: Any) -> Iterator[Case]:
-    """Right answers in which one field is wrong; the line names the field."""
-    for where, values in places.items():
-        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
-        for value in values:
-            written = (
-                "gone"
-                if value is GONE
-                else json.dumps(value)
-                if len(json.dumps(value)) < 40
-                else f"{json.dumps(value)[:30]}..."
-            )
-            change = put(*where, value=value)
-            line = re.escape(f"{path} answered ")
-            yield Case(
-                f"{kind} {path} {name or 'all'}: {written}", line, sends_with(change=change), path, kind, **options
-            )
-
-
-def _fields() -> Iterator[Case]:
-    """Wrong types, counts and ranges in every field that is read."""
-    yield from _values(
-        "vllm",
-        COMPLETIONS,
-        {
-            (): [None, [], "x", 1, {}],
-            ("choices",): [None, [], {}, "x", 1, [None], [[]], [1], ["x"], GONE, [{}, {}]],
-            ("choices", 0, "token_ids"): [
-                [],
-                {},
-                "x",
-                1,
-                [None] * 6,
-                ["1"] * 6,
-                [1.0] * 6,
-                [True] * 6,
-                [[1]] * 6,
-                [-1] * 6,
-                [2**31] * 6,
-                [2**63] * 6,
-                [10**30] * 6,
-                [1] * 7,
-                list(range(100)),
-                GONE,
-            ],
-            ("choices", 0, "finish_reason"): [None, 1, [], {}, True, "x" * 100_000, GONE],
-            ("choices", 0, "logprobs"): [1, "x", [], {}, True],
-            ("choices", 0, "logprobs", "token_logprobs"): [
-                None,
-                [],
-                {},
-                "x",
-                [None] * 6,
-                ["-1"] * 6,
-                [[]] * 6,
-                [True] * 6,
-                [10**400] * 6,
-                [-1.0] * 5,
-                [-1.0] * 7,
-                [-1e300] * 6,
-                GONE,
-            ],
-            ("choices", 0, "logprobs", "top_logprobs"): [
-                None,
-                [],
-                {},
-                "x",
-                [None] * 6,
-                [[]] * 6,
-                [{}] * 6,
-                [{"a": None}] * 6,
-                [{"a": "b"}] * 6,
-                [{"a": -1.0}] * 5,
-                [{"a": True}] * 6,
-                GONE,
-            ],
-            ("choices", 0, "routed_experts"): [1, [], {}, True, [1, 2], "\ud800"],
-        },
-        probe=False,
-    )
-    for kind, path, where in (
-        ("vllm", COMPLETIONS, ("choices", 0, "token_ids")),
-        ("sglang", GENERATE, ("output_ids",)),
-    ):
-        beyond, line = put(*where, value=[515] * 2), "the server sampled token 515, the tokenizer of .* ends at 514"
-        yield Case(f"{kind} token beyond the vocabulary", line, sends_with(change=beyond), path, kind)
-    no_ids = sends_with(change=put("choices", 0, "token_ids", value=None))
-    yield Case("vllm without token ids", "returns no token ids: it needs vLLM 0.11", no_ids)
-    for reason in ("abort", "", "\x1b[2J", "x" * 900):
-        change = put("choices", 0, "finish_reason", value=reason)
-        yield Case(f"ended with {reason[:9]!r}", r"it ended with '.*' after 2 tokens", sends_with(change=change))
-    yield from _values(
-        "vllm",
-        MODELS,
-        {
-            (): [None, [], "x", 1, {}],
-            ("data",): [None, {}, "x", 1, [1], [None], [[]], ["x"], GONE],
-            ("data", 0, "id"): [None, 1, [], {}, True, "x" * 5000, "\ud800", GONE],
-            ("data", 0, "max_model_len"): ["x", 0, -1, 1.5, [], {}, True, 2**70],
-        },
-    )
-    yield from _values(
-        "vllm", TOKENIZE, {("tokens",): [None, 1, "x", {}, ["1"], [1.5], [None], [-1], [2**70], [True], GONE]}
-    )
-    yield from _values("vllm", VERSION, {(): [[], "x", 1], ("version",): [None, 1, [], {}, "x" * 5000, GONE]})
-    yield from _values(
-        "vllm",
-        STATUS,
-        {
-            (): [None, [], "x"],
-            ("layers",): [None, 0, -1, 1.5, "3", [], True, 2**70, GONE],
-            ("experts",): [None, 0, "8", 2**70, GONE],
-            ("top_k",): [None, 0, 9, "4", 2**70, GONE],
-            ("captured_layers",): [None, [], [0, 0], [2, 1, 0], [-1], [3], ["0"], [True], {}, "x", 1, GONE],
-            ("settings",): [None, [], "x", {}, GONE],
-            ("settings", "window"): [None, 1, [], "x" * 5000, GONE],
-            ("settings", "weights"): [None, 1, "yes", GONE],
-        },
-        plugin=True,
-    )
-    yield from _values(
-        "sglang",
-        GENERATE,
-        {
-            (): [None, [], "x", 1, {}, [{}]],
-            ("meta_info",): [None, [], "x", 1, {}, GONE],
-            ("output_ids",): [
-                [],
-                {},
-                "x",
-                1,
-                ["1"] * 6,
-                [1.5] * 6,
-                [-1] * 6,
-                [2**70] * 6,
-                [1] * 5,
-                [1] * 7,
-                [True] * 6,
-            ],
-            ("meta_info", "output_token_logprobs"): [
-                None,
-                {},
-                "x",
-                1,
-                [],
-                [None] * 6,
-                [[]] * 6,
-                [[-1.0]] * 6,
-                [["x", 1, None]] * 6,
-                [[None, 1]] * 6,
-                GONE,
-            ],
-            ("meta_info", "output_top_logprobs"): [
-                None,
-                {},
-                "x",
-                1,
-                [],
-                [None] * 6,
-                [[]] * 6,
-                [[None]] * 6,
-                [[[]]] * 6,
-                [[["x", 1]]] * 6,
-                GONE,
-            ],
-            ("meta_info", "finish_reason"): [None, [], "x", 1, {}, {"type": None}, {"type": 1}, GONE],
-            ("meta_info", "routed_experts"): [1, [], {}, True],
-        },
-        probe=False,
-    )
-    change = put("meta_info", "finish_reason", "type", value="abort")
-    yield Case(
-        "sglang ended with 'abort'", "it ended with 'abort' after", sends_with(change=change), GENERATE, "sglang"
-    )
-
-
-def _routing() -> Iterator[Case]:
-    """Arrays that claim what they do not have."""
-    good = rows()
-    unreadable = r"characters of routing are no base64 \.npy"
-    for name, text, line in [
-        ("no base64", "%%%%", unreadable),
-        ("empty", "", unreadable),
-        ("base64 of nothing known", "AAAA", unreadable),
-        ("half of a file", npy(good)[:100], unreadable),
-        ("rows missing from the file", npy(good, shape=(99, 3, 4)), unreadable),
-        ("10^15 rows", npy(good, shape=(10**15, 3, 4)), unreadable),
-        ("10^30 rows", npy(good, shape=(10**30, 3, 4)), unreadable),
-        ("negative rows", npy(good, shape=(-1, 3, 4)), unreadable),
-        ("no rows", npy(good[:0]), "0 rows of routing for a prompt"),
-        ("two dimensions", npy(good[0]), unreadable),
-        ("40 dimensions", npy(good, shape=(1,) * 40), unreadable),
-        ("floats", npy(good.astype(np.float64)), unreadable),
-        ("objects", npy(good, descr="|O"), unreadable),
-        ("texts", npy(good, descr="|S1"), unreadable),
-        ("by columns", npy(good, fortran_order=True), unreadable),
-        ("more rows than tokens", npy(rows(500)), "500 rows of routing for a prompt"),
-        ("other layers", npy(rows(TOKENS)[:, :2]), "the server returns 2 layers"),
-    ]:
-        change = put("choices", 0, "routed_experts", value=text)
-        yield Case(f"routing: {name}", line, sends_with(change=change), probe=False)
-    yield Case(
-        "routing: no expert of the model",
-        r"outside \[0, 8\)",
-        sends_with(change=put("choices", 0, "routed_experts", value=_shifted)),
-    )
-    for name, text in {"no base64": "%%%%", "odd bytes": "AAAA", "empty": "", "one number": "AAAAAA=="}.items():
-        change = put("meta_info", "routed_experts", value=text)
-        yield Case(f"sglang routing: {name}", "of routing are no", sends_with(change=change), GENERATE, "sglang")
-    for name, data in {
-        "empty": b"",
-        "JSON": b'{"error": "no"}',
-        "header of 4 GB": b"RADR" + struct.pack("<I", 2**32 - 1),
-        "deep header": b"RADR" + struct.pack("<I", 90_000) + b"[" * 90_000,
-        "header of wrong types": payload([[1, 2, 3]]),
-        "columns of 10^30 rows": payload([["token", "<i4", [10**30]]]),
-        "columns of 10^18 rows": payload([["ids", "<i2", [10**18, 3, 4]]]),
-        "empty columns of huge sides": payload([["ids", "<i2", [0, 10**30, 4]]]),
-        "objects": payload([["ids", "|O", [1, 3, 4]]]),
-        "no columns": payload([]),
-        "ids of floats": payload([["ids", "<f2", [1, 3, 4]]], bytes(24)),
-    }.items():
-        yield Case(f"plugin routing: {name}", "bytes are no routing payload", sends(plain(data)), ROUTING, plugin=True)
-    yield Case(
-        "plugin routing: endless",
-        r"answered more than [\d,]+ bytes",
-        endless(head(), bytes(65536)),
-        ROUTING,
-        plugin=True,
-    )
-    yield Case(
-        "plugin routing: lost again and again",
-        "answered 409: lost",
-        sends(plain(b"lost", "409 Conflict")),
-        ROUTING,
-        plugin=True,
-    )
-
-
-def _shifted(text: str) -> str:
-    """The right routing, with all experts beyond the last."""
-    return npy(np.load(io.BytesIO(base64.b64decode(text))) + np.uint8(EXPERTS))
-
-
 def _table() -> dict[str, Case]:
-    cases = [*_wire(), *_odd_but_right(), *_json(), *_fields(), *_routing()]
+    cases = [*_wire(), *_odd_but_right(), *_json(), *wrong_fields(), *wrong_routing()]
     table = {case.name: case for case in cases}
     assert len(table) == len(cases), "two cases have one name"
     return table

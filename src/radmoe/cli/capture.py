@@ -52,6 +52,9 @@ def command(
     api_key: Annotated[
         str | None, typer.Option("--api-key", envvar="RADMOE_API_KEY", help="Sent to the server as a bearer token.")
     ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="Seconds a server may take for one rollout, to the last byte.")
+    ] = 600.0,
     task: Annotated[
         str | None,
         typer.Option(
@@ -165,6 +168,7 @@ def command(
             url=url,
             served=served,
             api_key=api_key,
+            timeout=timeout,
             dtype=dtype,
             device=device,
             threads=threads,

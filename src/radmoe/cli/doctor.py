@@ -48,7 +48,7 @@ def command(
             show_default="--model, if its weights are under 2 GB",
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for an answer.")] = 120.0,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds an answer may take, to the last byte.")] = 120.0,
     api_key: Annotated[
         str | None, typer.Option("--api-key", envvar="RADMOE_API_KEY", help="Sent to the server as a bearer token.")
     ] = None,

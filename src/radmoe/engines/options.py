@@ -14,7 +14,7 @@ class EngineOptions:
 
     url, served       the address of a server, and the name of the model in it where it has several
     api_key           sent to a server as a bearer token
-    timeout, retries  seconds that one request may take, and how often it is sent again
+    timeout, retries  seconds that one request may take to the last byte of its answer, and how often it is sent again
     probe             whether a server is asked for two tokens first, to see that it returns routing
     dtype             what the model computes in; None leaves the choice to the engine
     device, threads   where a local model runs, and on how many cores (None: the engine decides)

@@ -9,9 +9,21 @@ dialects.py  what differs between vLLM and SGLang: requests, answers, advice
 engine.py    the engines "vllm-http" and "sglang-http"
 
 A server says neither how many experts a layer has nor how its tokens are spelled. Both come from the model's directory,
-of which config.json and tokenizer.json suffice: weights are not read (docs/engines.md).
+of which config.json and tokenizer.json suffice: weights are not read (docs/engines.md). The engines are imported when
+they are asked for, since they need httpx and other parts of this room do not.
 """
 
-from radmoe.engines.http.engine import HttpEngine, SglangHttpEngine, VllmHttpEngine
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from radmoe.engines.http.engine import HttpEngine, SglangHttpEngine, VllmHttpEngine
 
 __all__ = ["HttpEngine", "SglangHttpEngine", "VllmHttpEngine"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from radmoe.engines.http import engine
+
+        return getattr(engine, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
