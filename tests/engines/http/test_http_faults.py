@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -175,6 +177,33 @@ def test_who_stops_listening_does_not_wait(serve: Serve, checkpoint: Path) -> No
     server.delay = 0
     assert len(server.bodies) < 20
     assert len(run(engine, 1)) == 2
+
+
+def test_an_interrupt_ends_requests_and_threads_at_once(serve: Serve, checkpoint: Path) -> None:
+    server = serve("vllm")
+    engine = client(server, checkpoint)
+    server.delay = 30.0
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run(engine, 8)
+    assert time.monotonic() - began < 5
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("radmoe-http_")] == []
+    server.delay = 0
+    assert len(run(engine, 1)) == 2
+
+
+def test_an_interrupt_while_the_engine_is_opened_ends_it(serve: Serve, checkpoint: Path) -> None:
+    server = serve("vllm", delay=30.0)  # of the first short request
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(1.0, signal.pthread_kill, (main, signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        client(server, checkpoint)
+    assert time.monotonic() - began < 5
 
 
 def test_lost_rows_of_the_plugin_are_sampled_again(serve: Serve, checkpoint: Path) -> None:

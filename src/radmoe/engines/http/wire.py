@@ -134,7 +134,11 @@ class Server:
                 async with asyncio.timeout(seconds):
                     status, answer, after = await self._once(method, where, data, most)
             except TimeoutError:
-                advice = "raise the time limit (--timeout), or ask for less" if seconds == self._timeout else "is it overloaded?"
+                advice = (
+                    "raise the time limit (--timeout), or ask for less"
+                    if seconds == self._timeout
+                    else "is it overloaded?"
+                )
                 raise EngineError(f"{where} did not answer in {seconds:g} s, to the last byte: {advice}") from None
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 trouble = f"no connection to {where} ({_reason(error)}): is the server running there?"
