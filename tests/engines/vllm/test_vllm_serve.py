@@ -170,8 +170,8 @@ def test_of_a_profile_only_its_rows_are_sent(server: Server, checkpoint: Any) ->
     prompts = [encode(engine.tokenizer, "Start with 4. Add 17. What do you get?")[1], PROMPT]
     sampling = Sampling(temperature=0, max_tokens=100, topk_logprobs=0)
 
-    def counted(method: str, path: str, body: Any = None) -> bytes:
-        answer = fetch(method, path, body)
+    def counted(method: str, path: str, body: Any = None, **limits: Any) -> bytes:
+        answer = fetch(method, path, body, **limits)
         if path == ROUTING:
             sent.append(len(answer))
         return answer
