@@ -71,3 +71,10 @@ def test_layers_are_never_taken_for_others(captured: list[int], expected: tuple[
     routing, *_ = sent([3, 4], captured)
     with pytest.raises(EngineError, match="was the server started anew with other settings"):
         routing.of_layers((0,), SHAPE, expected)
+
+
+@pytest.mark.parametrize("tokens", [[1, 0], [0, 0], [0, 2, 1]])
+def test_rows_out_of_order_are_refused(tokens: list[int]) -> None:
+    """They would else become the routing of other tokens."""
+    with pytest.raises(EngineError, match="its tokens do not ascend"):
+        sent(tokens, [0, 1])
