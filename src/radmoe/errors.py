@@ -15,6 +15,7 @@ RadmoeError
     ├── PoolIncomplete    a writer is still open or was killed: recover or resume
     ├── PoolBusy          another process writes to it
     ├── PoolCorrupt       bytes on disk contradict the pool's own description
+    ├── PoolTooLarge      claims more than it can hold, or than the memory limit allows
     ├── PoolUnsafe        holds a link, a FIFO, a device, or a name that leads out of it
     ├── PoolVersion       written in another version of the format
     ├── PoolMismatch      a writer that does not fit the pool it appends to
@@ -83,6 +84,10 @@ class PoolBusy(PoolError):
 
 class PoolCorrupt(PoolError):
     """Bytes on disk contradict the pool's own description."""
+
+
+class PoolTooLarge(PoolCorrupt):
+    """A file claims a size that its bytes do not account for and that the memory limit does not allow."""
 
 
 class PoolUnsafe(PoolError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import PoolCorrupt
 from radmoe.pool import files
+from radmoe.pool.limits import check_claim
 from radmoe.pool.schema import (
     BLOCK_BYTES,
     CHUNK_BYTES,
@@ -29,7 +29,14 @@ from radmoe.pool.schema import (
 
 _MAX_STREAMS = 16  # bytes of an element that blosc2 compresses as streams of their own
 _MAGIC = b"b2frame\0"
-_MIN_FRAME = 87
+_FRAME_HEAD = 97
+_NO_METADATA = bytes.fromhex("93cd0007de0000dc0000")  # how a header ends that brings no metadata for blosc2 to act upon
+_TRAILER = bytes.fromhex("940193cd0006de0000dc0000ce00000023")  # the same at the start of the trailer, with its length
+_TRAILER_BYTES = 35
+_INDEX_RATIO = 1 << 12  # an index of offsets that rise does not compress so well; one of zeros is short anyway
+_CHUNK_HEAD = 32
+_CODECS = (0, 1, 3, 4)  # BloscLZ, LZ4, zlib and Zstandard, in the upper three bits of a chunk's flags; not plug-ins
+_FILTERS = (0, 1, 2, 35)  # none, shuffle, bit shuffle, byte-delta
 
 
 def compression(column: Column, top_k: int, *, sorted_experts: bool) -> dict[str, Any]:
@@ -93,7 +100,7 @@ class ColumnWriter:
         files.sync(self._path)
         size = self._path.stat().st_size
         head, data = _layout(self._path, size)
-        chunks = _chunk_sizes(self._path, head, data)
+        sizes = _chunk_sizes(self._path, head, data, size)
         return {
             "file": self._path.name,
             "dtype": self._column.dtype.name,
@@ -105,7 +112,7 @@ class ColumnWriter:
             "frame_data": data,
             "frame_crc32": _frame_crc(self._path, head, data, size),
             "chunk_bytes": self._chunk_bytes,
-            "chunks": [[n, crc] for n, crc in chunks],
+            "chunks": [[n, crc] for n, crc in zip(sizes, _chunk_crcs(self._path, head, sizes), strict=True)],
         }
 
 
@@ -115,7 +122,7 @@ class ColumnReader:
     def __init__(self, path: Path, column: Column, meta: dict[str, Any]) -> None:
         self.path, self.column, self.meta = path, column, meta
         self.per_row, self.rows = int(meta["per_row"]), int(meta["rows"])
-        self._row_bytes = self.per_row * column.dtype.itemsize
+        self.row_bytes = self.per_row * column.dtype.itemsize
         self._frame: Any = None
         self._lock = threading.Lock()  # a blosc2 frame has one decompression context
 
@@ -125,6 +132,12 @@ class ColumnReader:
             raise PoolCorrupt(
                 f"{self.path} holds {self.rows} rows, rows {start}..{stop} were asked for: run radmoe verify"
             )
+        check_claim(
+            self.path,
+            f"{stop - start:,} rows of {self.per_row}",
+            (stop - start) * self.row_bytes,
+            files.on_disk(self.path),
+        )
         out = np.empty((stop - start, self.per_row), self.column.dtype)
         if out.size == 0:
             return out
@@ -133,7 +146,7 @@ class ColumnReader:
                 self._frame = self._open()
             unit = self._frame.typesize
             try:
-                self._frame.get_slice(start * self._row_bytes // unit, stop * self._row_bytes // unit, out)
+                self._frame.get_slice(start * self.row_bytes // unit, stop * self.row_bytes // unit, out)
             except (RuntimeError, ValueError, OSError) as e:
                 raise PoolCorrupt(
                     f"{self.path} cannot be decompressed ({e}): radmoe verify names the rollouts"
@@ -144,30 +157,29 @@ class ColumnReader:
         import blosc2
 
         check_frame(self.path, self.meta)
+        _check_claims(self.path, self.meta, self.rows * self.row_bytes)
         try:
             frame = blosc2.open(str(self.path), mode="r", dparams={"nthreads": 1})
         except (RuntimeError, ValueError, OSError) as e:
             raise PoolCorrupt(f"{self.path} is not a blosc2 frame ({e}): restore it from a copy") from None
-        if not isinstance(frame, blosc2.SChunk) or frame.nbytes != self.rows * self._row_bytes:
+        if (
+            not isinstance(frame, blosc2.SChunk)
+            or self.row_bytes % frame.typesize
+            or frame.nbytes != self.rows * self.row_bytes
+        ):
             raise PoolCorrupt(f"{self.path} does not hold {self.rows} rows of {self.per_row}: restore it from a copy")
         return frame
 
 
 def check_entry(path: Path, column: Column, entry: dict[str, Any]) -> None:
     """Refuse the description of a column that contradicts the format or itself."""
-    counts = [entry[name] for name in ("rows", "per_row", "bytes", "frame_head", "frame_data", "chunk_bytes")]
-    chunks = [number for chunk in entry["chunks"] for number in chunk]
-    sound = all(
-        type(number) is int and number >= 0 for number in (*counts, *chunks, entry["crc32"], entry["frame_crc32"])
-    )
-    sound = sound and all(len(chunk) == 2 for chunk in entry["chunks"])
-    if not sound or (entry["file"], entry["dtype"]) != (column.file, column.dtype.name):
+    if (entry["file"], entry["dtype"]) != (column.file, column.dtype.name):
         raise PoolCorrupt(f"{path} is not described as the format says: restore {path.parent} from a copy")
     raw = entry["rows"] * entry["per_row"] * column.dtype.itemsize
     parts = [
-        sum(chunks[::2]) == entry["frame_data"],
+        sum(size for size, _ in entry["chunks"]) == entry["frame_data"],
         entry["frame_head"] + entry["frame_data"] <= entry["bytes"],
-        entry["per_row"] > 0 and entry["chunk_bytes"] > 0,
+        entry["per_row"] > 0 and 0 < entry["chunk_bytes"] <= CHUNK_BYTES,
         len(entry["chunks"]) == -(-raw // max(entry["chunk_bytes"], 1)),
     ]
     if not all(parts):
@@ -190,13 +202,8 @@ def check_frame(path: Path, meta: dict[str, Any]) -> None:
 
 def damaged_chunks(path: Path, meta: dict[str, Any]) -> list[int]:
     """The indices of the chunks whose bytes on disk are not those that were written."""
-    bad = []
-    with files.open_file(path) as f:
-        f.seek(meta["frame_head"])
-        for index, (size, crc) in enumerate(meta["chunks"]):
-            if zlib.crc32(f.read(size)) != crc:
-                bad.append(index)
-    return bad
+    crcs = _chunk_crcs(path, meta["frame_head"], [size for size, _ in meta["chunks"]])
+    return [index for index, crc in enumerate(crcs) if crc != meta["chunks"][index][1]]
 
 
 def chunk_rows(meta: dict[str, Any], index: int) -> tuple[int, int]:
@@ -206,38 +213,109 @@ def chunk_rows(meta: dict[str, Any], index: int) -> tuple[int, int]:
     return first // row_bytes, min(meta["rows"], -(-(first + meta["chunk_bytes"]) // row_bytes))
 
 
-def _layout(path: Path, size: int) -> tuple[int, int]:
-    """The lengths of a frame's header and of its chunks, read from the frame itself (C-Blosc2 frame format)."""
+def _check_claims(path: Path, meta: dict[str, Any], raw: int) -> None:
+    """Refuse a frame or a chunk that says of itself something else than its description, before blosc2 believes it.
+
+    `raw` is the number of bytes that the column has without compression.
+    """
+    size, head, data, chunk_bytes = (meta[name] for name in ("bytes", "frame_head", "frame_data", "chunk_bytes"))
+    try:
+        layout = _layout(path, size)
+        sizes = _chunk_sizes(path, head, data, size)
+    except OSError as e:
+        raise PoolCorrupt(f"{e}: restore it from a copy") from None
     with files.open_file(path) as f:
-        head = f.read(_MIN_FRAME)
-    if len(head) < _MIN_FRAME or head[2:10] != _MAGIC:
+        header = f.read(_FRAME_HEAD)
+        sound = layout == (head, data) and sizes == [length for length, _ in meta["chunks"]]
+        sound = sound and struct.unpack_from(">q", header, 30)[0] == raw
+        sound = sound and struct.unpack_from(">i", header, 58)[0] == chunk_bytes
+        at = head
+        for index, (length, _) in enumerate(meta["chunks"] if sound else ()):
+            if length:  # a chunk of nothing but zeros has no bytes
+                f.seek(at)
+                held = min(chunk_bytes, raw - index * chunk_bytes)
+                sound = sound and _is_chunk(f.read(_CHUNK_HEAD), length, held)
+                at += length
+    if not sound:
+        raise PoolCorrupt(f"{path} is not the blosc2 frame that is described: restore it from a copy")
+
+
+def _is_chunk(header: bytes, length: int, raw: int) -> bool:
+    """Whether a chunk's header gives these sizes, and codecs and filters that are part of blosc2 itself."""
+    if len(header) < _CHUNK_HEAD:
+        return False
+    nbytes, block, cbytes = struct.unpack_from("<iii", header, 4)
+    known = header[2] >> 5 in _CODECS and all(code in _FILTERS for code in header[16:22])
+    return known and (nbytes, cbytes) == (raw, length) and 0 < block <= max(raw, 2 * BLOCK_BYTES)
+
+
+def _layout(path: Path, size: int) -> tuple[int, int]:
+    """The lengths of a frame's header and of its chunks, read from the frame itself (C-Blosc2 frame format).
+
+    Raises OSError where it is cut, or brings metadata.
+    """
+    with files.open_file(path) as f:
+        head = f.read(_FRAME_HEAD)
+        f.seek(max(size - _TRAILER_BYTES, 0))
+        trailer = f.read(_TRAILER_BYTES)
+    if len(head) < _FRAME_HEAD or head[2:10] != _MAGIC:
         raise OSError(f"{path} was not written as a blosc2 frame")
     header, frame, data = (
         *struct.unpack_from(">i", head, 11),
         *struct.unpack_from(">q", head, 16),
         *struct.unpack_from(">q", head, 39),
     )
-    if frame != size or header + data > size:
+    if frame != size or header + data > size or data < 0:
         raise OSError(f"{path} was cut while it was written")
+    if header != _FRAME_HEAD or not head.endswith(_NO_METADATA) or not trailer.startswith(_TRAILER):
+        raise OSError(f"{path} is a blosc2 frame with metadata, which a column does not have")
     return header, data
 
 
 def _frame_crc(path: Path, head: int, data: int, size: int) -> int:
     with files.open_file(path) as f:
-        crc = zlib.crc32(f.read(head))
+        crc = files.crc32(f, head)
         f.seek(head + data)
-        return zlib.crc32(f.read(size - head - data), crc)
+        return files.crc32(f, size - head - data, crc)
 
 
-def _chunk_sizes(path: Path, head: int, data: int) -> list[tuple[int, int]]:
-    """The size and CRC-32 of each chunk. The header of a chunk says how long it is."""
-    sizes = []
+def _chunk_sizes(path: Path, head: int, data: int, size: int) -> list[int]:
+    """The size of each chunk, in the order of the index behind the chunks.
+
+    A chunk of nothing but zeros takes no bytes: it is a negative entry in the index, and has the size 0. Raises OSError
+    where the index does not name the chunks one after the other.
+    """
+    import blosc2
+
+    sizes: list[int] = []
     with files.open_file(path) as f:
-        at = head
-        while at < head + data:
-            f.seek(at + 12)
-            (length,) = struct.unpack("<i", f.read(4))
-            f.seek(at)
-            sizes.append((length, zlib.crc32(f.read(length))))
+        f.seek(head + data)
+        index = f.read(size - head - data - _TRAILER_BYTES)
+        if not index:
+            return []
+        nbytes, _, cbytes = struct.unpack_from("<iii", index.ljust(_CHUNK_HEAD), 4)
+        if cbytes != len(index) or not 0 <= nbytes <= _INDEX_RATIO * len(index) or nbytes % 8:
+            raise OSError(f"{path} has an index of another size than it says")
+        try:
+            offsets = np.frombuffer(blosc2.decompress2(index), "<i8") if nbytes else np.empty(0, "<i8")
+        except (RuntimeError, ValueError) as e:
+            raise OSError(f"{path} has an index that cannot be decompressed ({e})") from None
+        at = 0
+        for offset in offsets.tolist():
+            if offset < 0:
+                sizes.append(0)
+                continue
+            f.seek(head + at + 12)
+            (length,) = struct.unpack("<i", f.read(4).ljust(4, b"\0"))
+            if offset != at or length < _CHUNK_HEAD or at + length > data:
+                raise OSError(f"{path} has an index that does not fit its chunks")
+            sizes.append(length)
             at += length
     return sizes
+
+
+def _chunk_crcs(path: Path, head: int, sizes: list[int]) -> list[int]:
+    """The CRC-32 of each chunk; the chunks follow each other behind the header."""
+    with files.open_file(path) as f:
+        f.seek(head)
+        return [files.crc32(f, size) for size in sizes]

@@ -6,19 +6,19 @@ import fcntl
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from radmoe.errors import PoolBusy, PoolMismatch, PoolNotFound
-from radmoe.pool import files, journal, schema
+from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.hold import Hold
-from radmoe.pool.profile import Profile
 from radmoe.pool.schema import disk_errors
+from radmoe.pool.sense import check_places, check_rollout
 from radmoe.pool.shard import Shard, remove_journal, seal
 from radmoe.pool.tables import RUN_FIELDS, read_table, write_table
-from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 
 ROUTER = ("layers", "experts", "top_k", "vocab")  # what a pool's header holds beside the run record
@@ -69,10 +69,9 @@ def seal_orphans(path: Path) -> int:
         elif journal.is_live(directory / schema.JOURNAL):
             live += 1
         else:
-            header = schema.read_json(path / schema.OPEN_JSON)
-            profile = Profile.from_json(header["run"]["profile"])
-            shape = RouterShape(header["layers"], header["experts"], header["top_k"])
-            seal(directory, profile.stored_shape(shape), profile)
+            header = documents.read_open(path / schema.OPEN_JSON)
+            shape, profile = documents.stored_router(header)
+            seal(directory, shape, profile, check=partial(check_rollout, header.get("columns"), shape, profile))
             remove_journal(directory)
     return live
 
@@ -88,13 +87,16 @@ def complete(path: Path) -> None:
 
 def _all_runs(path: Path) -> pa.Table:
     """The runs of all shards, in the order of the shards."""
-    tables = [shard_runs(path, directory) for directory in schema.shard_dirs(path)]
+    tables = []
+    for directory in schema.shard_dirs(path):
+        tables.append(shard_runs(path, directory))
+        check_places(directory, tables[-1])
     return pa.concat_tables(tables or [RUN_FIELDS.empty_table()])
 
 
 def _complete(path: Path, table: pa.Table) -> None:
     numbers = _number(table, path)
-    write_manifest(path, schema.read_json(path / schema.OPEN_JSON), numbered(table, numbers))
+    write_manifest(path, documents.read_open(path / schema.OPEN_JSON), numbered(table, numbers))
     (path / schema.OPEN_JSON).unlink()
     for directory in schema.shard_dirs(path):
         (directory / schema.RUNS).unlink(missing_ok=True)
@@ -189,7 +191,7 @@ def join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[int
         files.write_atomic(path / schema.VOCAB_TABLE, vocab.to_table())
     else:
         files.check_tree(path)
-        existing = schema.read_json(current)
+        existing = documents.read_open(current)  # pool.json begins with the same header
         if (difference := contradiction(existing, header)) is not None:
             key, old, new = difference
             raise PoolMismatch(f"{path} was made with {key} = {old!r}, this writer has {new!r}: use a new pool")
@@ -207,7 +209,7 @@ def shard_runs(path: Path, directory: Path, columns: list[str] | None = None) ->
     if files.exists(own):
         return read_table(own, RUN_FIELDS, columns=columns)
     number = schema.shard_number(directory.name)
-    return read_table(path / schema.RUNS, RUN_FIELDS, columns=columns, filters=[("shard", "=", number)])
+    return read_table(path / schema.RUNS, RUN_FIELDS, columns=columns, where={"shard": number})
 
 
 def _number(table: pa.Table, path: Path) -> list[int]:
@@ -235,7 +237,7 @@ def _number(table: pa.Table, path: Path) -> list[int]:
 def _entry(path: Path) -> dict[str, Any]:
     entry = {"bytes": files.size_of(path), "crc32": files.crc32_file(path)}
     if path.name == schema.SHARD_META:
-        entry["runs"] = schema.read_json(path)["runs"]
+        entry["runs"] = documents.read_shard(path)["runs"]
     return entry
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from radmoe.errors import PoolCorrupt, PoolUnsafe
+from radmoe.pool import limits
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _SPECIAL = {
@@ -83,6 +84,13 @@ def size_of(path: Path) -> int:
     return status.st_size
 
 
+def on_disk(path: Path) -> int:
+    """The bytes that a regular file really takes: a sparse file has a size, and little behind it."""
+    size_of(path)
+    status = path.lstat()
+    return min(status.st_size, status.st_blocks * 512)
+
+
 def open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading. A link is not followed, and a FIFO is refused instead of waited for."""
     size_of(path)
@@ -107,15 +115,22 @@ def open_lock(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path) -> bytes:
+    """The content of a file, which must not be larger than the memory limit."""
+    size = size_of(path)
+    limits.check_claim(path, f"{size:,} bytes", size, 0)
     with open_file(path) as f:
         return f.read()
 
 
 def crc32_file(path: Path) -> int:
-    crc = 0
     with open_file(path) as f:
-        while block := f.read(1 << 20):
-            crc = zlib.crc32(block, crc)
+        return crc32(f, size_of(path))
+
+
+def crc32(f: BinaryIO, size: int, crc: int = 0) -> int:
+    """The CRC-32 of the next bytes of a file, at most `size`, which goes on from `crc`."""
+    while size > 0 and (block := f.read(min(size, 1 << 20))):
+        crc, size = zlib.crc32(block, crc), size - len(block)
     return crc
 
 

@@ -10,7 +10,9 @@ locked while its writer lives, so a dead writer's journal is recognised by its f
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
+import math
 import struct
 import zlib
 from collections.abc import Iterator
@@ -20,10 +22,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.pool import files
+from radmoe.errors import PoolCorrupt
+from radmoe.pool import documents, files, limits, schema
 
 _HEAD = struct.Struct("<4sQI")
 _MAGIC = b"RJ02"
+_MOST_DIMENSIONS = 3
+_LONGEST = 2**31
 
 Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -70,25 +75,89 @@ def is_live(path: Path) -> bool:
 
 
 def read(path: Path) -> tuple[dict[str, Any], Iterator[Record]]:
-    """The provenance of a journal, and every whole rollout in order. Reading stops at the first torn record."""
+    """The provenance of a journal, and every whole rollout in order. Reading stops at the first torn record.
+
+    A record that is whole and is not a rollout is refused with PoolCorrupt: no writer made it, so nothing behind it can be
+    relied upon.
+    """
     records = _records(path)
     head = next(records, None)
-    return ({} if head is None else head[0]["provenance"]), records
+    if head is None:
+        return {}, records
+    provenance = head[0].get("provenance")
+    if not isinstance(provenance, dict) or len(head[0]) > 1 or head[1]:
+        raise senseless(path, 0, "it does not say where the rollouts come from")
+    return provenance, _rollouts(path, records)
+
+
+def senseless(path: Path, number: int, reason: object) -> PoolCorrupt:
+    """The refusal of a whole record. Nothing is lost by it: the journal stays as it is."""
+    return PoolCorrupt(
+        f"{path}, record {number}: {reason}; it was not written by radmoe: restore the journal from a copy, or remove "
+        f"{path.parent} to go on without its rollouts"
+    )
+
+
+def _rollouts(path: Path, records: Iterator[Record]) -> Iterator[Record]:
+    for number, (meta, arrays) in enumerate(records, 1):
+        try:
+            documents.check_record(meta)
+        except ValueError as e:
+            raise senseless(path, number, e) from None
+        yield meta, arrays
 
 
 def _records(path: Path) -> Iterator[Record]:
     left = files.size_of(path)
     with files.open_file(path) as f:
-        while (payload := _payload(f, left)) is not None:
+        for number in itertools.count():
+            if (payload := _payload(path, f, left)) is None:
+                return
             left -= _HEAD.size + len(payload)
-            (size,) = struct.unpack_from("<I", payload)
-            meta = json.loads(payload[4 : 4 + size])
-            arrays, at = {}, 4 + size
-            for name, dtype, shape in meta.pop("arrays"):
-                count = int(np.prod(shape, dtype=np.int64))
-                arrays[name] = np.frombuffer(payload, dtype, count, at).reshape(shape)
-                at += arrays[name].nbytes
-            yield meta, arrays
+            try:
+                record = _parse(path, payload)
+            except (ValueError, RecursionError) as e:
+                raise senseless(path, number, e) from None
+            yield record
+
+
+def _parse(path: Path, payload: bytes) -> Record:
+    """The header and the arrays of a payload. Raises ValueError where it has not exactly the arrays that it lists."""
+    size = int.from_bytes(payload[:4], "little")
+    header, at = payload[4 : 4 + size], 4 + size
+    if at > len(payload):
+        raise ValueError(f"its header has {size} bytes, the record {len(payload)}")
+    limits.check_json(path, header)
+    meta = json.loads(header)
+    if not isinstance(meta, dict) or not isinstance(entries := meta.pop("arrays", None), list):
+        raise ValueError("its header does not list its arrays")
+    json.dumps(meta, ensure_ascii=False).encode()  # which refuses half a character
+    arrays: dict[str, NDArray[Any]] = {}
+    for entry in entries:
+        column, shape = _described(entry)
+        if column.name in arrays:
+            raise ValueError(f"it has {column.name} twice")
+        items = math.prod(shape)
+        if at + items * column.dtype.itemsize > len(payload):
+            raise ValueError(f"it is too short for {column.name} of shape {shape}")
+        arrays[column.name] = np.frombuffer(payload, column.dtype, items, at).reshape(shape)
+        at += items * column.dtype.itemsize
+    if at != len(payload):
+        raise ValueError(f"it has {len(payload) - at} bytes more than its arrays")
+    return meta, arrays
+
+
+def _described(entry: Any) -> tuple[schema.Column, list[int]]:
+    """The column and shape that a header gives for an array."""
+    name, dtype, shape = entry if isinstance(entry, list) and len(entry) == 3 else (None, None, None)
+    column = next((column for column in schema.COLUMNS if column.name == name and column.dtype.str == dtype), None)
+    if column is None:
+        raise ValueError(f"it lists an array {entry!r:.80}, which no rollout has")
+    if not isinstance(shape, list) or not 1 <= len(shape) <= _MOST_DIMENSIONS:
+        raise ValueError(f"it gives {name} the shape {shape!r:.80}")
+    if not all(type(length) is int and 0 <= length < _LONGEST for length in shape):
+        raise ValueError(f"it gives {name} the shape {shape!r:.80}")
+    return column, shape
 
 
 def count(path: Path) -> int:
@@ -106,12 +175,13 @@ def count(path: Path) -> int:
     return max(whole - 1, 0)  # the first record is the provenance
 
 
-def _payload(f: BinaryIO, left: int) -> bytes | None:
+def _payload(path: Path, f: BinaryIO, left: int) -> bytes | None:
     head = f.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
     magic, size, crc = _HEAD.unpack(head)
     if magic != _MAGIC or size > left - _HEAD.size:
         return None
+    limits.check_claim(path, f"a record of {size:,} bytes", size, files.on_disk(path))
     payload = f.read(size)
     return payload if zlib.crc32(payload) == crc else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from radmoe.errors import InputError, PoolCorrupt, PoolError, PoolIncomplete, PoolNotFound, RolloutError, VocabError
-from radmoe.pool import files, journal, schema
+from radmoe.errors import InputError, PoolCorrupt, PoolIncomplete, PoolNotFound, RolloutError, VocabError
+from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.columns import check_size
 from radmoe.pool.hold import holder
-from radmoe.pool.profile import Profile
-from radmoe.pool.sense import check_run_record, check_shards, stored_steps
+from radmoe.pool.limits import check_claim
+from radmoe.pool.sense import check_shards, stored_steps
 from radmoe.pool.shard import Shard, Stretch
 from radmoe.pool.tables import RUN_FIELDS, read_table
-from radmoe.types import Kind, RolloutGroup, RouterShape, Rows, Step, check_ids, check_kind, check_weights, rows_at
+from radmoe.types import KINDS, Kind, RolloutGroup, RouterShape, Rows, Step, check_ids, check_weights, rows_at
 from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from radmoe.pool.fault import Fault
 
 _INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
+_TOKEN_BYTES = 8  # its id and the logprob of it are in memory as long as the group is
+_EXPERT_BYTES = 8  # a route vector has a float32 for each expert of each layer, and there is a copy
 
 
 class StoredRollout:
@@ -111,39 +113,28 @@ class StoredRollout:
 class Pool:
     """A complete pool. Opening it reads no routing; the rollouts of a `group` read theirs when asked for it.
 
-    The run record says what was captured: `model`, `task` (the data set), `style`, `sampling` and `profile`.
+    The run record says what was captured: `model`, `task` (the data set), `style`, `sampling` and `profile`. `router` is
+    the model's, `shape` the router as stored: a pool of a layer subset has that many layers.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.dropped: tuple[Dropped, ...] = ()
         self.meta = meta = manifest(path)
-        try:
-            run = meta["run"]
-            self.model, self.task, self.style = str(run["model"]), run["task"], run["style"]
-            self.sampling: dict[str, Any] = dict(run["sampling"] or {})
-            self.profile = Profile.from_json(run["profile"])
-            self.router = RouterShape(meta["layers"], meta["experts"], meta["top_k"])
-            self._has_steps = bool(meta["steps"])
-            files.check_names(meta["files"], schema.LISTED, path / schema.POOL_JSON)
-            files.check_names(
-                meta["shards"], list(filter(schema.is_shard_name, meta["shards"])), path / schema.POOL_JSON
-            )
-            for name in schema.LISTED:
-                check_size(path / name, meta["files"][name]["bytes"])
-            self.shards = {
-                schema.shard_number(name): Shard(path / name, entry) for name, entry in meta["shards"].items()
-            }
-            self.kinds: dict[str, Kind | None] = {}
-            check_run_record(self)
-            check_shards(self)
-            self._index = self._read_index()
-        except (KeyError, TypeError, AttributeError, ValueError) as e:
-            if isinstance(e, PoolError):
-                raise
-            raise PoolCorrupt(
-                f"{path / schema.POOL_JSON} lacks what it must say ({e!r}): restore it from a copy"
-            ) from None
+        run = meta["run"]
+        self.model: str = run["model"]
+        self.task: str | None = run["task"]
+        self.style: str | None = run["style"]
+        self.sampling: dict[str, Any] = dict(run["sampling"] or {})
+        self.shape, self.profile = documents.stored_router(meta)
+        self.router = RouterShape(meta["layers"], meta["experts"], meta["top_k"])
+        self._has_steps: bool = meta["steps"]
+        for name in schema.LISTED:
+            check_size(path / name, meta["files"][name]["bytes"])
+        self.shards = {schema.shard_number(name): Shard(path / name, entry) for name, entry in meta["shards"].items()}
+        self.kinds: dict[str, Kind | None] = {}
+        check_shards(self)
+        self._index = self._read_index()
 
     @classmethod
     def recover(cls, path: str | Path) -> Pool:
@@ -171,11 +162,6 @@ class Pool:
     def provenance(self) -> dict[str, dict[str, Any]]:
         """Where the rollouts of each shard come from: versions, host, engine."""
         return {shard.path.name: shard.meta["provenance"] for shard in self.shards.values()}
-
-    @property
-    def shape(self) -> RouterShape:
-        """The router as stored: a pool of a layer subset has that many layers."""
-        return self.profile.stored_shape(self.router)
 
     @cached_property
     def vocab(self) -> Vocab:
@@ -224,6 +210,13 @@ class Pool:
         """The rollouts of one problem, sorted by rollout index."""
         self.check_problem(problem_id)
         shape, indices = self.shape, self.rollout_indices(problem_id)
+        tokens = sum(tokens for *_, tokens in self._index[problem_id])
+        check_claim(
+            self.path,
+            f"{len(indices):,} rollouts of {tokens:,} tokens for a problem, and a router of {shape}",
+            _TOKEN_BYTES * tokens + _EXPERT_BYTES * len(indices) * shape.layers * shape.experts,
+            sum(shard.bytes for shard in self.shards.values()),
+        )
         places = ((part, row) for part in self._stretches(problem_id) for row in range(part.first, part.stop))
         rollouts = [
             StoredRollout(stretch, row, shape, partial(self._steps, problem_id, index))
@@ -238,15 +231,15 @@ class Pool:
     def texts(self, problem_id: str) -> list[str | None]:
         """The text of each member of `group(problem_id)`, for what comes after selection."""
         columns = ["rollout_index", "text"]
-        rows = self.runs(columns, filters=[("problem_id", "=", problem_id)]).to_pydict()
+        rows = self.runs(columns, where={"problem_id": problem_id}).to_pydict()
         by_index = dict(zip(rows["rollout_index"], rows["text"], strict=True))
         return [by_index[index] for index in self.rollout_indices(problem_id)]
 
     def _steps(self, problem_id: str, rollout_index: int) -> tuple[Step, ...]:
         if not self._has_steps:
             return ()
-        filters = [("problem_id", "=", problem_id), ("rollout_index", "=", rollout_index)]
-        for row in self.runs(["tokens", "steps"], filters=filters).to_pylist():
+        where = {"problem_id": problem_id, "rollout_index": rollout_index}
+        for row in self.runs(["tokens", "steps"], where).to_pylist():
             try:
                 return stored_steps(row["steps"], row["tokens"])
             except RolloutError as e:
@@ -260,9 +253,9 @@ class Pool:
         for problem_id in self._index:
             yield self.group(problem_id)
 
-    def runs(self, columns: list[str] | None = None, filters: list[Any] | None = None) -> pa.Table:
-        """The table in runs.parquet, or some columns and rows of it."""
-        return read_table(self.path / schema.RUNS, RUN_FIELDS, columns=columns, filters=filters)
+    def runs(self, columns: list[str] | None = None, where: Mapping[str, Any] | None = None) -> pa.Table:
+        """The table in runs.parquet, or some columns of it, and only the rows that have the values in `where`."""
+        return read_table(self.path / schema.RUNS, RUN_FIELDS, columns=columns, where=where)
 
     def _stretches(self, problem_id: str) -> Iterator[Stretch]:
         """The rollouts of a problem in their order, as stretches of neighbours on disk."""
@@ -288,12 +281,12 @@ class Pool:
         for problem, place, kind, rollout, shard, row, tokens in zip(*(columns[name] for name in _INDEX), strict=True):
             if problem is None or rollout is None or rollout < 0:
                 raise PoolCorrupt(f"{self.path / schema.RUNS} has a run without problem or rollout index: restore it")
-            if shard not in self.shards or not 0 <= row < self.shards[shard].meta["runs"]:
+            if shard not in self.shards or row is None or not 0 <= row < self.shards[shard].meta["runs"]:
                 raise PoolCorrupt(
                     f"{self.path / schema.RUNS} names run {row} of shard {shard}, which is not there: restore it"
                 )
             pointer = self.shards[shard].pointer(schema.TOKEN_IDS)
-            if tokens < 1 or int(pointer[row + 1] - pointer[row]) != tokens:
+            if tokens is None or tokens < 1 or int(pointer[row + 1] - pointer[row]) != tokens:
                 raise PoolCorrupt(
                     f"{self.path / schema.RUNS} gives run {row} of shard {shard} {tokens} tokens, "
                     f"its row pointer {int(pointer[row + 1] - pointer[row])}: restore it from a copy"
@@ -301,8 +294,12 @@ class Pool:
             index.setdefault(problem, []).append((rollout, shard, row, tokens))
             if place is not None:
                 places.setdefault(problem, place)
+            if kind is not None and kind not in KINDS:
+                raise PoolCorrupt(
+                    f"{self.path / schema.RUNS} has a run of kind {kind!r}, the kinds are {', '.join(KINDS)}"
+                )
             if kind is not None:
-                kinds.setdefault(problem, check_kind(kind))
+                kinds.setdefault(problem, kind)
         if sum(len(runs) for runs in index.values()) != self.meta["runs"]:
             raise PoolCorrupt(
                 f"{self.path / schema.RUNS} does not list {self.meta['runs']} runs: restore it from a copy"
@@ -330,7 +327,7 @@ def manifest(path: Path) -> dict[str, Any]:
         raise PoolNotFound(f"{path} is not a pool: it has no {schema.POOL_JSON}")
     files.check_tree(path)
     if files.exists(path / schema.POOL_JSON):
-        return schema.read_json(path / schema.POOL_JSON)
+        return documents.read_pool(path / schema.POOL_JSON)
     writer = holder(path)
     state = f"it is being written by {writer}" if writer else f"finish it with: radmoe verify --recover {path}"
     raise PoolIncomplete(f"{path} is incomplete: {safe_rollouts(path)} rollouts are safe in it; {state}")
@@ -342,7 +339,7 @@ def safe_rollouts(path: Path) -> int:
     for directory in schema.shard_dirs(path):
         journal_file = directory / schema.JOURNAL
         if files.exists(directory / schema.SHARD_META):
-            safe += int(schema.read_json(directory / schema.SHARD_META)["runs"])
+            safe += int(documents.read_shard(directory / schema.SHARD_META)["runs"])
         elif files.exists(journal_file):
             safe += journal.count(journal_file)
     return safe

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from radmoe.errors import PoolCorrupt, PoolVersion, PoolWriteError
-from radmoe.pool import files
+from radmoe.pool import files, limits
 
 SCHEMA_VERSION = 2
 
@@ -97,18 +97,21 @@ def seal_json(body: dict[str, Any]) -> bytes:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a document that `seal_json` wrote. One that is damaged or of another version is refused."""
+    content = files.read_bytes(path)
+    limits.check_json(path, content)
     try:
-        body = json.loads(files.read_bytes(path))
+        body = json.loads(content)
+        json.dumps(body, ensure_ascii=False).encode()  # which refuses half a character and what is nested too deeply
     except (ValueError, RecursionError) as e:
         raise PoolCorrupt(f"{path} is not valid JSON ({e}): restore it from a copy") from None
     if not isinstance(body, dict):
         raise PoolCorrupt(f"{path} holds {type(body).__name__}, not an object: restore it from a copy")
     version = body.get("schema_version")
-    if isinstance(version, int) and version != SCHEMA_VERSION:
+    if type(version) is int and version != SCHEMA_VERSION:
         way_out = "upgrade radmoe" if version > SCHEMA_VERSION else "capture its rollouts again, or replay their texts"
         raise PoolVersion(f"{path} has schema version {version}, this radmoe reads version {SCHEMA_VERSION}: {way_out}")
     crc = body.pop("crc32", None)
-    if version != SCHEMA_VERSION or crc != _json_crc(body):
+    if type(version) is not int or crc != _json_crc(body):
         raise PoolCorrupt(f"{path} does not match its own checksum: restore it from a copy")
     return body
 

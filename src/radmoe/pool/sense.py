@@ -8,30 +8,28 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from radmoe.errors import InputError, PoolCorrupt, PoolError, RolloutError, VocabError
 from radmoe.pool import files, schema
 from radmoe.pool.fault import Fault, Run
+from radmoe.pool.limits import check_json
 from radmoe.pool.schema import COLUMNS, EXPERT_IDS, EXPERT_WEIGHTS, PROMPT_IDS, PROMPT_WEIGHTS, TOKEN_IDS, TOKEN_INDEX
 from radmoe.pool.tables import LABEL_FIELDS, read_table
-from radmoe.types import Step, check_kind, check_steps
+from radmoe.types import RouterShape, Step, check_ids, check_kind, check_steps, check_weights
 from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
+    from radmoe.pool.journal import Record
+    from radmoe.pool.profile import Profile
     from radmoe.pool.reader import Pool
 
 _ROUTED = (EXPERT_IDS, EXPERT_WEIGHTS, PROMPT_IDS, PROMPT_WEIGHTS)
-
-
-def check_run_record(pool: Pool) -> None:
-    """Refuse a run record whose members have other types than the format gives them."""
-    run = pool.meta["run"]
-    for name, types in (("model", str), ("task", str | None), ("style", str | None), ("sampling", dict | None)):
-        if not isinstance(run[name], types):
-            raise PoolCorrupt(
-                f"{pool.path / schema.POOL_JSON} gives {name} as {run[name]!r}: it was changed, restore it from a copy"
-            )
 
 
 def check_shards(pool: Pool) -> None:
@@ -40,7 +38,6 @@ def check_shards(pool: Pool) -> None:
         return
     where = pool.path / schema.POOL_JSON
     shapes: dict[str, list[int]] = pool.meta["columns"]
-    files.check_names(shapes, [column.name for column in COLUMNS], where)
     routed = [pool.shape.layers, pool.shape.top_k]
     for column in COLUMNS:
         shape = shapes.get(column.name)
@@ -56,8 +53,6 @@ def check_shards(pool: Pool) -> None:
             raise PoolCorrupt(
                 f"{shard.path} is of router {router}, pool.json says {pool.shape}: restore it from a copy"
             )
-        if not isinstance(meta["provenance"], dict) or not isinstance(meta["captured_bytes"], int):
-            raise PoolCorrupt(f"{shard.path / schema.SHARD_META} is not what a writer makes: restore it from a copy")
         if meta["runs"] and meta["columns"].keys() != shapes.keys():
             lost = ", ".join(sorted(meta["columns"].keys() ^ shapes.keys()))
             raise PoolCorrupt(
@@ -68,6 +63,62 @@ def check_shards(pool: Pool) -> None:
                 raise PoolCorrupt(
                     f"{reader.path} has {reader.per_row} items in a row, pool.json says {shapes[name]}: restore it"
                 )
+
+
+def check_rollout(columns: dict[str, list[int]] | None, shape: RouterShape, profile: Profile, record: Record) -> None:
+    """Refuse a rollout from a journal, with a RolloutError, if its arrays contradict the pool, each other or the router.
+
+    `columns` are those of the pool; None means that the pool has not decided on them, which it does with the first rollout.
+    """
+    meta, arrays = record
+    shapes = {name: list(array.shape[1:]) for name, array in arrays.items()}
+    if columns is None or shapes != columns:
+        raise RolloutError(f"it has the columns {shapes}, the pool has {columns}")
+    if meta["kind"] is not None:
+        check_kind(meta["kind"])
+    stored_steps(meta["steps"], meta["tokens"])
+    tokens = arrays.get(TOKEN_IDS.name)
+    positions = arrays.get(TOKEN_INDEX.name)
+    if tokens is None or EXPERT_IDS.name not in arrays or (positions is None) != (profile.readouts is None):
+        raise RolloutError(f"it has not the columns that its pool's profile needs: {sorted(shapes)}")
+    counts = {
+        schema.TOK_PTR: meta["tokens"],
+        schema.MOE_PTR: meta["tokens"] if positions is None else len(positions),
+        schema.PROMPT_PTR: len(arrays.get(PROMPT_IDS.name, ())),
+    }
+    for column in COLUMNS:
+        if (array := arrays.get(column.name)) is None:
+            continue
+        if len(array) != counts[column.pointer]:
+            raise RolloutError(f"it has {len(array)} rows of {column.name}, it must have {counts[column.pointer]}")
+        if column in _ROUTED and array.shape[1:] != (shape.layers, shape.top_k):
+            raise RolloutError(f"it has {column.name} of shape {array.shape}, the router is {shape}")
+        if column in (EXPERT_IDS, PROMPT_IDS):
+            check_ids(array, shape.experts, column.name)
+        elif column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS):
+            check_weights(array, column.name)
+    if tokens.min(initial=0) < 0:
+        raise RolloutError(f"it has the token id {tokens.min()}")
+    if positions is not None and not ascending(positions, meta["tokens"]):
+        raise RolloutError(f"its rows do not stand for ascending tokens of {meta['tokens']}")
+
+
+def ascending(positions: NDArray[Any], tokens: int) -> bool:
+    """Whether positions rise and all of them are among so many tokens."""
+    if not len(positions):
+        return True
+    return bool(positions[0] >= 0 and positions[-1] < tokens and (np.diff(positions) > 0).all())
+
+
+def check_places(directory: Path, table: pa.Table) -> None:
+    """Refuse the run table of a sealed shard that names other places than the rows of this shard, one after the other."""
+    number = schema.shard_number(directory.name)
+    sound = table["shard"].to_pylist() == [number] * len(table)
+    sound = sound and sorted(row for row in table["row"].to_pylist() if row is not None) == list(range(len(table)))
+    sound = sound and table["problem_id"].null_count == 0
+    sound = sound and all(index is None or index >= 0 for index in table["rollout_index"].to_pylist())
+    if not sound:
+        raise PoolCorrupt(f"{directory / schema.RUNS} does not list the runs of its shard: restore it from a copy")
 
 
 def check_tables(pool: Pool) -> Iterator[Fault]:
@@ -153,7 +204,8 @@ def _check_vocab(pool: Pool) -> Iterator[Fault]:
     if fingerprint != pool.meta.get("vocab"):
         yield Fault(schema.VOCAB_TABLE, "is another vocabulary than pool.json names")
     try:
-        if Vocab.from_json(pool.vocab.json, where=schema.TOKENIZER_JSON).fingerprint != fingerprint:
+        check_json(pool.path / schema.TOKENIZER_JSON, content := pool.vocab.json)
+        if Vocab.from_json(content, where=schema.TOKENIZER_JSON).fingerprint != fingerprint:
             yield Fault(schema.TOKENIZER_JSON, f"does not spell its tokens as {schema.VOCAB_TABLE} does")
     except (VocabError, PoolError) as e:
         yield Fault(schema.TOKENIZER_JSON, str(e))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from radmoe.errors import PoolCorrupt
-from radmoe.pool import files, journal, schema
+from radmoe.errors import InputError, PoolCorrupt
+from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.columns import ColumnReader, ColumnWriter, check_entry, check_size, compression
+from radmoe.pool.limits import check_claim
 from radmoe.pool.profile import Profile
 from radmoe.pool.schema import COLUMNS, MOE_PTR, TOK_PTR, Column
 from radmoe.pool.tables import RUN_FIELDS, write_table
 from radmoe.types import RouterShape
 
 
-def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
+def seal(
+    directory: Path, shape: RouterShape, profile: Profile, *, check: Callable[[journal.Record], None] | None = None
+) -> None:
     """Turn the journal in `directory` into columns. `remove_journal` comes next.
+
+    `check` raises an InputError for a rollout that makes no sense. It is needed where somebody else wrote the journal.
 
     Every other file is durable before `moe_meta.json` appears, and `moe_meta.json` is before the journal
     is removed. So a kill at any moment leaves a finished shard, or the journal to start sealing from again.
@@ -33,6 +39,11 @@ def seal(directory: Path, shape: RouterShape, profile: Profile) -> None:
     captured_bytes = 0
     provenance, records = journal.read(source)
     for meta, arrays in records:
+        if check is not None:
+            try:
+                check((meta, arrays))
+            except InputError as e:
+                raise journal.senseless(source, len(rows) + 1, e) from None
         if not rows:
             pointers = {c.pointer: [0] for c in COLUMNS if c.name in arrays}
             for column in (c for c in COLUMNS if c.name in arrays):
@@ -86,14 +97,11 @@ class Shard:
     def __init__(self, directory: Path, expected: dict[str, Any]) -> None:
         self.path = directory
         check_size(directory / schema.SHARD_META, expected["bytes"])
-        self.meta = schema.read_json(directory / schema.SHARD_META)
+        self.meta = documents.read_shard(directory / schema.SHARD_META)
         if self.meta["runs"] != expected["runs"]:
             raise PoolCorrupt(
                 f"{directory} holds {self.meta['runs']} runs, pool.json says {expected['runs']}: restore it"
             )
-        where = directory / schema.SHARD_META
-        files.check_names(self.meta["pointers"], schema.POINTERS, where)
-        files.check_names(self.meta["columns"], [column.name for column in COLUMNS], where)
         self.pointers = {name: self._pointer(name, entry) for name, entry in self.meta["pointers"].items()}
         self.columns: dict[str, ColumnReader] = {}
         for column in COLUMNS:
@@ -127,6 +135,9 @@ class Shard:
     def _pointer(self, name: str, entry: dict[str, Any]) -> NDArray[np.int64]:
         path = self.path / schema.pointer_file(name)
         check_size(path, entry["bytes"])
+        if entry["bytes"] != 8 * (self.meta["runs"] + 1):
+            raise PoolCorrupt(f"{path} is not a row pointer of {self.meta['runs']} runs: restore it from a copy")
+        check_claim(path, f"{self.meta['runs']:,} runs", entry["bytes"], files.on_disk(path))
         pointer = np.frombuffer(files.read_bytes(path), "<i8")
         if len(pointer) != self.meta["runs"] + 1 or pointer[0] != 0 or (np.diff(pointer) < 0).any():
             raise PoolCorrupt(

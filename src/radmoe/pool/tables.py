@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from radmoe.errors import PoolCorrupt
-from radmoe.pool import files
+from radmoe.errors import InputError, PoolCorrupt
+from radmoe.pool import files, pages
+from radmoe.pool.limits import CELL_BYTES, check_claim
+
+_ITEM_BYTES = 48  # what an item of a list takes as a Python object, with its place in the list
+_BATCH_BYTES = 128 << 20  # a batch of rows that all point at the longest text of a dictionary takes no more
+_BATCH_ROWS = 1 << 16
 
 RUN_FIELDS = pa.schema(
     [
@@ -44,24 +51,52 @@ def read_table(
     fields: pa.Schema,
     *,
     columns: list[str] | None = None,
-    filters: list[Any] | None = None,
+    where: Mapping[str, Any] | None = None,
     restore: str = "restore it from a copy",
 ) -> pa.Table:
-    """The table in a file, or some columns and rows of it. Raises PoolCorrupt if it has not the given fields."""
+    """The table in a file, or some columns of it, and only the rows that have the values that `where` names.
+
+    Raises PoolCorrupt if it has not the given fields, and PoolTooLarge if it claims more than the memory limit allows.
+    """
+    where = where or {}
+    names = fields.names if columns is None else columns
+    wanted = [*names, *(name for name in where if name not in names)]
     try:
-        files.size_of(path)  # which refuses anything but a regular file
         # A file of pyarrow's own: its reading threads would need the interpreter for one of Python's, which aborts the
         # process if that ends first.
-        with pa.OSFile(str(path)) as f:
-            stored = pq.read_schema(f)
+        disk_bytes = files.on_disk(path)  # which refuses anything but a regular file
+        with pa.OSFile(str(path)) as f, pq.ParquetFile(f, page_checksum_verification=True) as parquet:
+            stored = parquet.schema_arrow
             for field in fields:
-                if field.name not in stored.names or stored.field(field.name).type != field.type:
+                if stored.names.count(field.name) != 1 or stored.field(field.name).type != field.type:
                     raise PoolCorrupt(f"{path} has no column {field.name} of type {field.type}: {restore}")
-            f.seek(0)
-            return pq.read_table(f, columns=columns, filters=filters, page_checksum_verification=True)
-    except (OSError, ValueError, pa.ArrowException) as e:
+            with files.open_file(path) as raw:
+                leaves = list(pages.read_leaves(path, raw, parquet.metadata, wanted, disk_bytes))
+            _check_cells(path, parquet.metadata.num_rows, leaves, bool(where), disk_bytes)
+            dictionary_bytes = max((leaf.dictionary_bytes for leaf in leaves), default=0)
+            rows = min(max(_BATCH_BYTES // max(dictionary_bytes, 1), 1), _BATCH_ROWS)
+            batches: list[pa.RecordBatch] = []
+            held_bytes = 0
+            for batch in parquet.iter_batches(rows, columns=wanted):
+                for name, value in where.items():
+                    batch = batch.filter(pc.equal(batch[name], pa.scalar(value, fields.field(name).type)))
+                held_bytes += batch.nbytes
+                check_claim(path, f"a table of at least {held_bytes:,} bytes", held_bytes, disk_bytes)
+                if len(batch) or not batches:
+                    batches.append(batch)
+            table = pa.Table.from_batches(batches, pa.schema([fields.field(name) for name in wanted]))
+            return table.select(names)
+    except InputError:
+        raise  # the memory limit, which is no fault of the file
+    except (OSError, ValueError, KeyError, pa.ArrowException) as e:
         reason = (str(e) or type(e).__name__).splitlines()[0]
         raise PoolCorrupt(f"{path} cannot be read ({reason}): {restore}") from None
+
+
+def _check_cells(path: Path, rows: int, leaves: list[pages.Leaf], filtered: bool, disk_bytes: int) -> None:
+    """Refuse a table whose values would take too much memory as Python objects, which is how they are used."""
+    cells = sum(leaf.values * (_ITEM_BYTES if leaf.nested else 0 if filtered else CELL_BYTES) for leaf in leaves)
+    check_claim(path, f"{rows:,} rows and {sum(leaf.values for leaf in leaves):,} values", cells, disk_bytes)
 
 
 def write_table(table: pa.Table, path: Path) -> None:

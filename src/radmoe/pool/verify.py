@@ -13,11 +13,11 @@ from radmoe.pool import files, schema
 from radmoe.pool.columns import ColumnReader, check_frame, check_size, chunk_rows, damaged_chunks
 from radmoe.pool.fault import Fault, Run
 from radmoe.pool.reader import Pool
-from radmoe.pool.sense import check_tables
+from radmoe.pool.sense import ascending, check_tables
 from radmoe.pool.shard import Shard
 from radmoe.types import check_ids, check_weights
 
-_SLICE = 4096  # rows that are checked at a time
+_SLICE_BYTES = 4 << 20  # of rows that are checked at a time
 
 
 def verify(pool: Pool, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
@@ -76,8 +76,9 @@ def _check_column(pool: Pool, shard: Shard, reader: ColumnReader, runs: list[Run
         yield Fault(name, f"damaged bytes in chunk {chunks}", tuple(runs[i] for i in sorted(damaged_runs)))
         return
     try:
-        for start in range(0, reader.rows, _SLICE):
-            _check_values(pool, reader, reader.read(start, min(start + _SLICE, reader.rows)))
+        rows = max(_SLICE_BYTES // reader.row_bytes, 1)
+        for start in range(0, reader.rows, rows):
+            _check_values(pool, reader, reader.read(start, min(start + rows, reader.rows)))
         if reader.column is schema.TOKEN_INDEX:
             _check_positions(shard, reader)
     except (PoolError, RolloutError) as e:
@@ -104,7 +105,7 @@ def _check_positions(shard: Shard, reader: ColumnReader) -> None:
     for run in range(len(rows) - 1):
         positions = reader.read(int(rows[run]), int(rows[run + 1]))[:, 0]
         length = int(tokens[run + 1] - tokens[run])
-        if len(positions) and (positions[0] < 0 or positions[-1] >= length or (np.diff(positions) <= 0).any()):
+        if not ascending(positions, length):
             raise RolloutError(f"the rows of run {run} do not stand for ascending tokens of {length}")
 
 

@@ -111,7 +111,7 @@ class PoolSource(Source):
 
     def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
         columns = ["rollout_index", "text", "prompt", "finish_reason"]
-        table = self.pool.runs(columns, filters=[("problem_id", "=", problem_id)]).to_pylist()
+        table = self.pool.runs(columns, where={"problem_id": problem_id}).to_pylist()
         runs = {run["rollout_index"]: run for run in table}
         indices, members = self.pool.rollout_indices(problem_id), self.pool.group(problem_id).rollouts
         for index, rollout in zip(indices, members, strict=True):

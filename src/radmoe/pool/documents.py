@@ -1,0 +1,214 @@
+"""The JSON documents of a pool, and the type of every field in them.
+
+`read_pool`, `read_open` and `read_shard` return a document in which every field that the format names is there and has
+its type; whoever reads it needs to look no further. A field that is missing or of another type is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from radmoe.errors import InputError, PoolCorrupt
+from radmoe.pool import files, schema
+from radmoe.pool.profile import Profile
+from radmoe.types import RouterShape
+
+Check = Callable[[Any, str], None]  # raises _Wrong with the name of the field
+
+_LARGEST = 2**62
+_CRC_END = 2**32
+
+
+class _Wrong(ValueError):
+    """A field whose value is not what the format allows there."""
+
+    def __init__(self, where: str, value: Any, allowed: str) -> None:
+        spelling = repr(value)
+        shown = spelling if len(spelling) <= 60 else f"{spelling[:60]}..."
+        super().__init__(f"gives {where or 'the document'} as {shown}, it must be {allowed}")
+
+
+def _number(allowed: str, first: int = 0, end: int = _LARGEST) -> Check:
+    def check(value: Any, where: str) -> None:
+        if type(value) is not int or not first <= value < end:
+            raise _Wrong(where, value, allowed)
+
+    return check
+
+
+def _instance(allowed: str, *types: type) -> Check:
+    def check(value: Any, where: str) -> None:
+        if type(value) not in types:
+            raise _Wrong(where, value, allowed)
+
+    return check
+
+
+def _list(item: Check, length: int | None = None) -> Check:
+    def check(value: Any, where: str) -> None:
+        if type(value) is not list or length not in (None, len(value)):
+            raise _Wrong(where, value, "a list" if length is None else f"a list of {length}")
+        for at, element in enumerate(value):
+            item(element, f"{where}[{at}]")
+
+    return check
+
+
+def _optional(check: Check) -> Check:
+    def optional(value: Any, where: str) -> None:
+        if value is not None:
+            check(value, where)
+
+    return optional
+
+
+def _object(**fields: Check) -> Check:
+    def check(value: Any, where: str) -> None:
+        if type(value) is not dict:
+            raise _Wrong(where, value, "an object")
+        for name, inner in fields.items():
+            place = f"{where}.{name}" if where else name
+            if name not in value:
+                raise _Wrong(place, None, "there")
+            inner(value[name], place)
+
+    return check
+
+
+def _mapping(item: Check) -> Check:
+    def check(value: Any, where: str) -> None:
+        if type(value) is not dict:
+            raise _Wrong(where, value, "an object")
+        for name, inner in value.items():
+            item(inner, f"{where}.{name}")
+
+    return check
+
+
+_COUNT = _number("a number that is not negative")
+_POSITIVE = _number("a positive number", 1)
+_CRC = _number("a CRC-32", 0, _CRC_END)
+_TEXT = _instance("a text", str)
+_FLAG = _instance("true or false", bool)
+_ANY_OBJECT = _instance("an object", dict)
+_ENTRY = {"bytes": _COUNT, "crc32": _CRC}
+
+_HEADER: dict[str, Check] = {
+    "layers": _POSITIVE,
+    "experts": _POSITIVE,
+    "top_k": _POSITIVE,
+    "vocab": _TEXT,
+    "run": _object(
+        model=_TEXT,
+        task=_optional(_TEXT),
+        style=_optional(_TEXT),
+        sampling=_optional(_ANY_OBJECT),
+        profile=_object(sort_experts=_FLAG, layers=_optional(_list(_COUNT)), readouts=_optional(_list(_TEXT))),
+    ),
+}
+_COLUMNS = _mapping(_list(_POSITIVE))
+_POOL = _object(
+    **_HEADER,
+    runs=_COUNT,
+    problems=_COUNT,
+    steps=_FLAG,
+    shards=_mapping(_object(**_ENTRY, runs=_COUNT)),
+    files=_object(**{name: _object(**_ENTRY) for name in schema.LISTED}),
+)
+_SHARD = _object(
+    layers=_POSITIVE,
+    experts=_POSITIVE,
+    top_k=_POSITIVE,
+    runs=_COUNT,
+    tokens=_COUNT,
+    weights=_FLAG,
+    captured_bytes=_COUNT,
+    provenance=_ANY_OBJECT,
+    dtypes=_mapping(_TEXT),
+    pointers=_mapping(_object(**_ENTRY)),
+    columns=_mapping(
+        _object(
+            **_ENTRY,
+            file=_TEXT,
+            dtype=_TEXT,
+            rows=_COUNT,
+            per_row=_POSITIVE,
+            frame_head=_COUNT,
+            frame_data=_COUNT,
+            frame_crc32=_CRC,
+            chunk_bytes=_POSITIVE,
+            chunks=_list(_list(_COUNT, 2)),
+        )
+    ),
+)
+_RECORD = {
+    "problem_id": _TEXT,
+    "problem_index": _optional(_number("a whole number", -_LARGEST)),
+    "kind": _optional(_TEXT),
+    "rollout_index": _optional(_COUNT),
+    "tokens": _POSITIVE,
+    "finish_reason": _optional(_TEXT),
+    "steps": _optional(_list(_object(given=_list(_number("a token id", 0, 2**31)), start=_COUNT))),
+    "text": _optional(_TEXT),
+    "prompt": _optional(_TEXT),
+    "extra": _optional(_TEXT),
+    "captured_bytes": _COUNT,
+}
+_COLUMN_NAMES = [column.name for column in schema.COLUMNS]
+
+
+def read_pool(path: Path) -> dict[str, Any]:
+    """The description of a complete pool, from its pool.json."""
+    body = _checked(path, schema.read_json(path), _POOL)
+    files.check_names(body["files"], schema.LISTED, path)
+    files.check_names(body["shards"], list(filter(schema.is_shard_name, body["shards"])), path)
+    if body["shards"]:
+        _checked(path, body, _object(columns=_COLUMNS))
+    return _header(path, body)
+
+
+def read_open(path: Path) -> dict[str, Any]:
+    """The header of a pool that is being written, from its pool.open.json."""
+    return _header(path, _checked(path, schema.read_json(path), _object(**_HEADER)))
+
+
+def read_shard(path: Path) -> dict[str, Any]:
+    """The description of a sealed shard, from its moe_meta.json."""
+    body = _checked(path, schema.read_json(path), _SHARD)
+    files.check_names(body["pointers"], schema.POINTERS, path)
+    files.check_names(body["columns"], _COLUMN_NAMES, path)
+    return body
+
+
+def check_record(body: dict[str, Any]) -> None:
+    """Refuse what a journal says of a rollout, with a ValueError, if fields are missing or of other types, or too many."""
+    _object(**_RECORD)(body, "")
+    if others := body.keys() - _RECORD.keys():
+        raise ValueError(f"has the field {min(others)!r}, which no rollout has")
+
+
+def stored_router(header: dict[str, Any]) -> tuple[RouterShape, Profile]:
+    """The shape of the routing that a pool stores, and its profile."""
+    profile = Profile.from_json(header["run"]["profile"])
+    return profile.stored_shape(RouterShape(header["layers"], header["experts"], header["top_k"])), profile
+
+
+def _header(path: Path, body: dict[str, Any]) -> dict[str, Any]:
+    if "columns" in body:
+        _checked(path, body, _object(columns=_COLUMNS))
+        files.check_names(body["columns"], _COLUMN_NAMES, path)
+    try:
+        stored_router(body)
+    except InputError as e:
+        raise PoolCorrupt(f"{path} describes no router or profile ({e}): restore it from a copy") from None
+    return body
+
+
+def _checked(path: Path, body: dict[str, Any], check: Check) -> dict[str, Any]:
+    try:
+        check(body, "")
+    except _Wrong as e:
+        raise PoolCorrupt(f"{path} {e}: restore it from a copy") from None
+    return body
