@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,23 @@ def relist(pool: Path, name: str) -> None:
     entry = {"bytes": (pool / name).stat().st_size, "crc32": files.crc32_file(pool / name)}
     listed = schema.read_json(pool / schema.POOL_JSON)["files"]
     reseal(pool / schema.POOL_JSON, files=listed | {name: entry})
+
+
+def write_document(pool: Path, document: str, body: dict[str, Any], relist: Collection[str] = ()) -> None:
+    """Write pool.json or a shard's description as it is given, whatever is in it, with checksums that fit.
+
+    The entries of `relist` in pool.json are made to agree with these files, and the entry of a shard with its description.
+    """
+    body.pop("crc32", None)
+    if isinstance(body.get("files"), dict):
+        for name in relist:
+            body["files"][name] = {"bytes": (pool / name).stat().st_size, "crc32": files.crc32_file(pool / name)}
+    (pool / document).write_bytes(schema.seal_json(body))
+    if document != schema.POOL_JSON:
+        listed = json.loads((pool / schema.POOL_JSON).read_bytes())
+        entry = {"bytes": (pool / document).stat().st_size, "crc32": files.crc32_file(pool / document)}
+        listed["shards"][Path(document).parent.name] |= entry | ({"runs": body["runs"]} if "runs" in body else {})
+        write_document(pool, schema.POOL_JSON, listed)
 
 
 def forge_runs(pool: Path, change: Callable[[list[dict[str, Any]]], object]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from radmoe.errors import PoolError, RadmoeError
+from radmoe.errors import PoolCorrupt, PoolError, RadmoeError
 from radmoe.pool import open_pool
 from radmoe.pool.journal import read
 from radmoe.pool.schema import JOURNAL, OPEN_JSON
@@ -62,7 +62,8 @@ def test_random_bytes_are_refused_or_change_nothing(pool_path: Path, which: int,
 @example(junk=b"RJ02" + (2**63).to_bytes(8, "little") + b"\0" * 8)
 def test_a_random_journal_yields_no_record(tmp_path: Path, junk: bytes) -> None:
     (tmp_path / JOURNAL).write_bytes(junk)
-    assert list(read(tmp_path / JOURNAL)[1]) == []
+    with contextlib.suppress(PoolCorrupt):  # it does not even begin as a journal
+        assert list(read(tmp_path / JOURNAL)[1]) == []
 
 
 def test_a_damaged_open_pool_is_refused(tmp_path: Path) -> None:

@@ -15,25 +15,23 @@ from radmoe.pool import files, schema
 from radmoe.pool.profile import Profile
 from radmoe.types import RouterShape
 
-Check = Callable[[Any, str], None]  # raises _Wrong with the name of the field
+Check = Callable[[Any, str], None]  # raises a ValueError that names the field
 
 _LARGEST = 2**62
 _CRC_END = 2**32
+_MOST_SHOWN = 60
 
 
-class _Wrong(ValueError):
-    """A field whose value is not what the format allows there."""
-
-    def __init__(self, where: str, value: Any, allowed: str) -> None:
-        spelling = repr(value)
-        shown = spelling if len(spelling) <= 60 else f"{spelling[:60]}..."
-        super().__init__(f"gives {where or 'the document'} as {shown}, it must be {allowed}")
+def _wrong(where: str, value: Any, allowed: str) -> ValueError:
+    spelling = repr(value)
+    shown = spelling if len(spelling) <= _MOST_SHOWN else f"{spelling[:_MOST_SHOWN]}..."
+    return ValueError(f"gives {where or 'the document'} as {shown}, it must be {allowed}")
 
 
 def _number(allowed: str, first: int = 0, end: int = _LARGEST) -> Check:
     def check(value: Any, where: str) -> None:
         if type(value) is not int or not first <= value < end:
-            raise _Wrong(where, value, allowed)
+            raise _wrong(where, value, allowed)
 
     return check
 
@@ -41,7 +39,7 @@ def _number(allowed: str, first: int = 0, end: int = _LARGEST) -> Check:
 def _instance(allowed: str, *types: type) -> Check:
     def check(value: Any, where: str) -> None:
         if type(value) not in types:
-            raise _Wrong(where, value, allowed)
+            raise _wrong(where, value, allowed)
 
     return check
 
@@ -49,7 +47,7 @@ def _instance(allowed: str, *types: type) -> Check:
 def _list(item: Check, length: int | None = None) -> Check:
     def check(value: Any, where: str) -> None:
         if type(value) is not list or length not in (None, len(value)):
-            raise _Wrong(where, value, "a list" if length is None else f"a list of {length}")
+            raise _wrong(where, value, "a list" if length is None else f"a list of {length}")
         for at, element in enumerate(value):
             item(element, f"{where}[{at}]")
 
@@ -67,11 +65,11 @@ def _optional(check: Check) -> Check:
 def _object(**fields: Check) -> Check:
     def check(value: Any, where: str) -> None:
         if type(value) is not dict:
-            raise _Wrong(where, value, "an object")
+            raise _wrong(where, value, "an object")
         for name, inner in fields.items():
             place = f"{where}.{name}" if where else name
             if name not in value:
-                raise _Wrong(place, None, "there")
+                raise ValueError(f"lacks {place}")
             inner(value[name], place)
 
     return check
@@ -80,7 +78,7 @@ def _object(**fields: Check) -> Check:
 def _mapping(item: Check) -> Check:
     def check(value: Any, where: str) -> None:
         if type(value) is not dict:
-            raise _Wrong(where, value, "an object")
+            raise _wrong(where, value, "an object")
         for name, inner in value.items():
             item(inner, f"{where}.{name}")
 
@@ -209,6 +207,6 @@ def _header(path: Path, body: dict[str, Any]) -> dict[str, Any]:
 def _checked(path: Path, body: dict[str, Any], check: Check) -> dict[str, Any]:
     try:
         check(body, "")
-    except _Wrong as e:
+    except ValueError as e:
         raise PoolCorrupt(f"{path} {e}: restore it from a copy") from None
     return body

@@ -117,7 +117,7 @@ def open_lock(path: Path) -> BinaryIO:
 def read_bytes(path: Path) -> bytes:
     """The content of a file, which must not be larger than the memory limit."""
     size = size_of(path)
-    limits.check_claim(path, f"{size:,} bytes", size, 0)
+    limits.check_claim(path, f"{size:,} bytes", size)
     with open_file(path) as f:
         return f.read()
 

@@ -110,6 +110,9 @@ def _rollouts(path: Path, records: Iterator[Record]) -> Iterator[Record]:
 def _records(path: Path) -> Iterator[Record]:
     left = files.size_of(path)
     with files.open_file(path) as f:
+        if (start := f.read(len(_MAGIC))).strip(b"\0") and not _MAGIC.startswith(start):
+            raise senseless(path, 0, f"it begins with {start!r}, not with {_MAGIC!r}")
+        f.seek(0)
         for number in itertools.count():
             if (payload := _payload(path, f, left)) is None:
                 return

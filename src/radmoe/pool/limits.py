@@ -33,20 +33,24 @@ def memory_limit() -> int:
     return int(match[1]) << _UNITS[match[2].upper()]
 
 
-def check_claim(path: Path, claim: str, needed: int, on_disk: int) -> None:
-    """Refuse what a file claims if that needs more memory than the limit, and more than its bytes on disk account for."""
+def check_claim(path: Path, claim: str, needed: int, on_disk: int | None = None) -> None:
+    """Refuse what a file claims if that needs more memory than the limit.
+
+    More is allowed where the bytes on disk account for it; without them the limit holds for whatever is there.
+    """
     limit = memory_limit()
-    if needed > max(limit, RATIO * on_disk):
+    if needed > max(limit, RATIO * (on_disk or 0)):
+        held = "" if on_disk is None else f", and has {_spell(on_disk)} on disk"
         raise PoolTooLarge(
-            f"{path} claims {claim}, which takes {_spell(needed)} of memory, and has {_spell(on_disk)} on disk: the limit is "
-            f"{_spell(limit)}; if you trust the pool, set {VARIABLE}={_at_least(needed)}"
+            f"{path} claims {claim}, which takes {_spell(needed)} of memory{held}: the limit is {_spell(limit)}; "
+            f"if you trust the pool, set {VARIABLE}={_at_least(needed)}"
         )
 
 
 def check_json(path: Path, content: bytes) -> None:
     """Refuse a JSON text whose objects would take more memory than the limit. Four bytes of text can be 64 of memory."""
     objects = 240 * content.count(b"{") + 64 * sum(content.count(mark) for mark in (b"[", b",", b":"))
-    check_claim(path, "a JSON document of that many values", objects + 2 * len(content), 0)
+    check_claim(path, f"to be JSON and has {len(content):,} bytes of it", objects + 2 * len(content))
 
 
 def _spell(size: int) -> str:

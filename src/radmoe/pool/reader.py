@@ -134,6 +134,7 @@ class Pool:
         self.shards = {schema.shard_number(name): Shard(path / name, entry) for name, entry in meta["shards"].items()}
         self.kinds: dict[str, Kind | None] = {}
         check_shards(self)
+        self._disk_bytes = sum(shard.bytes for shard in self.shards.values())
         self._index = self._read_index()
 
     @classmethod
@@ -210,13 +211,6 @@ class Pool:
         """The rollouts of one problem, sorted by rollout index."""
         self.check_problem(problem_id)
         shape, indices = self.shape, self.rollout_indices(problem_id)
-        tokens = sum(tokens for *_, tokens in self._index[problem_id])
-        check_claim(
-            self.path,
-            f"{len(indices):,} rollouts of {tokens:,} tokens for a problem, and a router of {shape}",
-            _TOKEN_BYTES * tokens + _EXPERT_BYTES * len(indices) * shape.layers * shape.experts,
-            sum(shard.bytes for shard in self.shards.values()),
-        )
         places = ((part, row) for part in self._stretches(problem_id) for row in range(part.first, part.stop))
         rollouts = [
             StoredRollout(stretch, row, shape, partial(self._steps, problem_id, index))
@@ -306,9 +300,20 @@ class Pool:
             )
         for runs in index.values():
             runs.sort()
+            self._check_group(runs)
         ordered = sorted(index, key=lambda problem: (problem not in places, places.get(problem)))
         self.kinds = {problem: kinds.get(problem) for problem in ordered}
         return {problem: index[problem] for problem in ordered}
+
+    def _check_group(self, runs: list[tuple[int, int, int, int]]) -> None:
+        """Refuse a problem whose tokens and route vectors would take more memory than there is reason for."""
+        tokens = sum(tokens for *_, tokens in runs)
+        check_claim(
+            self.path,
+            f"{len(runs):,} rollouts of {tokens:,} tokens for a problem, and a router of {self.shape}",
+            _TOKEN_BYTES * tokens + _EXPERT_BYTES * len(runs) * self.shape.layers * self.shape.experts,
+            self._disk_bytes,
+        )
 
 
 def open_pool(path: str | Path) -> Pool:

@@ -104,15 +104,20 @@ class Shard:
             )
         self.pointers = {name: self._pointer(name, entry) for name, entry in self.meta["pointers"].items()}
         self.columns: dict[str, ColumnReader] = {}
+        raw_bytes = stored_bytes = 0
         for column in COLUMNS:
             if (entry := self.meta["columns"].get(column.name)) is not None:
                 check_entry(directory / column.file, column, entry)
                 check_size(directory / column.file, entry["bytes"])
                 self.columns[column.name] = ColumnReader(directory / column.file, column, entry)
+                raw_bytes += self.columns[column.name].row_bytes * entry["rows"]
+                stored_bytes += files.on_disk(directory / column.file)
                 if self.pointer(column)[-1] != entry["rows"]:
                     raise PoolCorrupt(
                         f"{directory / column.file} has {entry['rows']} rows, its pointer ends elsewhere: restore it"
                     )
+
+        check_claim(directory, f"columns of {raw_bytes:,} bytes", raw_bytes, stored_bytes)
 
     def pointer(self, column: Column) -> NDArray[np.int64]:
         """The CSR pointer of a column: run i has rows [pointer[i], pointer[i + 1])."""

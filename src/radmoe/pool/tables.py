@@ -15,7 +15,8 @@ from radmoe.pool import files, pages
 from radmoe.pool.limits import CELL_BYTES, check_claim
 
 _ITEM_BYTES = 48  # what an item of a list takes as a Python object, with its place in the list
-_BATCH_BYTES = 128 << 20  # a batch of rows that all point at the longest text of a dictionary takes no more
+_BATCH_BYTES = 32 << 20  # a batch of rows that all point at the longest text of a dictionary takes no more
+_COPIES = 2  # rows are in memory as a table, and as Python objects
 _BATCH_ROWS = 1 << 16
 
 RUN_FIELDS = pa.schema(
@@ -81,7 +82,7 @@ def read_table(
                 for name, value in where.items():
                     batch = batch.filter(pc.equal(batch[name], pa.scalar(value, fields.field(name).type)))
                 held_bytes += batch.nbytes
-                check_claim(path, f"a table of at least {held_bytes:,} bytes", held_bytes, disk_bytes)
+                check_claim(path, f"at least {held_bytes:,} bytes of rows", _COPIES * held_bytes, disk_bytes)
                 if len(batch) or not batches:
                     batches.append(batch)
             table = pa.Table.from_batches(batches, pa.schema([fields.field(name) for name in wanted]))

@@ -1,0 +1,80 @@
+"""What strangers can do: malformed pools, malformed journals and servers that misbehave, each against every reader.
+
+`python -m benchmarks.hardening` prints a table: no traceback, no hang over 15 s, no process over 1 GB and no byte written
+outside the pool. `--thorough` spoils every field in every way, which takes an hour. `--fuzz SECONDS` changes pools,
+journals, labels, answers and server replies at random instead, from a seed, until the time is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from forked_runs import Outcome, warm
+from fuzzed_pools import fuzz
+from malformed_journals import malformed_journals, run_journal
+from malformed_pools import malformed_pools, run_pool
+
+Case = tuple[str, dict[str, Outcome]]  # its name, and what each command made of it
+
+
+def pools(thorough: bool) -> Iterator[Case]:
+    for name, spoil in malformed_pools(thorough=thorough).items():
+        yield name, run_pool(name, spoil)
+
+
+def journals() -> Iterator[Case]:
+    for name, change in malformed_journals().items():
+        yield name, run_journal(change)
+
+
+def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
+    """Print one line of the table, and one for each case that broke a condition. Returns how many did."""
+    started = time.monotonic()
+    count = broken = refusals = 0
+    slowest, largest = 0.0, 0
+    for name, outcomes in cases:
+        count += 1
+        for command, outcome in outcomes.items():
+            refusals += outcome.line.startswith("refused")
+            slowest, largest = max(slowest, outcome.seconds), max(largest, outcome.peak_bytes)
+            if every:
+                print(
+                    f"  {name} | {command} | {outcome.line[:160]} | {outcome.seconds:.1f} s | {outcome.peak_bytes >> 20} MB"
+                )
+            if (rule := outcome.broken_rule) is not None:
+                broken += 1
+                print(f"  BROKEN {name} | {command} | {rule[:300]}", flush=True)
+    spent = time.monotonic() - started
+    print(
+        f"| {title} | {count} | {refusals} | {broken} | {slowest:.1f} s | {largest >> 20} MB | {spent:.0f} s |",
+        flush=True,
+    )
+    return broken
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--thorough", action="store_true", help="spoil every field in every way")
+    parser.add_argument("--every", action="store_true", help="print the outcome of every command")
+    parser.add_argument("--fuzz", type=float, metavar="SECONDS", help="change things at random for so long instead")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    warm()
+    print("| cases | number | refusals | broken conditions | slowest | largest process | time |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    if arguments.fuzz:
+        return report("fuzzed", fuzz(arguments.seed, arguments.fuzz), every=arguments.every)
+    broken = report("pools", pools(arguments.thorough), every=arguments.every)
+    broken += report("journals", journals(), every=arguments.every)
+    # Server behaviours go here: a generator of cases as the two above, over the table in tests/server_misbehaviours.py.
+    return broken
+
+
+if __name__ == "__main__":
+    raise SystemExit(bool(main()))
