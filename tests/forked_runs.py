@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import shutil
 import signal
@@ -175,7 +176,6 @@ def warm() -> None:
     """Import what the commands import, so that children do not."""
     import blosc2  # noqa: F401
     import pyarrow.parquet  # noqa: F401
-    import typer.main
 
     import radmoe.cli
     import radmoe.cohort
@@ -187,4 +187,5 @@ def warm() -> None:
     import radmoe.pool.verify
     import radmoe.selector
 
-    typer.main.get_command(radmoe.cli.app)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        radmoe.cli.app(["--version"])  # typer imports the greater part of itself when it first parses a command

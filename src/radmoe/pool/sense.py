@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError, PoolCorrupt, PoolError, RolloutError, VocabError
-from radmoe.pool import files, schema
+from radmoe.pool import documents, files, schema
 from radmoe.pool.fault import Fault, Run
 from radmoe.pool.limits import check_json
 from radmoe.pool.schema import COLUMNS, EXPERT_IDS, EXPERT_WEIGHTS, PROMPT_IDS, PROMPT_WEIGHTS, TOKEN_IDS, TOKEN_INDEX
@@ -111,14 +111,15 @@ def ascending(positions: NDArray[Any], tokens: int) -> bool:
 
 
 def check_places(directory: Path, table: pa.Table) -> None:
-    """Refuse the run table of a sealed shard that names other places than the rows of this shard, one after the other."""
-    number = schema.shard_number(directory.name)
-    sound = table["shard"].to_pylist() == [number] * len(table)
-    sound = sound and sorted(row for row in table["row"].to_pylist() if row is not None) == list(range(len(table)))
+    """Refuse the run table of a sealed shard that names other places than rows of this shard, each at most once."""
+    number, runs = schema.shard_number(directory.name), documents.read_shard(directory / schema.SHARD_META)["runs"]
+    rows = table["row"].to_pylist()
+    sound = table["shard"].to_pylist() == [number] * len(table) and len(set(rows)) == len(rows)
+    sound = sound and all(row is not None and 0 <= row < runs for row in rows)
     sound = sound and table["problem_id"].null_count == 0
     sound = sound and all(index is None or index >= 0 for index in table["rollout_index"].to_pylist())
     if not sound:
-        raise PoolCorrupt(f"{directory / schema.RUNS} does not list the runs of its shard: restore it from a copy")
+        raise PoolCorrupt(f"{directory} does not hold the runs that are listed of it: restore it from a copy")
 
 
 def check_tables(pool: Pool) -> Iterator[Fault]:
