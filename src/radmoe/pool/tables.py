@@ -15,7 +15,7 @@ from radmoe.pool import files, pages
 from radmoe.pool.limits import CELL_BYTES, check_claim
 
 _ITEM_BYTES = 48  # what an item of a list takes as a Python object, with its place in the list
-_BATCH_BYTES = 32 << 20  # a batch of rows that all point at the longest text of a dictionary takes no more
+_BATCH_BYTES = 128 << 20  # a batch of rows that all point at the longest text of a dictionary takes no more
 _COPIES = 2  # rows are in memory as a table, and as Python objects
 _BATCH_ROWS = 1 << 16
 
