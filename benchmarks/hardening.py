@@ -2,7 +2,7 @@
 
 `python -m benchmarks.hardening` prints a table: no traceback, no hang over 15 s, no process over 1 GB and no byte written
 outside the pool. `--thorough` spoils every field in every way, which takes an hour. `--fuzz SECONDS` changes pools,
-journals, labels, answers and server replies at random instead, from a seed, until the time is over.
+journals, labels, answers and questions at random instead, from a seed, until the time is over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pools, journals, labels and answers that are changed at random, from a seed.
+"""Pools, journals, labels, answers and questions that are changed at random, from a seed.
 
 Half of the changes are of bytes, as a bad disk or a careless forger makes them; the others are of fields, with checksums
 that fit. A case is known by its seed and number, so that one that breaks something can be made again.
@@ -10,6 +10,7 @@ import json
 import random
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,19 @@ from forked_runs import Outcome, Place, make, place, radmoe, run
 from malformed_journals import go_on, good_pool, joined, split
 from malformed_pools import COMMANDS, META, good_pools
 from pool_attacks import SHARD, write_document
+from radmoe.errors import RadmoeError
 from radmoe.pool import schema
+from radmoe.problems import load_questions
+from radmoe.problems.gold import load_problems
 
 Work = Callable[[], object]
 
+_QUESTIONS = [
+    {"problem_id": "a", "prompt": "one", "answer": "1", "kind": "math"},
+    {"id": 7, "messages": [{"role": "user", "content": "hi"}], "answer": 5},
+    {"id": "c", "question": "f?", "entry_point": "f", "tests": [{"args": [1], "result": 2}]},
+    {"id": "d", "question": "g?", "tests": ["assert g(1) == 2"], "entry_point": "g"},
+]
 _NUMBERS = (0, 1, -1, 2, 7, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**64, 10**30, 0.5, 1e308)
 
 
@@ -50,12 +60,35 @@ def fuzz_one(seed: int, number: int) -> dict[str, Outcome]:
             answers = where.root / "answers.jsonl"
             answers.write_bytes(_changed_bytes((good_pools() / "answers.jsonl").read_bytes(), rng))
             works = {"grade": radmoe("grade", where.pool, "--answers", answers, "--jobs", 1)}
+        elif number % 16 == 9:
+            questions = where.root / "questions.jsonl"
+            questions.write_bytes(_changed_questions(rng))
+            works = {"load": lambda: _load(questions)}
         else:
             shutil.copytree(good_pools() / rng.choice(["plain", "plain", "compact"]), where.pool)
             make(where, lambda where: _spoil_pool(where, rng))
             chosen = rng.sample(sorted(COMMANDS), 3)
             works = {command: radmoe(*COMMANDS[command](where)) for command in chosen}
         return {command: run(where, work) for command, work in works.items()}
+
+
+def _changed_questions(rng: random.Random) -> bytes:
+    """A file of problems of one's own in which fields, and sometimes bytes, are others."""
+    rows: list[Any] = json.loads(json.dumps(_QUESTIONS))
+    for _ in range(rng.choice((1, 1, 3))):
+        _change_field(rows, rng)
+    content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    return _changed_bytes(content, rng) if rng.random() < 0.3 else content
+
+
+def _load(questions: Path) -> None:
+    """Load problems as capture and grading do, and end as the command line does."""
+    try:
+        load_questions(data=questions)
+        load_problems(data=questions)
+    except RadmoeError as e:
+        print(f"radmoe: error: {e}")
+        raise SystemExit(2) from None
 
 
 def _spoil_pool(where: Place, rng: random.Random) -> None:
@@ -97,15 +130,11 @@ def _make_checksums_fit(pool: Path) -> None:
 
 
 def _describe(path: Path, entry: dict[str, Any]) -> None:
-    import zlib
-
     content = path.read_bytes()
     entry |= {"bytes": len(content), "crc32": zlib.crc32(content)}
 
 
 def _describe_frame(path: Path, entry: dict[str, Any]) -> None:
-    import zlib
-
     _describe(path, entry)
     content, head, data = path.read_bytes(), entry["frame_head"], entry["frame_data"]
     entry["frame_crc32"] = zlib.crc32(content[head + data :], zlib.crc32(content[:head]))
