@@ -25,6 +25,7 @@ from forked_runs import Outcome, Place, make, place, radmoe, run
 from malformed_claims import CLAIMS
 from planted_pools import write_pool
 from pool_attacks import SHAPE, SHARD, small_rollout, write_document
+from radmoe.errors import RadmoeError
 from radmoe.grading.labels import Label, write_labels
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted
@@ -33,6 +34,7 @@ from radmoe.types import Rollout, Step
 
 RECIPE = Planted(problems=2, rollouts=4, tokens=60)
 META = f"{SHARD}/{schema.SHARD_META}"
+COMPACT = Profile(readouts=("boundary@16",), layers=(0, 2))
 MISSING = object()
 
 T = TypeVar("T")
@@ -42,7 +44,10 @@ Cases = Iterator[tuple[str, Spoil]]
 
 @functools.cache
 def good_pools() -> Path:
-    """Two good pools: `plain`, of planted rollouts with labels, and `compact`, with every column that `plain` lacks."""
+    """Good pools: `plain` of planted rollouts with labels, `compact` with every column that `plain` lacks, and `open`.
+
+    The writer of `open` was killed when it had sealed one shard and begun another.
+    """
     root = Path(tempfile.mkdtemp(prefix="radmoe-good-"))
     groups = list(planted.groups(RECIPE))
     write_pool(root / "plain", groups)
@@ -51,8 +56,7 @@ def good_pools() -> Path:
         root / "plain",
         [Label(m.group.problem_id, i, a, a == m.truth) for m in groups for i, a in enumerate(m.answers)],
     )
-    profile = Profile(readouts=("boundary@16",), layers=(0, 2))
-    with PoolWriter(root / "compact", shape=SHAPE, vocab=planted.vocab(), model="test", profile=profile) as writer:
+    with PoolWriter(root / "compact", shape=SHAPE, vocab=planted.vocab(), model="test", profile=COMPACT) as writer:
         for i in range(4):
             one = small_rollout(40, i)
             steps = (Step((1, 2), 0), Step((3,), 9))
@@ -66,6 +70,10 @@ def good_pools() -> Path:
                 text="t",
                 prompt_routing=(prompt.expert_ids, prompt.weights),
             )
+    writer = PoolWriter(root / "open", shape=SHAPE, vocab=planted.vocab(), model="test", shard_bytes=1)
+    for i in range(2):
+        writer.add("a", small_rollout(5, i), rollout_index=i, text=f"text {i}")
+    writer.abandon()
     answers = [{"problem_id": m.group.problem_id, "answer": m.truth} for m in groups]
     (root / "answers.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
     return root
@@ -142,7 +150,7 @@ def _fields(base: str, documents: dict[str, Callable[[tuple[str | int, ...]], bo
 
 
 def _write_parquet(where: Place, name: str, table: pa.Table) -> None:
-    pq.write_table(table, where.pool / name)
+    pq.write_table(table, where.pool / name)  # the table of a sealed shard is listed nowhere
     if name == schema.RUNS:
         body = json.loads((where.pool / schema.POOL_JSON).read_bytes())
         write_document(where.pool, schema.POOL_JSON, body, relist=(name,))
@@ -237,7 +245,7 @@ def _truncate(file: str) -> Spoil:
     def spoil(where: Place) -> None:
         content = (where.pool / file).read_bytes()
         (where.pool / file).write_bytes(content[: len(content) // 2])
-        if file != schema.POOL_JSON:
+        if file != schema.POOL_JSON and (where.pool / schema.POOL_JSON).exists():
             body = json.loads((where.pool / schema.POOL_JSON).read_bytes())
             write_document(where.pool, schema.POOL_JSON, body, relist=(file,) if file in body["files"] else ())
 
@@ -266,9 +274,14 @@ def malformed_pools(*, thorough: bool = False) -> dict[str, Spoil]:
         schema.POOL_JSON: lambda at: at[0] == "run",
         META: lambda at: at[0] == "pointers" or (at[0] == "columns" and at[1:2] and at[1] in lacking),
     }
+    tokenizer = {schema.TOKENIZER_JSON: lambda at: len(at) == 1 or at[:1] == ("added_tokens",) or len(at) == 2}
     return dict(
         [
             *CLAIMS.items(),
+            *_files("open", few),
+            *_fields("open", {schema.OPEN_JSON: lambda at: True}, few),
+            *_columns("open", f"{SHARD}/{schema.RUNS}", few),
+            *_fields("plain", tokenizer, few if thorough else 1),
             *_files("plain", few),
             *_fields("plain", plain, few),
             *_fields("compact", compact, few if thorough else 1),
@@ -288,12 +301,33 @@ COMMANDS: dict[str, Callable[[Place], tuple[object, ...]]] = {
     "grade": lambda where: ("grade", where.pool, "--answers", good_pools() / "answers.jsonl", "--jobs", 1),
     "recover": lambda where: ("verify", where.pool, "--recover"),
 }
+BASES = ("plain", "compact", "open")
+
+
+def _go_on(where: Place, base: str) -> Callable[[], None]:
+    """Go on in the pool as capture does, and end as the command line does."""
+
+    def work() -> None:
+        shape = planted.Planted().shape if base == "plain" else SHAPE
+        profile = COMPACT if base == "compact" else None
+        model = "planted" if base == "plain" else "test"
+        try:
+            PoolWriter(where.pool, shape=shape, vocab=planted.vocab(), model=model, profile=profile).close()
+        except RadmoeError as e:
+            print(f"radmoe: error: {e}")
+            raise SystemExit(2) from None
+
+    return work
 
 
 def run_pool(name: str, spoil: Spoil) -> dict[str, Outcome]:
     """The outcome of every command on one malformed pool."""
-    base = name.partition(":")[0]
+    base = name.partition(":")[0] if name.startswith(BASES) else "plain"
     with place() as where:
-        shutil.copytree(good_pools() / (base if base in ("plain", "compact") else "plain"), where.pool)
+        shutil.copytree(good_pools() / base, where.pool)
         make(where, spoil)
-        return {command: run(where, radmoe(*words(where))) for command, words in COMMANDS.items()}
+        outcomes = {command: run(where, radmoe(*words(where))) for command, words in COMMANDS.items()}
+    with place() as where:  # a writer gets a pool of its own, which nothing has graded or recovered
+        shutil.copytree(good_pools() / base, where.pool)
+        make(where, spoil)
+        return outcomes | {"go on": run(where, _go_on(where, base))}

@@ -44,16 +44,20 @@ def relist(pool: Path, name: str) -> None:
 
 
 def write_document(pool: Path, document: str, body: dict[str, Any], relist: Collection[str] = ()) -> None:
-    """Write pool.json or a shard's description as it is given, whatever is in it, with checksums that fit.
+    """Write one of the JSON files of a pool as it is given, whatever is in it, with checksums that fit.
 
     The entries of `relist` in pool.json are made to agree with these files, and the entry of a shard with its description.
     """
     body.pop("crc32", None)
+    if document == schema.TOKENIZER_JSON:
+        (pool / document).write_text(json.dumps(body))
+        write_document(pool, schema.POOL_JSON, json.loads((pool / schema.POOL_JSON).read_bytes()), relist=(document,))
+        return
     if isinstance(body.get("files"), dict):
         for name in relist:
             body["files"][name] = {"bytes": (pool / name).stat().st_size, "crc32": files.crc32_file(pool / name)}
     (pool / document).write_bytes(schema.seal_json(body))
-    if document != schema.POOL_JSON:
+    if document.endswith(schema.SHARD_META):
         listed = json.loads((pool / schema.POOL_JSON).read_bytes())
         entry = {"bytes": (pool / document).stat().st_size, "crc32": files.crc32_file(pool / document)}
         listed["shards"][Path(document).parent.name] |= entry | ({"runs": body["runs"]} if "runs" in body else {})
