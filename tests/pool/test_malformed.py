@@ -15,7 +15,7 @@ from malformed_claims import CLAIMS
 from malformed_journals import malformed_journals
 from malformed_pools import malformed_pools
 
-POOL_STEP, JOURNAL_STEP = 40, 8
+POOL_STEP, JOURNAL_STEP = 50, 8
 SAMPLE = """
 import sys
 sys.path.insert(0, sys.argv[1])
