@@ -28,7 +28,7 @@ ELSEWHERE = """
 | `.engines/venv/bin/python -m benchmarks.agreement` | how much of vLLM's routing a replay gives again | [engines.md](engines.md) |
 | `python -m benchmarks.answers` | how many equal answers grading splits, and how many different ones it merges | [grading.md](grading.md) |
 | `python -m benchmarks.evaluate` | what evaluation costs at the paper's size | [evaluate.md](evaluate.md) |
-| `python -m benchmarks.hardening` | what malformed pools and journals do to every command that reads them | [security.md](security.md) |
+| `python -m benchmarks.hardening` | what malformed pools, journals and servers do to every command that reads them | [security.md](security.md) |
 | `python -m benchmarks.sandbox` | what a program costs in the sandbox, against a bare interpreter | [grading.md](grading.md) |
 | `python -m benchmarks.lab pools/*` | the lab's figures | [lab.md](lab.md) |
 """

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.hardening` prints a table: no traceback, no hang over 15 s, no process over 1 GB and no byte written
 outside the pool. `--thorough` spoils every field in every way, which takes an hour. `--fuzz SECONDS` changes pools,
-journals, labels, answers and questions at random instead, from a seed, until the time is over.
+journals, labels, answers, questions and a server's answers at random instead, from a seed, until the time is over.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from forked_runs import Outcome, warm
+from forked_runs import Outcome, place, run, warm
 from fuzzed_pools import fuzz
 from malformed_journals import malformed_journals, run_journal
 from malformed_pools import malformed_pools, run_pool
+from server_misbehaviours import CASES, expect, prepare
 
 Case = tuple[str, dict[str, Outcome]]  # its name, and what each command made of it
 
@@ -31,6 +33,13 @@ def pools(thorough: bool) -> Iterator[Case]:
 def journals() -> Iterator[Case]:
     for name, change in malformed_journals().items():
         yield name, run_journal(change)
+
+
+def servers() -> Iterator[Case]:
+    prepare()
+    for name, case in CASES.items():
+        with place() as where:
+            yield name, {"capture": run(where, partial(expect, case))}
 
 
 def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
@@ -72,8 +81,7 @@ def main() -> int:
         return report("fuzzed", fuzz(arguments.seed, arguments.fuzz), every=arguments.every)
     broken = report("pools", pools(arguments.thorough), every=arguments.every)
     broken += report("journals", journals(), every=arguments.every)
-    # Server behaviours go here: a generator of cases as the two above, over the table in tests/server_misbehaviours.py.
-    return broken
+    return broken + report("servers", servers(), every=arguments.every)
 
 
 if __name__ == "__main__":

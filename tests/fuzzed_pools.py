@@ -1,4 +1,4 @@
-"""Pools, journals, labels, answers and questions that are changed at random, from a seed.
+"""Pools, journals, labels, answers, questions and a server's answers that are changed at random, from a seed.
 
 Half of the changes are of bytes, as a bad disk or a careless forger makes them; the others are of fields, with checksums
 that fit. A case is known by its seed and number, so that one that breaks something can be made again.
@@ -12,17 +12,20 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from forked_runs import Outcome, Place, make, place, radmoe, run
 from malformed_journals import go_on, good_pool, joined, split
 from malformed_pools import COMMANDS, META, good_pools
+from misbehaving_server import COMPLETIONS, MODELS, Case, sends_with
 from pool_attacks import SHARD, write_document
 from radmoe.errors import RadmoeError
 from radmoe.pool import schema
 from radmoe.problems import load_questions
 from radmoe.problems.gold import load_problems
+from server_misbehaviours import expect, prepare
 
 Work = Callable[[], object]
 
@@ -37,6 +40,7 @@ _NUMBERS = (0, 1, -1, 2, 7, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32, 2**6
 
 def fuzz(seed: int, seconds: float) -> Iterator[tuple[str, dict[str, Outcome]]]:
     """Cases until the time is over, with what the commands made of them."""
+    prepare()
     end = time.monotonic() + seconds
     number = 0
     while time.monotonic() < end:
@@ -64,12 +68,26 @@ def fuzz_one(seed: int, number: int) -> dict[str, Outcome]:
             questions = where.root / "questions.jsonl"
             questions.write_bytes(_changed_questions(rng))
             works = {"load": lambda: _load(questions)}
+        elif number % 16 == 5:
+            change = partial(_changed_answer, rng=rng)
+            path = rng.choice((COMPLETIONS, COMPLETIONS, MODELS))
+            works = {"capture": partial(expect, Case("fuzzed", "", sends_with(change=change), path))}
         else:
             shutil.copytree(good_pools() / rng.choice(["plain", "plain", "compact"]), where.pool)
             make(where, lambda where: _spoil_pool(where, rng))
             chosen = rng.sample(sorted(COMMANDS), 3)
             works = {command: radmoe(*COMMANDS[command](where)) for command in chosen}
         return {command: run(where, work) for command, work in works.items()}
+
+
+def _changed_answer(body: bytes, rng: random.Random) -> bytes:
+    """What a server answers, with other fields or other bytes."""
+    if rng.random() < 0.5:
+        return _changed_bytes(body, rng)
+    answer = json.loads(body)
+    for _ in range(rng.choice((1, 1, 3))):
+        _change_field(answer, rng)
+    return json.dumps(answer).encode()
 
 
 def _changed_questions(rng: random.Random) -> bytes:

@@ -1,6 +1,6 @@
 """What a server may do wrong, as a table of named cases on real sockets, and a function that runs one.
 
-`CASES` maps names to cases; `run_case(name)` opens an engine at a server that misbehaves so, asks it for one rollout,
+`CASES` maps names to cases; `run_case(case)` opens an engine at a server that misbehaves so, asks it for one rollout,
 and returns what came of it in one line, the seconds it took and the bytes by which memory grew at most. A case in which
 the server is odd but right ends with `RIGHT`, the same rollout that an undisturbed server gives.
 """
@@ -8,6 +8,7 @@ the server is odd but right ends with `RIGHT`, the same rollout that an undistur
 from __future__ import annotations
 
 import gzip
+import re
 import resource
 import tempfile
 import time
@@ -294,9 +295,8 @@ def undisturbed(kind: str, plugin: bool) -> Completion:
             engine.close()
 
 
-def run_case(name: str) -> Outcome:
+def run_case(case: Case) -> Outcome:
     """Run one case: the line that came of it, its seconds, and the bytes by which memory grew at most."""
-    case = CASES[name]
     expected = undisturbed(case.kind, case.plugin)
     before = _fresh_peak()
     server = Misbehaving(case)
@@ -317,6 +317,25 @@ def run_case(name: str) -> Outcome:
         finally:
             server.over.set()
         return Outcome(line, time.monotonic() - begun, max(0, _peak() - before))
+
+
+def prepare() -> None:
+    """Load and sample what all cases share, before processes are forked for them. No thread is left."""
+    import torch
+
+    torch.set_num_threads(1)
+    for kind, plugin in {(case.kind, case.plugin) for case in CASES.values()}:
+        undisturbed(kind, plugin)
+
+
+def expect(case: Case) -> None:
+    """Run one case as a command does, which ends with 0, or with 2 after the line that it must come to, or worse."""
+    line = run_case(case).line
+    if not re.search(case.line, line):
+        raise AssertionError(f"{case.name} came to {line!r}, not to {case.line!r}")
+    print(line)
+    if line != RIGHT:
+        raise SystemExit(2)
 
 
 def _fresh_peak() -> int:

@@ -23,7 +23,7 @@ def test_there_are_enough_of_them() -> None:
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_misbehaving_server_is_one_line(name: str) -> None:
-    outcome = run_case(name)
+    outcome = run_case(CASES[name])
     assert re.search(CASES[name].line, outcome.line), outcome
     assert len(outcome.line.splitlines()) == 1
     assert len(outcome.line) < 600

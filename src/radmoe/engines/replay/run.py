@@ -137,9 +137,20 @@ def replay(
 
 def agreement(pool: str | Path) -> Agreement | None:
     """Replay against capture, over all runs of a replayed pool that could be compared; None where none could."""
-    extras = (json.loads(extra) for extra in open_pool(pool).runs(["extra"])["extra"].to_pylist() if extra)
-    pairs = [extra["agreement"] for extra in extras if "agreement" in extra]
+    extras = open_pool(pool).runs(["extra"])["extra"].to_pylist()
+    pairs = [pair for extra in extras if extra and (pair := _recorded_agreement(extra)) is not None]
     return Agreement(sum(same for same, _ in pairs), sum(of for _, of in pairs)) if pairs else None
+
+
+def _recorded_agreement(extra: str) -> tuple[int, int] | None:
+    """What a run says of its agreement; None where it says nothing, or what no replay writes."""
+    try:
+        match json.loads(extra):
+            case {"agreement": [int(same), int(of)]}:
+                return same, of
+    except (ValueError, RecursionError):
+        pass
+    return None
 
 
 def whole_sequence(turns: Sequence[Step], token_ids: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int64]]:
