@@ -17,10 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from forked_runs import Outcome, place, run, warm
-from fuzzed_pools import fuzz
 from malformed_journals import malformed_journals, run_journal
 from malformed_pools import malformed_pools, run_pool
-from server_misbehaviours import CASES, expect, prepare
 
 Case = tuple[str, dict[str, Outcome]]  # its name, and what each command made of it
 
@@ -36,6 +34,8 @@ def journals() -> Iterator[Case]:
 
 
 def servers() -> Iterator[Case]:
+    from server_misbehaviours import CASES, expect, prepare  # not before: torch in memory would count in every process
+
     prepare()
     for name, case in CASES.items():
         with place() as where:
@@ -78,6 +78,8 @@ def main() -> int:
     print("| cases | number | refusals | broken conditions | slowest | largest process | time |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     if arguments.fuzz:
+        from fuzzed_pools import fuzz
+
         return report("fuzzed", fuzz(arguments.seed, arguments.fuzz), every=arguments.every)
     broken = report("pools", pools(arguments.thorough), every=arguments.every)
     broken += report("journals", journals(), every=arguments.every)

@@ -15,7 +15,7 @@ from radmoe.pool import files, pages
 from radmoe.pool.limits import CELL_BYTES, check_claim
 
 _ITEM_BYTES = 48  # what an item of a list takes as a Python object, with its place in the list
-_BATCH_BYTES = 128 << 20  # a batch of rows that all point at the longest text of a dictionary takes no more
+_BATCH_BYTES = 32 << 20  # a batch of rows that all point at the longest text of a dictionary takes no more
 _COPIES = 2  # rows are in memory as a table, and as Python objects
 _BATCH_ROWS = 1 << 16
 
@@ -77,12 +77,13 @@ def read_table(
             dictionary_bytes = max((leaf.dictionary_bytes for leaf in leaves), default=0)
             rows = min(max(_BATCH_BYTES // max(dictionary_bytes, 1), 1), _BATCH_ROWS)
             batches: list[pa.RecordBatch] = []
-            held_bytes = 0
+            held_bytes = held_cells = 0
             for batch in parquet.iter_batches(rows, columns=wanted):
                 for name, value in where.items():
                     batch = batch.filter(pc.equal(batch[name], pa.scalar(value, fields.field(name).type)))
-                held_bytes += batch.nbytes
-                check_claim(path, f"at least {held_bytes:,} bytes of rows", _COPIES * held_bytes, disk_bytes)
+                held_bytes, held_cells = held_bytes + batch.nbytes, held_cells + len(batch) * len(names)
+                needed = max(_COPIES * held_bytes, CELL_BYTES * held_cells if where else 0)
+                check_claim(path, f"at least {held_bytes:,} bytes of rows", needed, disk_bytes)
                 if len(batch) or not batches:
                     batches.append(batch)
             table = pa.Table.from_batches(batches, pa.schema([fields.field(name) for name in wanted]))
@@ -95,7 +96,10 @@ def read_table(
 
 
 def _check_cells(path: Path, rows: int, leaves: list[pages.Leaf], filtered: bool, disk_bytes: int) -> None:
-    """Refuse a table whose values would take too much memory as Python objects, which is how they are used."""
+    """Refuse a table whose values would take too much memory as Python objects, which is how they are used.
+
+    Of a filtered table, the rows that stay are counted as they are read.
+    """
     cells = sum(leaf.values * (_ITEM_BYTES if leaf.nested else 0 if filtered else CELL_BYTES) for leaf in leaves)
     check_claim(path, f"{rows:,} rows and {sum(leaf.values for leaf in leaves):,} values", cells, disk_bytes)
 
