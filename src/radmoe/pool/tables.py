@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from radmoe.errors import InputError, PoolCorrupt
+from radmoe.errors import PoolCorrupt, RadmoeError
 from radmoe.pool import files, pages
 from radmoe.pool.limits import CELL_BYTES, check_claim
 
@@ -88,9 +88,9 @@ def read_table(
                     batches.append(batch)
             table = pa.Table.from_batches(batches, pa.schema([fields.field(name) for name in wanted]))
             return table.select(names)
-    except InputError:
-        raise  # the memory limit, which is no fault of the file
-    except (OSError, ValueError, KeyError, pa.ArrowException) as e:
+    except RadmoeError:
+        raise
+    except Exception as e:  # whatever pyarrow makes of a forged file
         reason = (str(e) or type(e).__name__).splitlines()[0]
         raise PoolCorrupt(f"{path} cannot be read ({reason}): {restore}") from None
 
