@@ -150,7 +150,17 @@ def command(
         if n is not None or limit is not None or part is not None:
             raise InputError("--rollouts are replayed as many as there are: leave out -n, --limit and --part")
         local = EngineOptions(dtype=dtype, device=device, threads=threads)
-        replayed = replay_with_bar(rollouts, model, out, local, keep=keep, kind=own_kind, raw=raw, rounding=rounding)
+        replayed = replay_with_bar(
+            rollouts,
+            model,
+            out,
+            local,
+            keep=keep,
+            kind=own_kind,
+            raw=raw,
+            rounding=rounding,
+            **({"topk_logprobs": 0} if no_logprobs else {}),
+        )
         if as_json:
             say_json(asdict(replayed))
         else:

@@ -79,6 +79,15 @@ class Observation(NamedTuple):
         return self.prompt + self.tokens
 
 
+class Forced(NamedTuple):
+    """What a model says of T given tokens: expert ids and weights [T, L, K], and where asked for log-probabilities."""
+
+    ids: NDArray[np.int16]
+    weights: NDArray[np.float32]
+    sampled_logprobs: NDArray[np.float32] | None = None  # [T]
+    topk_logprobs: NDArray[np.float32] | None = None  # [T, C]
+
+
 class Engine(Protocol):
     """Samples rollouts and hands each over with its routing. All engines write the same pool.
 
@@ -98,6 +107,7 @@ class Engine(Protocol):
     layers: tuple[int, ...] | None = None  # the only layers that are captured; None where all are
     checkpoint: Path | None = None  # the directory of the model, if its weights are there for a replay to load
     replays: bool = False  # whether `teacher_forced` works
+    streams: int = 1  # how many passes it can run side by side, each in a thread of its caller
 
     @classmethod
     @abstractmethod
@@ -190,6 +200,14 @@ class Engine(Protocol):
         Only engines with `replays` can do this.
         """
         raise EngineError(f"{self.name} cannot run a pass over given tokens: replay them with the engine transformers")
+
+    def force(self, prompt: Sequence[int], tails: Sequence[Sequence[int]], *, topk_logprobs: int = 0) -> list[Forced]:
+        """What the model says of given continuations of one prompt; R(t) of token t is the row of the position before it.
+
+        An engine that only has `teacher_forced` passes one after another, and gives no log-probabilities.
+        """
+        passes = (self.teacher_forced([*prompt, *tail[:-1]]) for tail in tails)
+        return [Forced(ids[len(prompt) - 1 :], weights[len(prompt) - 1 :]) for ids, weights in passes]
 
     def provenance(self) -> dict[str, Any]:
         """Where rollouts of this engine come from, for the shards of a pool: versions and host."""

@@ -182,6 +182,11 @@ class Pool:
         return all(schema.EXPERT_WEIGHTS.name in shard.columns for shard in self.shards.values())
 
     @property
+    def has_logprobs(self) -> bool:
+        """Whether every shard keeps log-probabilities."""
+        return all(schema.SAMPLED.name in shard.columns for shard in self.shards.values())
+
+    @property
     def tokens(self) -> int:
         """The number of generated tokens in the pool."""
         return sum(tokens for runs in self._index.values() for *_, tokens in runs)

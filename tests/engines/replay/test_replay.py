@@ -147,10 +147,14 @@ def test_only_window_rows_are_kept_and_computed(
     tokens = [*engine.encode("x = 3" + MARKED + "7}", raw=True), *[40] * 100]
     file = lines(tmp_path / "r.jsonl", {"id": 1, "kind": "math", "prompt_ids": prompt, "token_ids": tokens})
     passes: list[int] = []
-    whole = engine.teacher_forced
-    monkeypatch.setattr(engine, "teacher_forced", lambda ids: passes.append(len(ids)) or whole(ids))
+    whole = engine.force
+    monkeypatch.setattr(
+        engine,
+        "force",
+        lambda prompt, tails, **o: passes.append(len(prompt) + len(tails[0]) - 1) or whole(prompt, tails, **o),
+    )
     replay(file, engine, tmp_path / "all")
-    replay(file, engine, tmp_path / "part", profile=Profile(readouts=("delimiter@4",)))
+    replay(file, engine, tmp_path / "part", profile=Profile(readouts=("delimiter@4",)), topk_logprobs=0)
     assert passes[0] == len(prompt) + len(tokens) - 1
     assert passes[1] < passes[0] - 80
     (full,), (part,) = (open_pool(tmp_path / name).group("1").rollouts for name in ("all", "part"))

@@ -9,17 +9,20 @@ sampled: `extra.tokens` says which of the two it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.engines import open_engine
-from radmoe.engines.base import Engine
+from radmoe.engines.base import Engine, Forced, Sampling
 from radmoe.engines.kept_rows import check_profile
+from radmoe.engines.replay.side_by_side import in_order
 from radmoe.engines.replay.sources import Source, SourceRollout, open_source
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile, open_pool
@@ -29,7 +32,7 @@ from radmoe.types import Kind, Rollout, RouterShape, Step, check_kind
 if TYPE_CHECKING:
     from radmoe.engines.torch.engine import TransformersEngine
 
-Forced = tuple[NDArray[np.int16], NDArray[np.float32]]
+_MOST = 256  # rollouts of one prompt that are in memory at once
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,21 @@ def replay(
     raw: bool = False,
     retokenise: bool = False,
     rounding: str | None = None,
+    topk_logprobs: int = Sampling.topk_logprobs,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replayed:
     """Replay a JSONL file or a pool (see `sources`) through `model` into the pool `out`.
 
     `model` is an engine that replays, or the name of a model for the engine transformers. `kind` says what answers look
     like where the source does not; one that contradicts the source is an InputError. With the readouts of a `profile`
-    only the rows that their windows need are kept, and a pass ends at the last of them. `raw` leaves the chat template
-    out, `retokenise` takes texts even where token ids are there, and `rounding` ("vllm-cpu", "vllm-cpu-eager") imitates,
-    in bfloat16, the engine that sampled (see `rounding`).
+    only the rows that their windows need are kept. `raw` leaves the chat template out, `retokenise` takes texts even
+    where token ids are there, and `rounding` ("vllm-cpu", "vllm-cpu-eager") imitates, in bfloat16, the engine that
+    sampled (see `rounding`); it passes one rollout after another.
+
+    Log-probabilities are those that the source captured; where it has none, those of the pass are kept, of the given
+    token and the `topk_logprobs` largest. With 0 there are none, and a pass ends at the last row that is kept.
+
+    Rollouts of one prompt share its pass and run as a batch, on all cores.
 
     A trajectory of several turns is one pass over everything that the model was given and generated; the routing of a
     generated token is the row of the position before it. `progress` is told rollouts done and rollouts in all. What
@@ -92,8 +101,11 @@ def replay(
     rollouts = open_source(source, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
     kinds = _settled_kinds(rollouts, kind, source)
     check_profile(profile, None, engine.vocab, kinds.values())
-    forward = _forward(engine, rounding)
+    topk_logprobs = 0 if rollouts.has_logprobs or rounding is not None else topk_logprobs
     record = rollouts.record | {"engine": "replay", "dtype": engine.dtype, "weights": weights}
+    record |= {} if rounding is None else {"rounding": rounding}
+    record |= {"topk_logprobs": topk_logprobs} if topk_logprobs else {}
+    work = _Work(engine, profile, weights, topk_logprobs, None if rounding is None else _rounded(engine, rounding))
     total = sum(rollouts.count(problem) for problem in rollouts.problems)
     replayed = tokens = 0
     with PoolWriter(
@@ -103,35 +115,42 @@ def replay(
         model=engine.model_name,
         task=rollouts.task,
         style=rollouts.style,
-        sampling=record | ({} if rounding is None else {"rounding": rounding}),
+        sampling=record,
         profile=profile,
         provenance=engine.provenance(),
     ) as writer:
         done = sum(writer.done(problem) for problem in rollouts.problems)
-        for place, problem in enumerate(rollouts.problems):
-            if writer.done(problem) == rollouts.count(problem):
-                continue
-            for one in rollouts.rollouts(problem):
-                if writer.has(problem, one.rollout_index):
-                    continue
-                rollout = _replayed(one, engine, profile, kinds[problem], weights, forward)
-                extra: dict[str, object] = {"tokens": one.tokens}
-                if (agreed := _agreement(one, rollout, engine.shape)) is not None:
-                    extra["agreement"] = [agreed.same, agreed.of]
-                writer.add(
-                    problem,
-                    rollout,
-                    kind=kinds[problem],
-                    rollout_index=one.rollout_index,
-                    problem_index=place,
-                    text=one.text,
-                    prompt=one.prompt,
-                    finish_reason=one.finish_reason,
-                    extra=extra,
-                )
-                done, replayed, tokens = done + 1, replayed + 1, tokens + len(rollout)
-                if progress is not None:
-                    progress(done, total)
+        pending = (
+            (place, problem, members)
+            for place, problem in enumerate(rollouts.problems)
+            if writer.done(problem) < rollouts.count(problem)
+            for members in _together(
+                one for one in rollouts.rollouts(problem) if not writer.has(problem, one.rollout_index)
+            )
+        )
+        batches = in_order(
+            lambda batch: work(batch[2], kinds[batch[1]]), pending, engine.streams if rounding is None else 1
+        )
+        with closing(batches):
+            for (place, problem, members), made in batches:
+                for one, rollout in zip(members, made, strict=True):
+                    extra: dict[str, object] = {"tokens": one.tokens}
+                    if (agreed := _agreement(one, rollout, engine.shape)) is not None:
+                        extra["agreement"] = [agreed.same, agreed.of]
+                    writer.add(
+                        problem,
+                        rollout,
+                        kind=kinds[problem],
+                        rollout_index=one.rollout_index,
+                        problem_index=place,
+                        text=one.text,
+                        prompt=one.prompt,
+                        finish_reason=one.finish_reason,
+                        extra=extra,
+                    )
+                    done, replayed, tokens = done + 1, replayed + 1, tokens + len(rollout)
+                    if progress is not None:
+                        progress(done, total)
     return Replayed(str(out), len(rollouts.problems), total, replayed, tokens, agreement(out))
 
 
@@ -181,10 +200,15 @@ def _settled_kinds(source: Source, kind: Kind | None, where: str | Path) -> dict
     return {problem: recorded or kind for problem, recorded in source.kinds.items()}
 
 
-def _forward(engine: Engine, rounding: str | None) -> Callable[[list[int], SourceRollout], Forced]:
-    """The pass over a sequence of tokens that belongs to a rollout: ids and weights [S, L, K]."""
-    if rounding is None:
-        return lambda sequence, one: engine.teacher_forced(sequence)
+def _together(rollouts: Iterable[SourceRollout]) -> Iterator[list[SourceRollout]]:
+    """Neighbouring rollouts of one prompt, as many as are passed at once."""
+    for _, same in groupby(rollouts, key=lambda one: one.turns[0].given):
+        while members := list(islice(same, _MOST)):
+            yield members
+
+
+def _rounded(engine: Engine, rounding: str) -> Callable[[list[int], SourceRollout], tuple[Any, Any]]:
+    """The pass over a sequence of tokens that belongs to a rollout, rounded as an engine does: ids and weights [S, L, K]."""
     from radmoe.engines.replay.rounding import check_rounding, forced_as_vllm
 
     if engine.name != "transformers":
@@ -194,7 +218,7 @@ def _forward(engine: Engine, rounding: str | None) -> Callable[[list[int], Sourc
     own = cast("TransformersEngine", engine)
     check_rounding(own.model, rounding)
 
-    def forward(sequence: list[int], one: SourceRollout) -> Forced:
+    def forward(sequence: list[int], one: SourceRollout) -> tuple[Any, Any]:
         if len(one.turns) > 1:
             raise InputError(
                 f"{one.where} has {len(one.turns)} turns, and rounding {rounding} is known for one prompt and its answer: "
@@ -205,33 +229,68 @@ def _forward(engine: Engine, rounding: str | None) -> Callable[[list[int], Sourc
     return forward
 
 
-def _replayed(
-    one: SourceRollout,
-    engine: Engine,
-    profile: Profile,
-    kind: Kind | None,
-    weights: bool,
-    forward: Callable[[list[int], SourceRollout], Forced],
-) -> Rollout:
-    """The rollout with the routing of one pass; it has the rows that the profile keeps, of all layers."""
-    sequence, places = whole_sequence(one.turns, one.token_ids)
-    if not one.turns[0].given:
-        raise InputError(f"{one.where} has a prompt of zero tokens: R(0) is the row of a prompt's last token")
-    if engine.context is not None and len(sequence) > engine.context:
-        given = len(sequence) - len(one.token_ids)
-        raise InputError(
-            f"{one.where} has {given} + {len(one.token_ids)} tokens and the model's context is {engine.context}: leave it "
-            "out, or replay with the model that sampled it"
-        )
-    positions = profile.kept_rows(one.token_ids, engine.vocab, kind)
-    rows = (places if positions is None else places[positions]) - 1
-    ids: NDArray[np.int16] = np.empty((0, engine.shape.layers, engine.shape.top_k), np.int16)
-    mass: NDArray[np.float16] = ids.astype(np.float16)
-    if len(rows):
-        routing = forward(sequence[: int(rows[-1]) + 1], one)
-        ids, mass = routing[0][rows], routing[1][rows].astype(np.float16)
-    sampled, top = (None, None) if one.captured is None else (one.captured.sampled_logprobs, one.captured.topk_logprobs)
-    return Rollout(one.token_ids, ids, mass if weights else None, sampled, top, positions, one.steps)
+@dataclass(frozen=True)
+class _Work:
+    """Turns rollouts of one prompt into rollouts with routing, by passes of the engine."""
+
+    engine: Engine
+    profile: Profile
+    weights: bool
+    topk_logprobs: int
+    rounded: Callable[[list[int], SourceRollout], tuple[Any, Any]] | None
+
+    def __call__(self, rollouts: Sequence[SourceRollout], kind: Kind | None) -> list[Rollout]:
+        """The rollouts with the rows that the profile keeps, of all layers."""
+        prompt = list(rollouts[0].turns[0].given)
+        tails, places = zip(*(self._tail(one, len(prompt)) for one in rollouts), strict=True)
+        positions = [self.profile.kept_rows(one.token_ids, self.engine.vocab, kind) for one in rollouts]
+        # Row r of a pass is that of the position before token r of the tail.
+        rows = [place if kept is None else place[kept] for place, kept in zip(places, positions, strict=True)]
+        if not self.topk_logprobs:
+            ends = [int(row[-1]) + 1 if len(row) else 0 for row in rows]
+            tails = tuple(tail[:end] for tail, end in zip(tails, ends, strict=True))
+        forced = self._forced(rollouts, prompt, tails)
+        made = []
+        for one, kept, row, place, passed in zip(rollouts, positions, rows, places, forced, strict=True):
+            sampled, top = passed.sampled_logprobs, passed.topk_logprobs
+            if one.captured is not None and one.captured.sampled_logprobs is not None:
+                sampled, top = one.captured.sampled_logprobs, one.captured.topk_logprobs
+            elif sampled is not None and top is not None:
+                sampled, top = sampled[place], top[place]
+            mass = passed.weights[row].astype(np.float16) if self.weights else None
+            made.append(Rollout(one.token_ids, passed.ids[row], mass, sampled, top, kept, one.steps))
+        return made
+
+    def _tail(self, one: SourceRollout, prompt: int) -> tuple[list[int], NDArray[np.int64]]:
+        """All tokens after the prompt, and the place of each generated token among them."""
+        sequence, places = whole_sequence(one.turns, one.token_ids)
+        if not prompt:
+            raise InputError(f"{one.where} has a prompt of zero tokens: R(0) is the row of a prompt's last token")
+        context = self.engine.context
+        if context is not None and len(sequence) > context:
+            given = len(sequence) - len(one.token_ids)
+            raise InputError(
+                f"{one.where} has {given} + {len(one.token_ids)} tokens and the model's context is {context}: leave it "
+                "out, or replay with the model that sampled it"
+            )
+        return sequence[prompt:], places - prompt
+
+    def _forced(
+        self, rollouts: Sequence[SourceRollout], prompt: list[int], tails: Sequence[list[int]]
+    ) -> Sequence[Forced]:
+        """The passes over the tails; those that are empty, because no row of them is kept, are not passed."""
+        nothing = np.empty((0, self.engine.shape.layers, self.engine.shape.top_k), np.int16)
+        forced = [Forced(nothing, nothing.astype(np.float32))] * len(tails)
+        wanted = [i for i, tail in enumerate(tails) if tail]
+        if self.rounded is not None:
+            for i in wanted:
+                ids, weights = self.rounded([*prompt, *tails[i][:-1]], rollouts[i])
+                forced[i] = Forced(ids[len(prompt) - 1 :], weights[len(prompt) - 1 :])
+        elif wanted:
+            passed = self.engine.force(prompt, [tails[i] for i in wanted], topk_logprobs=self.topk_logprobs)
+            for i, one in zip(wanted, passed, strict=True):
+                forced[i] = one
+        return forced
 
 
 def _agreement(one: SourceRollout, mine: Rollout, shape: RouterShape) -> Agreement | None:

@@ -56,6 +56,7 @@ class Source(Protocol):
     task: str | None
     style: str | None
     kinds: dict[str, Kind | None]
+    has_logprobs: bool = False  # whether what was captured has log-probabilities, which are kept then
 
     @property
     def problems(self) -> list[str]:
@@ -99,6 +100,7 @@ class PoolSource(Source):
         raw = bool(sampling.get("raw"))
         self._special = raw or not getattr(tokenizer, "chat_template", None)
         self.kinds, self.task, self.style = self.pool.kinds, self.pool.task, self.pool.style
+        self.has_logprobs = not retokenise and self.pool.has_logprobs
         self.record = {
             "source": {"pool": path.name, "model": self.pool.model, "sha256": _digest(path / schema.POOL_JSON)},
             "sampled": sampling,

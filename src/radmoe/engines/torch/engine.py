@@ -23,11 +23,12 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, wanted_rollouts
+from radmoe.engines.base import Completion, Engine, Forced, Sampling, check_prompt, completion_text, wanted_rollouts
 from radmoe.engines.models import SHIPPED, SHIPPED_DTYPE, recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
 from radmoe.engines.torch.decode import Decoder, Finished, Job
 from radmoe.engines.torch.delta_rule import speed_up
+from radmoe.engines.torch.force import force
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
 from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.streams import Stream, merge
@@ -187,6 +188,11 @@ class TransformersEngine(Engine):
             self.model(input_ids=inputs, use_cache=False, logits_to_keep=1)
         ids, weights = self._recorder.take()
         return ids.transpose(0, 1).cpu().numpy(), weights.transpose(0, 1).cpu().numpy()
+
+    def force(self, prompt: Sequence[int], tails: Sequence[Sequence[int]], *, topk_logprobs: int = 0) -> list[Forced]:
+        """As `Engine.force` says, in batches that share the prompt's cache. The logprobs are those that capture keeps."""
+        with _memory(f"{len(tails)} rollouts", "replay fewer of them, or shorter ones"):
+            return force(self.model, self._recorder, prompt, tails, topk_logprobs=topk_logprobs)
 
     def _completions(self, streams: Sequence[Stream[Finished]], batch_size: int) -> Iterator[Completion]:
         with closing(merge(streams)) as running:  # the threads have ended when this iterator is closed

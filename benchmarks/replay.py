@@ -1,0 +1,88 @@
+"""What replay costs: rollouts/s in batches that share the prompt, against one rollout after another, in the same run.
+
+    python -m benchmarks.replay [--model lab-qwen] [--problems 4] [--task math-2]
+
+Rollouts of a lab model are sampled, N=64, and then passed again from their tokens alone: one at a time on one core, as
+`teacher_forced` does it, without log-probabilities; and by `radmoe.engines.replay.replay` on all cores, with them and
+into a pool. The table says how many (row, layer) expert sets and how many picks of RAD are equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+N = 64
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", default="lab-qwen")
+    parser.add_argument("--task", default="math-2")
+    parser.add_argument("--problems", type=int, default=4)
+    options = parser.parse_args()
+
+    from radmoe import select
+    from radmoe.engines.base import Sampling
+    from radmoe.engines.replay import replay
+    from radmoe.engines.torch.engine import TransformersEngine
+    from radmoe.lab.models import weights
+    from radmoe.lab.tasks import problems
+    from radmoe.pool import open_pool
+    from radmoe.types import Rollout, RolloutGroup
+
+    engine = TransformersEngine(weights(options.model), dtype="float32")
+    asked = problems(options.task, limit=options.problems)
+    prompts = [engine.encode(problem.prompt) for problem in asked]
+    sampling = Sampling(temperature=engine.suggested("temperature", 1.0), max_tokens=512, topk_logprobs=0)
+    tokens: dict[int, list[list[int]]] = {i: [] for i in range(len(asked))}
+    for done in engine.generate(prompts, N, sampling=sampling, batch_size=128):
+        tokens[done.prompt_index].append(done.rollout.token_ids.tolist())
+    kind = asked[0].kind
+    assert kind is not None
+
+    start = time.perf_counter()
+    alone = {
+        i: [engine.teacher_forced([*prompts[i], *tail[:-1]]) for tail in tails[: N // 4]] for i, tails in tokens.items()
+    }
+    one_at_a_time = sum(map(len, alone.values())) / (time.perf_counter() - start)
+    with tempfile.TemporaryDirectory() as scratch:
+        source, out = Path(scratch) / "rollouts.jsonl", Path(scratch) / "pool"
+        with source.open("w") as f:
+            for i, tails in tokens.items():
+                for tail in tails:
+                    line = {"id": asked[i].problem_id, "kind": kind, "prompt_ids": prompts[i], "token_ids": tail}
+                    f.write(json.dumps(line) + "\n")
+        start = time.perf_counter()
+        replayed = replay(source, engine, out)
+        together = replayed.rollouts / (time.perf_counter() - start)
+        same = of = picks = 0
+        for i, group in enumerate(open_pool(out).groups()):
+            ours = group.rollouts[: N // 4]
+            theirs = []
+            for rollout, (ids, mass) in zip(ours, alone[i], strict=True):
+                rows = slice(len(prompts[i]) - 1, None)
+                equal = (np.sort(rollout.expert_ids, -1) == np.sort(ids[rows], -1)).all(-1)
+                same, of = same + int(equal.sum()), of + equal.size
+                theirs.append(Rollout(rollout.token_ids, ids[rows], mass[rows].astype(np.float16)))
+            pair = [
+                select(RolloutGroup(group.problem_id, tuple(members), engine.shape, engine.vocab, kind))
+                for members in (ours, theirs)
+            ]
+            picks += pair[0].index == pair[1].index
+    print(
+        f"{options.model}, {options.task}: {len(asked)} problems x {N}, {replayed.tokens:,} tokens, {engine.streams} streams"
+    )
+    print("| replay | rollouts/s | ratio |\n| --- | ---: | ---: |")
+    print(f"| one at a time, no log-probabilities | {one_at_a_time:.1f} | 1.0 |")
+    print(f"| in batches, with log-probabilities | {together:.1f} | {together / one_at_a_time:.1f} |")
+    print(f"\n{same:,} of {of:,} expert sets are equal ({same / of:.4%}), and {picks} of {len(asked)} picks.")
+
+
+if __name__ == "__main__":
+    main()
