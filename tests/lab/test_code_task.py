@@ -9,6 +9,7 @@ from itertools import islice
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from radmoe.lab.tasks.code import code_problem
 from radmoe.lab.tasks.draw import is_test
 from radmoe.lab.tasks.pipelines import FAMILIES, KEEP, Pipeline, draw_list, draw_pipeline, draw_tests, signature
 from radmoe.lab.tasks.programs import write
+from radmoe.lab.tasks.wide import write_wide
 from radmoe.problems import Problem
 
 seeds = st.integers(0, 2**32)
@@ -28,12 +30,13 @@ def function(program: str) -> Any:
     return names["f"]
 
 
+@pytest.mark.parametrize("write_program", [write, write_wide])
 @given(seeds, st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_every_program_written_for_a_pipeline_computes_it(seed: int, test: bool) -> None:
+def test_every_program_written_for_a_pipeline_computes_it(write_program: Any, seed: int, test: bool) -> None:
     rng = Random(seed)
     pipeline = draw_pipeline(rng, test=test)
-    f = function(write(rng, pipeline))
+    f = function(write_program(rng, pipeline))
     for _ in range(10):
         xs = draw_list(rng, 0, 9)
         before = list(xs)
@@ -42,10 +45,11 @@ def test_every_program_written_for_a_pipeline_computes_it(seed: int, test: bool)
             assert xs == before, "the argument was changed"
 
 
+@pytest.mark.parametrize("task", ["code", "code-wide"])
 @given(seeds, st.sampled_from(STYLES))
-@settings(max_examples=200, deadline=None)
-def test_every_training_solution_passes_its_hidden_tests(seed: int, style: str) -> None:
-    example = training_example(Random(seed), style=style, task="code")
+@settings(max_examples=150, deadline=None)
+def test_every_training_solution_passes_its_hidden_tests(task: str, seed: int, style: str) -> None:
+    example = training_example(Random(seed), style=style, task=task)
     (program,) = re.findall(r"```python\n(.*?)\n```", example.final, re.DOTALL)
     assert program == example.problem.answer
     assert len(example.problem.tests) >= 8

@@ -16,6 +16,7 @@ from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import InputError, PoolIncomplete, PoolMismatch
 from radmoe.lab import planted
 from radmoe.pool import Pool, PoolWriter, Profile, open_pool
+from radmoe.selector import select
 from radmoe.types import Rollout
 
 PROMPTS = {"a": "So the sum is", "b": "The answer: \\boxed{"}
@@ -175,6 +176,28 @@ def test_a_windowed_source_is_compared_where_it_has_rows(engine: TransformersEng
     assert (agreed.same, agreed.of) == (4 * 2, 4 * 2)  # the second rollout has no anchor, and no rows
     narrower = replay(tmp_path / "source", engine, tmp_path / "less", profile=Profile(layers=(2,))).agreement
     assert narrower == agreed  # all layers are computed, whatever is kept
+
+
+def test_log_probabilities_are_kept_where_the_source_has_none(
+    engine: TransformersEngine, captured: Path, tmp_path: Path
+) -> None:
+    source = open_pool(captured)
+    rollouts = [
+        {"id": p, "kind": "math", "prompt_ids": engine.encode(PROMPTS[p], raw=True), "token_ids": r.token_ids.tolist()}
+        for p in source.problems
+        for r in source.group(p).rollouts
+    ]
+    file = lines(tmp_path / "r.jsonl", *rollouts)
+    replay(file, engine, tmp_path / "out")
+    made = open_pool(tmp_path / "out")
+    assert made.sampling["topk_logprobs"] == 20
+    for mine, theirs in zip(made.groups(), source.groups(), strict=True):
+        for a, b in zip(mine.rollouts, theirs.rollouts, strict=True):
+            assert np.allclose(a.sampled_logprobs, b.sampled_logprobs, atol=1e-3)
+            assert np.allclose(a.topk_logprobs, b.topk_logprobs, atol=2e-2)  # float16
+    assert select(made.group("a"), readout="trajectory:/./@4", confidence="conf50").index in range(3)
+    replay(file, engine, tmp_path / "none", topk_logprobs=0)
+    assert not open_pool(tmp_path / "none").has_logprobs
 
 
 def test_an_interrupted_replay_goes_on(engine: TransformersEngine, captured: Path, tmp_path: Path) -> None:
