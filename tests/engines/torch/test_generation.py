@@ -136,14 +136,27 @@ def test_sampling_follows_the_probabilities() -> None:
     probs = torch.tensor([0.5, 0.25, 0.0, 0.125, 0.125])
     chance = (torch.arange(8000, dtype=torch.float64) + 0.5)[:, None] / 8000
     logits = probs.log().expand(8000, -1)
-    counts = torch.bincount(sample(logits, chance, 1.0, 1.0), minlength=5)
-    assert counts.tolist() == [4000, 2000, 0, 1000, 1000]
-    counts = torch.bincount(sample(logits, chance, 1.0, 0.7), minlength=5)
-    assert counts[2:].sum() == 0  # the nucleus is the first two
-    assert abs(int(counts[0]) - 8000 * 2 / 3) < 2
-    assert sample(logits, chance, 0, 1.0).unique().tolist() == [0]
-    hot = torch.bincount(sample(logits, chance, 0.5, 1.0), minlength=5) / 8000
-    assert np.allclose(hot, (probs**2 / (probs**2).sum()).numpy(), atol=1e-3)
+
+    def counts(temperature: float, top_p: float) -> torch.Tensor:
+        ways = torch.full((8000, 1), temperature), torch.full((8000, 1), top_p, dtype=torch.float64)
+        return torch.bincount(sample(logits, chance, *ways), minlength=5)
+
+    assert counts(1.0, 1.0).tolist() == [4000, 2000, 0, 1000, 1000]
+    nucleus = counts(1.0, 0.7)
+    assert nucleus[2:].sum() == 0  # the nucleus is the first two
+    assert abs(int(nucleus[0]) - 8000 * 2 / 3) < 2
+    assert counts(0.0, 1.0).tolist() == [8000, 0, 0, 0, 0]
+    assert np.allclose(counts(0.5, 1.0) / 8000, (probs**2 / (probs**2).sum()).numpy(), atol=1e-3)
+
+
+def test_a_row_is_sampled_in_its_own_way_whatever_its_neighbours_want() -> None:
+    draw = torch.Generator().manual_seed(0)
+    logits, chance = torch.randn(60, 40, generator=draw), torch.rand(60, 1, generator=draw, dtype=torch.float64)
+    temperature = torch.tensor([0.0, 0.5, 1.0] * 20)[:, None]
+    top_p = torch.tensor([1.0] * 30 + [0.6] * 30, dtype=torch.float64)[:, None]
+    together = sample(logits, chance, temperature, top_p)
+    alone = [sample(*(x[i : i + 1] for x in (logits, chance, temperature, top_p))) for i in range(60)]
+    assert together.tolist() == torch.cat(alone).tolist()
 
 
 def test_random_numbers_are_named_not_drawn_in_turn() -> None:

@@ -3,6 +3,8 @@
 engine.py      loading, checks, generation, teacher forcing
 routers.py     finding a model's routers, and recording what they chose
 decode.py      the batch that samples: rows step together, start and finish apart
+batcher.py     requests that come one by one and share a batch
+force.py       passes over given continuations of one prompt
 kv_cache.py    a cache whose rows have lengths of their own, and attention over it
 delta_rule.py  one step of linear attention in a single pass over its state
 topk.py        the largest log-probabilities of every row in a single pass

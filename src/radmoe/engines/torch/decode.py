@@ -7,10 +7,10 @@ R(t) of the token it predicts (row P-1+t of the whole sequence).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from radmoe.engines.torch.topk import largest
 
 BLOCK = 64  # steps recorded before each row is handed its part
 _SHRINK = 8  # drop empty rows once they are an eighth of the batch: it copies the cache
+_ROW_TENSORS = ("_token", "_length", "_count", "_limit", "_noise", "_temperature", "_top_p")
 
 Columns = tuple[NDArray[Any], ...]
 
@@ -38,6 +39,30 @@ class Job(NamedTuple):
     key: str
     prompt: tuple[int, ...]
     limit: int  # tokens at most
+    sampling: Sampling
+
+
+class Queue(Protocol):
+    """Where a decoder gets its jobs from."""
+
+    def take(self, most: int, *, idle: bool) -> list[Job]:
+        """Up to so many jobs. An `idle` decoder may be kept waiting, and ends where it gets none."""
+
+    def waiting(self) -> bool:
+        """Whether there are jobs to take, so that a batch with empty rows looks for them before its next step."""
+
+
+class Listed(Queue):
+    """Jobs that are known from the start. Rows that finish take the next ones."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._jobs = iter(jobs)
+
+    def take(self, most: int, *, idle: bool) -> list[Job]:
+        return list(islice(self._jobs, most))
+
+    def waiting(self) -> bool:
+        return False
 
 
 class Finished(NamedTuple):
@@ -58,20 +83,21 @@ class _Row:
 class Decoder:
     """Samples jobs `batch_size` at a time; a finished row is refilled before the next step.
 
-    `capture=False` keeps the tokens only, which serves to measure what capture costs.
+    Jobs of one batch may be sampled differently; `topk_logprobs` is the same for all. `capture=False` keeps the tokens
+    only, which serves to measure what capture costs.
     """
 
     def __init__(
         self,
         model: Any,
         recorder: Recorder,
-        sampling: Sampling,
         *,
+        topk_logprobs: int,
         eos: Iterable[int],
         words: int,
         capture: bool = True,
     ) -> None:
-        self._model, self._recorder, self._sampling, self._capture = model, recorder, sampling, capture
+        self._model, self._recorder, self._top, self._capture = model, recorder, topk_logprobs, capture
         self._device = model.device
         self._eos = torch.tensor(sorted(eos), dtype=torch.long, device=self._device)
         self._words = words  # logits from here on pad the matrix: there is no such token
@@ -81,31 +107,55 @@ class Decoder:
         self._rows: list[_Row | None] = []
         self.sampled = 0  # tokens so far
 
-    def run(self, jobs: Iterator[Job], batch_size: int, stopped: Stopped = lambda: False) -> Iterator[Finished]:
+    def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[Finished]:
         """Yield the jobs in the order in which they finish; the reason is "stop" or "length".
 
         `stopped` is asked at every step; once it returns True, the rollouts under way are given up and the iterator
         ends.
         """
-        first = list(islice(jobs, batch_size))
-        self._open(len(first))
-        self._start(range(len(first)), first)
-        while any(self._rows):
-            self._settle()
-            ended = self._until_some_finish(stopped)
-            if not ended:
+        self._rows = []
+        while not stopped():
+            live = sum(state is not None for state in self._rows)
+            started = jobs.take(batch_size - live, idle=not live)
+            if started:
+                self._start(self._free_rows(len(started), empty=not live), started)
+            elif not live:
                 return
-            for row, reason in ended:
+            self._settle()
+            room = live + len(started) < batch_size
+            for row, reason in self._until_some_finish(stopped, jobs.waiting if room else lambda: False):
                 yield self._finish(row, reason)
-            self._start([row for row, _ in ended], list(islice(jobs, len(ended))))
 
     @torch.inference_mode()
-    def _open(self, rows: int) -> None:
-        new = torch.zeros(rows, dtype=torch.long, device=self._device)
-        self._rows = [None] * rows
-        self._token, self._length, self._count, self._limit = new, new.clone(), new.clone(), new.clone()
-        self._noise = torch.zeros(rows, self._sampling.max_tokens, dtype=torch.float64, device=self._device)
-        self._cache = rows_cache(self._model.config)
+    def _free_rows(self, wanted: int, *, empty: bool) -> list[int]:
+        """So many rows to begin jobs in: rows that are empty, and new ones where these do not suffice."""
+        if empty:
+            new = torch.zeros(wanted, dtype=torch.long, device=self._device)
+            self._rows, self._block, self._at = [None] * wanted, (), 0
+            self._token, self._length, self._count, self._limit = new, new.clone(), new.clone(), new.clone()
+            self._temperature, self._top_p = new[:, None].float(), new[:, None].double()
+            self._noise = torch.zeros(wanted, 0, dtype=torch.float64, device=self._device)
+            self._cache = rows_cache(self._model.config)
+            return list(range(wanted))
+        free = [row for row, state in enumerate(self._rows) if state is None][:wanted]
+        if len(free) < wanted:
+            more = wanted - len(free)
+            old = len(self._rows)
+            self._select([*range(old), *[0] * more])  # copies of row 0, until jobs are put there
+            self._rows += [None] * more
+            self._length[old:] = 0
+            free += range(old, old + more)
+        return free
+
+    def _select(self, rows: list[int]) -> None:
+        """Make the batch consist of these rows of it. The parts of the block are handed out first."""
+        self._flush()
+        self._block = ()
+        index = torch.tensor(rows, device=self._device)
+        for layer in self._cache.layers:
+            layer.keep(index)
+        for name in _ROW_TENSORS:
+            setattr(self, name, getattr(self, name)[index])
 
     @torch.inference_mode()
     def _start(self, rows: Sequence[int], jobs: Sequence[Job]) -> None:
@@ -119,10 +169,17 @@ class Decoder:
                 layer.put(at, len(self._rows), None if source is None else source.layers[i])
             self._token[at], self._length[at], self._count[at] = prompt[-1], len(prompt) - 1, 0
             for row, job in started:
-                noise = uniforms(self._sampling.seed, job.key, job.rollout_index, job.limit)
+                self._widen(job.limit)
+                noise = uniforms(job.sampling.seed, job.key, job.rollout_index, job.limit)
                 self._noise[row, : job.limit] = torch.from_numpy(noise)
                 self._limit[row] = job.limit
+                self._temperature[row], self._top_p[row] = job.sampling.temperature, job.sampling.top_p
                 self._rows[row] = _Row(job, self._at)
+
+    def _widen(self, steps: int) -> None:
+        """Make room for the random numbers of so many steps."""
+        if (missing := steps - self._noise.shape[1]) > 0:
+            self._noise = torch.nn.functional.pad(self._noise, (0, missing))
 
     def _prefill(self, tokens: tuple[int, ...]) -> Any:
         """The cache of a prompt. Only the latest is kept, as rollouts of one prompt start one after another."""
@@ -141,14 +198,9 @@ class Decoder:
         """Drop empty rows, and columns that no row uses; called after rows came or went."""
         empty = sum(state is None for state in self._rows)
         if empty and empty * _SHRINK >= len(self._rows):
-            self._flush()
-            self._block = ()
-            live = torch.tensor([r for r, state in enumerate(self._rows) if state is not None], device=self._device)
-            self._rows = [state for state in self._rows if state is not None]
-            for layer in self._cache.layers:
-                layer.keep(live)
-            for name in ("_token", "_length", "_count", "_limit", "_noise"):
-                setattr(self, name, getattr(self, name)[live])
+            live = [row for row, state in enumerate(self._rows) if state is not None]
+            self._select(live)
+            self._rows = [self._rows[row] for row in live]
         self._columns = int(self._length.max())
         for layer in self._cache.layers:
             layer.trim(self._columns)
@@ -156,8 +208,11 @@ class Decoder:
         self._unused = unused[:, None] if bool(unused.any()) else None
 
     @torch.inference_mode()
-    def _until_some_finish(self, stopped: Stopped) -> list[tuple[int, str]]:
-        """Step until some rows finish; returns these rows, each with its reason, or none if told to stop."""
+    def _until_some_finish(self, stopped: Stopped, waiting: Callable[[], bool]) -> list[tuple[int, str]]:
+        """Step until some rows finish; returns these rows, each with its reason.
+
+        Returns none if told to stop, or, after a step at least, if jobs are waiting for the batch's empty rows.
+        """
         while not stopped():
             self._step()
             at_end = torch.isin(self._token, self._eos)
@@ -165,7 +220,7 @@ class Decoder:
             ended = [(row, "stop" if at_end[row] else "length") for row in done if self._rows[row] is not None]
             if self._at == BLOCK:
                 self._flush()
-            if ended:
+            if ended or waiting():
                 return ended
         return []
 
@@ -182,7 +237,7 @@ class Decoder:
             output = self._model(**inputs, past_key_values=self._cache, use_cache=True)
         logits = output.logits[:, -1].float()
         chance = self._noise.gather(1, self._count.clamp(max=self._noise.shape[1] - 1)[:, None])  # empty rows count on
-        self._token = sample(logits[:, : self._words], chance, self._sampling.temperature, self._sampling.top_p)
+        self._token = sample(logits[:, : self._words], chance, self._temperature, self._top_p)
         self._write(logits)
         self._length += 1
         self._count += 1
@@ -195,10 +250,10 @@ class Decoder:
         if self._capture:
             ids, weights = self._recorder.take()
             line += [(ids.transpose(0, 1), torch.int16), (weights.transpose(0, 1), torch.float16)]
-            if self._sampling.topk_logprobs:
+            if self._top:
                 whole = logits.logsumexp(-1, keepdim=True)  # log_softmax, only where it is asked for
                 line.append(((logits.gather(1, self._token[:, None]) - whole)[:, 0], torch.float32))
-                most = min(self._sampling.topk_logprobs, logits.shape[1])
+                most = min(self._top, logits.shape[1])
                 line.append((largest(logits, most) - whole, torch.float32))
         if not self._block:
             self._block = tuple(torch.empty((BLOCK, *x.shape), dtype=kind, device=self._device) for x, kind in line)
@@ -227,20 +282,29 @@ class Decoder:
         return Finished(state.job, tuple(np.concatenate(parts) for parts in zip(*state.parts, strict=True)), reason)
 
 
-def sample(logits: Tensor, chance: Tensor, temperature: float, top_p: float) -> Tensor:
-    """Tokens [B] from logits [B, V] and one uniform number per row [B, 1]; temperature 0 takes the largest.
+def sample(logits: Tensor, chance: Tensor, temperature: Tensor, top_p: Tensor) -> Tensor:
+    """Tokens [B] from logits [B, V] and one uniform number, temperature and top-p per row [B, 1] each.
 
-    The number marks a place on the cumulative distribution, which is summed in float64. So a token follows from
-    its own row's logits and number, whatever else is in the batch.
+    Temperature 0 takes the largest. The number marks a place on the cumulative distribution, which is summed in float64.
+    So a token follows from its own row's logits and number, whatever else is in the batch.
     """
-    if temperature == 0:
+    greedy, cut = temperature == 0, top_p < 1
+    if bool(greedy.all()):
         return logits.argmax(-1)
-    probs = (logits / temperature).softmax(-1)
-    order = None
-    if top_p < 1:
-        probs, order = probs.sort(dim=-1, descending=True, stable=True)
-        before = probs.cumsum(-1, dtype=torch.float64) - probs
-        probs = probs.masked_fill(before >= top_p, 0.0)
+    probs = (logits / temperature.masked_fill(greedy, 1.0)).softmax(-1)
+    if bool(cut.any()):
+        falling, order = probs.sort(dim=-1, descending=True, stable=True)
+        before = falling.cumsum(-1, dtype=torch.float64) - falling
+        nucleus = order.gather(1, _at(falling.masked_fill(before >= top_p, 0.0), chance))
+        token = nucleus if bool(cut.all()) else torch.where(cut, nucleus, _at(probs, chance))
+    else:
+        token = _at(probs, chance)
+    if bool(greedy.any()):
+        token = torch.where(greedy, logits.argmax(-1, keepdim=True), token)
+    return token[:, 0]
+
+
+def _at(probs: Tensor, chance: Tensor) -> Tensor:
+    """The index [B, 1] at which the cumulative distribution of each row passes its number."""
     cumulative = probs.cumsum(-1, dtype=torch.float64)
-    place = torch.searchsorted(cumulative, chance * cumulative[:, -1:], right=True).clamp(max=logits.shape[1] - 1)
-    return (place if order is None else order.gather(1, place))[:, 0]
+    return torch.searchsorted(cumulative, chance * cumulative[:, -1:], right=True).clamp(max=probs.shape[1] - 1)

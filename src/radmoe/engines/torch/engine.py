@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from radmoe.engines.base import Completion, Engine, Forced, Sampling, check_prompt, completion_text, wanted_rollouts
 from radmoe.engines.models import SHIPPED, SHIPPED_DTYPE, recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
-from radmoe.engines.torch.decode import Decoder, Finished, Job
+from radmoe.engines.torch.batcher import Batcher
+from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.force import force
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
@@ -161,20 +162,34 @@ class TransformersEngine(Engine):
         encoded = [check_prompt(self.encode(prompt, raw=raw), vocab_size) for prompt in prompts]
         limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
         jobs = [
-            Job(i, r, wanted[i].key, tuple(ids), limits[i]) for i, ids in enumerate(encoded) for r in wanted[i].rollouts
+            Job(i, r, wanted[i].key, tuple(ids), limits[i], sampling)
+            for i, ids in enumerate(encoded)
+            for r in wanted[i].rollouts
         ]
-        words = min(len(self.vocab), vocab_size)
         streams = min(self.streams, batch_size, max(len(jobs), 1))
-        self._decoders = [
-            Decoder(self.model, self._recorder, sampling, eos=self.eos, words=words, capture=capture)
-            for _ in range(streams)
-        ]
+        self._decoders = [self.decoder(sampling.topk_logprobs, capture=capture) for _ in range(streams)]
         # A job's stream follows from its place alone, so that batches, and their rounding, are the same every time.
         running = [
-            partial(decoder.run, iter(jobs[k::streams]), len(range(k, batch_size, streams)))
+            partial(decoder.run, Listed(jobs[k::streams]), len(range(k, batch_size, streams)))
             for k, decoder in enumerate(self._decoders)
         ]
         return self._completions(running, batch_size)
+
+    def batcher(self, *, batch_size: int = 64, topk_logprobs: int = Sampling.topk_logprobs) -> Batcher:
+        """A batch that independent requests share, each with its own sampling: see `Batcher.submit`."""
+        return Batcher(self, batch_size=batch_size, topk_logprobs=topk_logprobs)
+
+    def job(self, ticket: int, prompt: Content | Sequence[int], rollout: int, key: str, sampling: Sampling) -> Job:
+        """One rollout to sample; a prompt that cannot be used is an InputError."""
+        ids = check_prompt(self.encode(prompt), int(self._text_config.vocab_size))
+        return Job(ticket, rollout, key, tuple(ids), self.room(ids, key, sampling.max_tokens), sampling)
+
+    def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder:
+        """A batch of this model's, to be run in a thread of its own."""
+        words = min(len(self.vocab), int(self._text_config.vocab_size))
+        return Decoder(
+            self.model, self._recorder, topk_logprobs=topk_logprobs, eos=self.eos, words=words, capture=capture
+        )
 
     @torch.inference_mode()
     def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
@@ -201,9 +216,10 @@ class TransformersEngine(Engine):
                     done = next(running, None)
                 if done is None:
                     return
-                yield self._completion(done)
+                yield self.completion(done)
 
-    def _completion(self, done: Finished) -> Completion:
+    def completion(self, done: Finished) -> Completion:
+        """A sampled job as it is handed over."""
         job, columns, reason = done
         padded: list[Any] = [*columns, None, None, None, None]
         tokens, ids, weights, sampled, top = padded[:5]

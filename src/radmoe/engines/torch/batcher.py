@@ -1,0 +1,134 @@
+"""Requests that come one by one, from any thread, and share a batch while they run.
+
+A request joins at the next step, whatever else is under way, and leaves when it is finished; nobody waits for the
+slowest. Agents and a gateway ask so. A token follows from its logits and from the random number that (seed, key,
+rollout, step) names, as in `generate`, so a request gives the same rollout in whatever company it runs, up to rounding.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from itertools import count
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from radmoe.engines.base import Completion, Sampling
+from radmoe.engines.torch.decode import Job, Queue
+from radmoe.errors import EngineError, InputError
+
+if TYPE_CHECKING:
+    from radmoe.engines.torch.engine import TransformersEngine
+    from radmoe.problems import Content
+
+
+_LOOK_AGAIN = 1.0  # seconds after which an idle thread looks whether the main thread has ended
+
+
+class Batcher(Queue):
+    """One batch per stream of the engine, each in a thread of its own, and the queue that they share.
+
+    All requests have `topk_logprobs`. Close it, or use it as a context: the threads end with it. While it is open the
+    engine must not `generate`.
+    """
+
+    def __init__(self, engine: TransformersEngine, *, batch_size: int, topk_logprobs: int) -> None:
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        self._engine, self._topk = engine, topk_logprobs
+        self._jobs: deque[tuple[Job, Future[Completion]]] = deque()
+        self._running: dict[int, Future[Completion]] = {}
+        self._tickets = count()
+        self._changed = threading.Condition()
+        self._closed = False
+        streams = min(engine.streams, batch_size)
+        sizes = [len(range(k, batch_size, streams)) for k in range(streams)]
+        self._threads = [threading.Thread(target=self._work, args=(size,), name="radmoe-batch") for size in sizes]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(
+        self,
+        prompt: Content | Sequence[int],
+        *,
+        sampling: Sampling | None = None,
+        key: str = "",
+        rollout_index: int = 0,
+    ) -> Future[Completion]:
+        """Ask for one rollout. `key` and `rollout_index` name it in the random numbers, as in `generate`.
+
+        A prompt that cannot be used, or a batcher that is closed, is an error at once; what goes wrong later is the
+        future's. A request that has not begun can be cancelled.
+        """
+        sampling = sampling or Sampling(topk_logprobs=self._topk)
+        if sampling.topk_logprobs != self._topk:
+            raise InputError(
+                f"this batch keeps {self._topk} logprobs, the request wants {sampling.topk_logprobs}: they must agree"
+            )
+        job = self._engine.job(next(self._tickets), prompt, rollout_index, key, sampling)
+        future: Future[Completion] = Future()
+        with self._changed:
+            if self._closed:
+                raise EngineError("this batch is closed: open another one")
+            self._jobs.append((job, future))
+            self._changed.notify()
+        return future
+
+    def take(self, most: int, *, idle: bool) -> list[Job]:
+        jobs: list[Job] = []
+        with self._changed:
+            while True:
+                while self._jobs and len(jobs) < most:
+                    job, future = self._jobs.popleft()
+                    if future.set_running_or_notify_cancel():
+                        self._running[job.prompt_index] = future
+                        jobs.append(job)
+                if jobs or not idle or self._stopped():
+                    return jobs
+                self._changed.wait(_LOOK_AGAIN)
+
+    def waiting(self) -> bool:
+        return bool(self._jobs)
+
+    def close(self) -> None:
+        """End all requests, those under way too, and the threads."""
+        self._end(EngineError("the batch was closed before this request was finished"))
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _work(self, batch_size: int) -> None:
+        """Run one batch until this is closed, or the main thread has ended."""
+        try:
+            for done in self._engine.decoder(self._topk).run(self, batch_size, self._stopped):
+                completion = self._engine.completion(done)._replace(prompt_index=0)
+                with self._changed:
+                    future = self._running.pop(done.job.prompt_index, None)
+                if future is not None:
+                    future.set_result(completion)
+        except BaseException as error:  # one batch that failed ends all: its requests must not wait for ever
+            self._end(error)
+
+    def _stopped(self) -> bool:
+        return self._closed or not threading.main_thread().is_alive()
+
+    def _end(self, error: BaseException) -> None:
+        with self._changed:
+            self._closed = True
+            waiting = [future for _, future in self._jobs if future.set_running_or_notify_cancel()]
+            futures = [*self._running.values(), *waiting]
+            self._jobs.clear()
+            self._running.clear()
+            self._changed.notify_all()
+        for future in futures:
+            future.set_exception(error)

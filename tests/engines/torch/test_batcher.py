@@ -1,0 +1,145 @@
+"""Requests that share a batch: the same rollouts in any company, and nobody left waiting."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiny_moe
+from radmoe.engines.base import Completion, Sampling
+from radmoe.errors import EngineError, InputError
+
+PROMPTS = [[5, 6, 7, 8], [9, 10], [11], [5, 6, 7, 8, 9, 10, 11, 12]]
+SAMPLING = Sampling(max_tokens=24, seed=3, topk_logprobs=4)
+
+
+def reference(engine: Any, sampling: Sampling = SAMPLING, n: int = 3) -> dict[tuple[int, int], Completion]:
+    done = engine.generate(PROMPTS, n, sampling=sampling, keys=[f"p{i}" for i in range(len(PROMPTS))])
+    return {(c.prompt_index, c.rollout_index): c for c in done}
+
+
+def same(one: Completion, other: Completion) -> bool:
+    return (
+        np.array_equal(one.rollout.token_ids, other.rollout.token_ids)
+        and np.array_equal(np.sort(one.rollout.expert_ids, -1), np.sort(other.rollout.expert_ids, -1))
+        and np.allclose(one.rollout.topk_logprobs, other.rollout.topk_logprobs, atol=1e-3)
+        and (one.text, one.finish_reason) == (other.text, other.finish_reason)
+    )
+
+
+@pytest.mark.parametrize("family", ["qwen3-moe", "gpt-oss", "qwen3-next"])
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_a_request_gives_the_rollout_that_generate_gives(family: str, batch_size: int) -> None:
+    engine = tiny_moe.engine(family)
+    expected = reference(engine)
+    with engine.batcher(batch_size=batch_size, topk_logprobs=4) as batch:
+        futures = {
+            (i, r): batch.submit(prompt, sampling=SAMPLING, key=f"p{i}", rollout_index=r)
+            for r in (2, 0, 1)
+            for i, prompt in enumerate(PROMPTS)
+        }
+        for name, future in futures.items():
+            assert same(future.result(timeout=60), expected[name]), name
+
+
+def test_requests_join_while_others_are_under_way() -> None:
+    """One request after another, each sent when the first token of the one before could be there."""
+    engine = tiny_moe.engine("qwen3-moe")
+    expected = reference(engine)
+    with engine.batcher(batch_size=8, topk_logprobs=4) as batch, ThreadPoolExecutor(4) as clients:
+
+        def ask(name: tuple[int, int]) -> tuple[tuple[int, int], Completion]:
+            i, r = name
+            return name, batch.submit(PROMPTS[i], sampling=SAMPLING, key=f"p{i}", rollout_index=r).result(timeout=60)
+
+        for name, done in clients.map(ask, expected):
+            assert same(done, expected[name]), name
+
+
+def test_requests_of_one_batch_are_sampled_each_in_its_own_way() -> None:
+    engine = tiny_moe.engine("qwen3-moe")
+    ways = [
+        SAMPLING,
+        replace(SAMPLING, temperature=0.0),
+        replace(SAMPLING, temperature=0.5, top_p=0.8),
+        replace(SAMPLING, max_tokens=60, seed=9),
+        replace(SAMPLING, max_tokens=1),
+    ]
+    expected = [reference(engine, way, 1)[0, 0] for way in ways]
+    with engine.batcher(batch_size=16, topk_logprobs=4) as batch:
+        futures = [batch.submit(PROMPTS[0], sampling=way, key="p0") for way in ways]
+        assert all(same(f.result(timeout=60), e) for f, e in zip(futures, expected, strict=True))
+
+
+def test_it_goes_on_after_a_pause() -> None:
+    engine = tiny_moe.engine("qwen3-next")
+    expected = reference(engine)
+    with engine.batcher(batch_size=4, topk_logprobs=4) as batch:
+        for i in (1, 3, 0):
+            assert same(batch.submit(PROMPTS[i], sampling=SAMPLING, key=f"p{i}").result(timeout=60), expected[i, 0])
+
+
+def test_two_streams_share_the_queue() -> None:
+    engine = tiny_moe.engine("qwen3-moe", streams=2)
+    expected = reference(engine)
+    with engine.batcher(batch_size=4, topk_logprobs=4) as batch:
+        futures = {
+            n: batch.submit(PROMPTS[n[0]], sampling=SAMPLING, key=f"p{n[0]}", rollout_index=n[1]) for n in expected
+        }
+        assert all(same(future.result(timeout=60), expected[name]) for name, future in futures.items())
+
+
+def test_closing_ends_what_is_under_way_and_every_thread() -> None:
+    before = threading.active_count()
+    batch = tiny_moe.engine("qwen3-moe").batcher(batch_size=2, topk_logprobs=0)
+    long = replace(SAMPLING, max_tokens=200, topk_logprobs=0)
+    futures = [batch.submit(PROMPTS[0], sampling=long, rollout_index=r) for r in range(20)]
+    batch.close()
+    assert threading.active_count() == before
+    assert all(isinstance(f.exception(timeout=5), EngineError) or f.result() for f in futures)
+    assert any(isinstance(f.exception(), EngineError) for f in futures)
+    with pytest.raises(EngineError, match="this batch is closed"):
+        batch.submit(PROMPTS[0], sampling=long)
+
+
+def test_a_request_that_has_not_begun_can_be_cancelled() -> None:
+    with tiny_moe.engine("qwen3-moe").batcher(batch_size=1, topk_logprobs=4) as batch:
+        futures: list[Future[Completion]] = [
+            batch.submit(PROMPTS[0], sampling=SAMPLING, rollout_index=r) for r in range(12)
+        ]
+        assert futures[-1].cancel()
+        assert all(f.result(timeout=60) for f in futures[:-1])
+        with pytest.raises(CancelledError):
+            futures[-1].result(timeout=5)
+
+
+def test_a_batch_that_fails_tells_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    from radmoe.engines.torch.decode import Decoder
+
+    def fail(self: Any) -> None:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(Decoder, "_step", fail)
+    with tiny_moe.engine("qwen3-moe").batcher(batch_size=2, topk_logprobs=4) as batch:
+        futures = [batch.submit(PROMPTS[0], sampling=SAMPLING)]
+        with pytest.raises(RuntimeError, match="no such kernel"):
+            futures[0].result(timeout=60)
+        with pytest.raises(EngineError, match="closed"):
+            batch.submit(PROMPTS[0], sampling=SAMPLING)
+
+
+def test_requests_that_cannot_be_served_are_refused_at_once() -> None:
+    engine = tiny_moe.engine("qwen3-moe")
+    with pytest.raises(InputError, match="batch_size must be at least 1"):
+        engine.batcher(batch_size=0)
+    with engine.batcher(batch_size=2, topk_logprobs=4) as batch:
+        with pytest.raises(InputError, match="this batch keeps 4 logprobs, the request wants 20"):
+            batch.submit(PROMPTS[0], sampling=Sampling(max_tokens=4))
+        with pytest.raises(InputError):
+            batch.submit([10**6], sampling=SAMPLING)
+        assert batch.submit(PROMPTS[0], sampling=SAMPLING).result(timeout=60).finish_reason in ("stop", "length")
