@@ -159,8 +159,15 @@ def test_what_was_rendered_is_extracted(seed: int, pair: tuple[str, str], task: 
     example = training_example(Random(seed), style=style, task=task)
     _, completion = render(example, family)
     kind = TASKS[task].kind
-    assert extract(kind, completion) == normalise(kind, example.problem.answer)
-    assert extract(kind, example.final) == normalise(kind, example.problem.answer)
+    answer = normalise(kind, example.problem.answer)
+    assert answer is not None
+    for text in (completion, example.final):
+        extracted = extract(kind, text)
+        assert extracted is not None
+        if (kind, style) == ("text", "instruct"):  # a text is all of the response, and this style works in it
+            assert extracted.endswith(answer)
+        else:
+            assert extracted == answer
 
 
 @given(st.text(alphabet="\\boxed{}`\n 1aA$<|/think>", max_size=80), st.sampled_from(KINDS), st.booleans())
