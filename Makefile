@@ -29,8 +29,8 @@ bench: .venv/bench
 	$(PYTHON) -m venv .venv
 	touch $@
 
-.venv/installed: .venv/created pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+.venv/installed: .venv/created pyproject.toml packages/radmoe-lab/pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable packages/radmoe-lab --editable '.[demo]'
 	touch $@
 
 .venv/dev: .venv/installed
@@ -42,4 +42,4 @@ bench: .venv/bench
 	touch $@
 
 clean:
-	rm -rf .venv .engines build src/*.egg-info
+	rm -rf .venv .engines build src/*.egg-info packages/*/build packages/*/src/*.egg-info

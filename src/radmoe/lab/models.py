@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from radmoe.lab.tokenizer import VOCAB_SIZE, build
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
+PACKAGE = "radmoe_lab"  # of the distribution radmoe-lab, built from packages/radmoe-lab
 CONTEXT = 1024
 MAX_NEW_TOKENS = 512  # the longest worked example has 400
 
@@ -145,8 +147,14 @@ def model_named(name: str) -> Model:
 
 
 def weights(name: str) -> Path:
-    """The directory of a shipped checkpoint."""
-    path = Path(__file__).parent / "weights" / model_named(name).name
+    """The directory of a shipped checkpoint, which the distribution radmoe-lab brings."""
+    model, package = model_named(name), find_spec(PACKAGE)
+    if package is None or package.origin is None:
+        raise EngineError(
+            f"{name} is a model of the lab, and its weights are a package of their own: pip install radmoe-lab, or in a "
+            "checkout pip install packages/radmoe-lab"
+        )
+    path = Path(package.origin).parent / "weights" / model.name
     if not (path / "config.json").is_file():
-        raise EngineError(f"the weights of {name} are not installed at {path}: install radmoe again")
+        raise EngineError(f"the weights of {name} are not at {path}: install radmoe-lab again")
     return path
