@@ -25,9 +25,8 @@ def test_the_token_is_the_one_torch_draws(
     """Equal logits (scale 0) too: the nucleus then takes the lowest ids first. A place within rounding of a boundary may differ."""
     rng = np.random.default_rng(seed)
     logits, chance = (rng.standard_normal(words) * scale).astype(np.float32), float(rng.random())
-    (theirs,) = sample(
-        torch.from_numpy(logits)[None], torch.tensor([[chance]], dtype=torch.float64), temperature, top_p
-    )
+    place, most = (torch.tensor([[value]], dtype=torch.float64) for value in (chance, top_p))
+    (theirs,) = sample(torch.from_numpy(logits)[None], place, torch.tensor([[temperature]]), most)
     mine = draw(logits, chance, temperature, top_p)
     near = {draw(logits, min(max(chance + step, 0), 1), temperature, top_p) for step in (-1e-6, 1e-6)}
     assert int(theirs) in near | {mine}

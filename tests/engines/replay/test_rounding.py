@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers.models.qwen3_next import modeling_qwen3_next
 
-import radmoe.lab
 import tiny_moe
 from radmoe.engines.base import Sampling
 from radmoe.engines.replay.delta_rounding import Inputs, chunked, stepped
@@ -20,10 +19,10 @@ from radmoe.engines.replay.rounding import COMPILED, EAGER, ROUNDINGS, cut, forc
 from radmoe.engines.replay.run import replay
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import InputError, PoolMismatch
+from radmoe.lab.models import weights
 from radmoe.lab.tasks import problems
 from radmoe.pool import open_pool
 
-WEIGHTS = Path(radmoe.lab.__file__).parent / "weights"
 FAMILIES = ["qwen3-moe", "gpt-oss", "qwen3-next"]
 TOKENS = [(7 * i) % 60 for i in range(90)]
 
@@ -49,7 +48,7 @@ def test_cutting_goes_towards_zero_by_less_than_one_step(values: list[float]) ->
 @pytest.mark.parametrize("name", ["lab-qwen", "lab-oss", "lab-next"])
 def test_it_is_as_near_to_float32_as_another_bfloat16_pass(name: str) -> None:
     """A wrong mask, scale, sink or state would cost far more than rounding does."""
-    exact, rough = (TransformersEngine(WEIGHTS / name, dtype=d, streams=1) for d in ("float32", "bfloat16"))
+    exact, rough = (TransformersEngine(weights(name), dtype=d, streams=1) for d in ("float32", "bfloat16"))
     prompt = exact.encode(problems("math-2", limit=1)[0].prompt)
     (done,) = exact.generate([prompt], 1, sampling=Sampling(max_tokens=100, seed=1))
     tokens = [*prompt, *done.rollout.token_ids.tolist()]
