@@ -53,7 +53,7 @@ def test_what_was_under_way_is_kept_when_one_fails(bad: int, workers: int) -> No
     assert sorted([*results, bad]) == sorted(begun)
     assert set(range(bad)) <= set(begun)
     if workers == 1:  # with more, the others may do much before the one that fails is heard
-        assert begun == list(range(bad + 1))
+        assert len(begun) <= bad + 3  # those that had been handed over
 
 
 def test_no_more_jobs_are_taken_than_twice_the_crew() -> None:

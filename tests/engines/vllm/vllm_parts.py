@@ -28,12 +28,16 @@ FLOAT32_AGREES = 0.9 if GPU else 0.999
 
 def shipped(name: str) -> Path | None:
     """A trained lab checkpoint, if there is one. RADMOE_LAB_WEIGHTS may name a folder of them."""
-    import radmoe.lab
+    from radmoe.errors import EngineError
+    from radmoe.lab.models import weights
 
-    folders = [Path(radmoe.lab.__file__).parent / "weights"]
-    if "RADMOE_LAB_WEIGHTS" in os.environ:
-        folders.insert(0, Path(os.environ["RADMOE_LAB_WEIGHTS"]))
-    return next((folder / name for folder in folders if (folder / name / "config.json").exists()), None)
+    other = Path(os.environ.get("RADMOE_LAB_WEIGHTS", ""), name)
+    if "RADMOE_LAB_WEIGHTS" in os.environ and (other / "config.json").exists():
+        return other
+    try:
+        return weights(name)
+    except EngineError:  # radmoe-lab is not installed
+        return None
 
 
 def random_checkpoint(name: str, path: Path) -> Path:
