@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -46,6 +47,23 @@ def test_every_task_has_its_size_and_its_own_ids() -> None:
     assert {name: len(problems(name)) for name in TASKS} == SIZES
     ids = [p.problem_id for name in TASKS for p in problems(name)]
     assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("task", "digest"),
+    [
+        ("math-1", "9088f5beb8bbe9b0"),
+        ("math-2", "9322c346bc0b6a10"),
+        ("math-3", "ec4576641240696f"),
+        ("math-4", "5ba2c5f31a0ba45e"),
+        ("choice", "4ea007001a582ef6"),
+        ("code", "c4c2a3f722c72fa0"),
+    ],
+)
+def test_the_problems_behind_published_figures_stay_what_they_are(task: str, digest: str) -> None:
+    """A draw that is moved or added changes every problem after it, and with them every table."""
+    content = repr([(p.problem_id, p.prompt, p.answer, p.tests) for p in problems(task)])
+    assert hashlib.sha256(content.encode()).hexdigest()[:16] == digest
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -73,8 +73,8 @@ def code_problem(rng: Random, problem_id: str, *, test: bool, wide: bool = False
     phrases = [_HINTS[FAMILY[op]] if i == hidden else _describe(rng, op) for i, op in enumerate(pipeline.ops)]
     joined = ", then ".join(phrases[:-1]) + pick(rng, (", and ", ", then ", ", and finally ")) + phrases[-1]
     lines = [f"f({xs}) == {pipeline(xs)}" for xs in inputs]
-    ask = favour(rng, _WIDE_ASKS if wide else _ASKS)
-    text = "\n".join([favour(rng, _OPENERS).format(joined), favour(rng, _EXAMPLE_HEADINGS), *lines, ask])
+    opener, heading = favour(rng, _OPENERS).format(joined), favour(rng, _EXAMPLE_HEADINGS)
+    text = "\n".join([opener, heading, *lines, favour(rng, _WIDE_ASKS if wide else _ASKS)])
     tests = draw_tests(rng, pipeline, thorough=test)
     task, program = ("code-wide", write_wide(rng, pipeline)) if wide else ("code", write(rng, pipeline))
     return Problem(problem_id, task, text, program, tests, kind="code"), (pipeline, inputs)
