@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from radmoe.engines.base import Sampling
@@ -116,6 +116,7 @@ class Answering(Server):
 
 
 @settings(max_examples=300, deadline=None)
+@example(place=("vllm", ("choices", 0, "logprobs", "top_logprobs", 1)), value={"\r\x1b[2J": None})
 @given(place=st.sampled_from(PLACES), value=ANY_JSON)
 def test_an_answer_with_anything_anywhere_is_read_or_is_one_line(
     local: Checkpoint, place: tuple[str, tuple[str | int, ...]], value: Any

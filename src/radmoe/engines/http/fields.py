@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from radmoe.errors import EngineError
+from radmoe.printing import visible
 
 LONGEST_NAME = 1000  # characters
 _ADVICE = "is this the kind of server that the engine is for?"
@@ -68,7 +69,7 @@ class Field:
         """The values of an object."""
         if not isinstance(self.value, dict):
             raise self.refusal("an object")
-        return [Field(value, self.source, f"{self.name}.{key[:40]}") for key, value in self.value.items()]
+        return [Field(value, self.source, f"{self.name}.{visible(key[:40])}") for key, value in self.value.items()]
 
     def text(self, longest: int | None = LONGEST_NAME) -> str:
         """A text of at most `longest` characters that can be written as UTF-8."""
