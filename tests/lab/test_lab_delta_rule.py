@@ -46,7 +46,7 @@ def test_the_hardest_systems_are_inverted_to_many_digits() -> None:
 
 
 def test_a_state_is_refused_because_training_has_none() -> None:
-    with pytest.raises(NotImplementedError, match="use_cache=False"):
+    with pytest.raises(ValueError, match="use_cache=False"):
         chunked(**_inputs(4, 0), output_final_state=True)
 
 

@@ -47,9 +47,7 @@ def chunked(
 ) -> tuple[Tensor, None]:
     """The rule from an empty state: query and key [B, T, H, K], value [B, T, H, V], g (log decay) and beta [B, T, H]."""
     if initial_state is not None or output_final_state:
-        raise NotImplementedError(
-            "training starts from an empty state and keeps none: call the model with use_cache=False"
-        )
+        raise ValueError("training starts from an empty state and keeps none: call the model with use_cache=False")
     with torch.autocast(query.device.type, enabled=False):
         return _chunked(query, key, value, g, beta, use_qk_l2norm_in_kernel).to(query.dtype), None
 

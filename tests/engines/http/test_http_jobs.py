@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.http.ended_threads import every_thread_ends  # noqa: F401 used by all tests here
 from radmoe.engines.http.jobs import each_as_finished
 
 
 def not_cancelled() -> None:
     raise AssertionError("nobody closed the iterator")
-
-
-@pytest.fixture(autouse=True)
-def every_thread_ends() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    until = time.monotonic() + 5
-    while threading.active_count() > before:
-        assert time.monotonic() < until, threading.enumerate()
-        time.sleep(0.01)
 
 
 @settings(max_examples=30, deadline=None)

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from engines.http.ended_threads import every_thread_ends  # noqa: F401 used by all tests here
 from radmoe.engines.http.wire import Refused, Server
 from radmoe.errors import EngineError, InputError
 
 Serve = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def every_thread_ends() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    until = time.monotonic() + 5
-    while threading.active_count() > before:
-        assert time.monotonic() < until, threading.enumerate()
-        time.sleep(0.01)
 
 
 def recorded(server: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
