@@ -288,19 +288,25 @@ def sample(logits: Tensor, chance: Tensor, temperature: Tensor, top_p: Tensor) -
     Temperature 0 takes the largest. The number marks a place on the cumulative distribution, which is summed in float64.
     So a token follows from its own row's logits and number, whatever else is in the batch.
     """
-    greedy, cut = temperature == 0, top_p < 1
+    greedy = temperature == 0
     if bool(greedy.all()):
         return logits.argmax(-1)
-    probs = (logits / temperature.masked_fill(greedy, 1.0)).softmax(-1)
-    if bool(cut.any()):
+    cut = bool((top_p < 1).any())
+    return draw(logits, chance, temperature, top_p, greedy=bool(greedy.any()), cut=cut)
+
+
+def draw(logits: Tensor, chance: Tensor, temperature: Tensor, top_p: Tensor, *, greedy: bool, cut: bool) -> Tensor:
+    """`sample`, told whether some rows have temperature 0, and some a top-p below 1, so that no value is looked at."""
+    zero = temperature == 0
+    probs = (logits / temperature.masked_fill(zero, 1.0)).softmax(-1)
+    token = _at(probs, chance)
+    if cut:
         falling, order = probs.sort(dim=-1, descending=True, stable=True)
         before = falling.cumsum(-1, dtype=torch.float64) - falling
         nucleus = order.gather(1, _at(falling.masked_fill(before >= top_p, 0.0), chance))
-        token = nucleus if bool(cut.all()) else torch.where(cut, nucleus, _at(probs, chance))
-    else:
-        token = _at(probs, chance)
-    if bool(greedy.any()):
-        token = torch.where(greedy, logits.argmax(-1, keepdim=True), token)
+        token = torch.where(top_p < 1, nucleus, token)
+    if greedy:
+        token = torch.where(zero, logits.argmax(-1, keepdim=True), token)
     return token[:, 0]
 
 

@@ -29,9 +29,11 @@ from radmoe.engines.options import EngineOptions, refuse_server_options, require
 from radmoe.engines.torch.batcher import Batcher
 from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
+from radmoe.engines.torch.dense_experts import compute_densely
 from radmoe.engines.torch.force import force
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
 from radmoe.engines.torch.routers import Recorder
+from radmoe.engines.torch.static_decode import FAMILIES, StaticDecoder
 from radmoe.engines.torch.streams import Stream, merge
 from radmoe.errors import EngineError, InputError
 from radmoe.types import Kind, Rollout, RouterShape
@@ -93,16 +95,20 @@ class TransformersEngine(Engine):
         speed_up(model)
         rows_cache(model.config)  # refuses a cache it cannot batch now, not after the first prompt
         speed_up_attention(model)
+        small = self._text_config.hidden_size <= _SMALL
+        self._static = small and model.device.type == "cuda" and self._text_config.model_type in FAMILIES
+        if self._static:
+            compute_densely(model)
         with self._recorder.recording(), torch.inference_mode():
             model(input_ids=torch.tensor([[0, 1, 2]], device=model.device), use_cache=False)
         self.shape: RouterShape = self._recorder.probe()
         threads = threads or torch.get_num_threads()
-        small = model.device.type == "cpu" and self._text_config.hidden_size <= _SMALL
-        self.streams = streams or (min(threads, _MOST_STREAMS) if small else 1)
+        small_on_cpu = small and model.device.type == "cpu"
+        self.streams = streams or (min(threads, _MOST_STREAMS) if small_on_cpu else 1)
         torch.set_num_threads(max(threads // self.streams, 1))
-        if small:
+        if small_on_cpu:
             _lay_out_experts(model)
-        self._decoders: list[Decoder] = []
+        self._decoders: list[Decoder | StaticDecoder] = []
         self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
 
     @classmethod
@@ -166,11 +172,14 @@ class TransformersEngine(Engine):
             for i, ids in enumerate(encoded)
             for r in wanted[i].rollouts
         ]
-        streams = min(self.streams, batch_size, max(len(jobs), 1))
+        rows = min(batch_size, max(len(jobs), 1))
+        if self._static:
+            jobs.sort(key=lambda job: -len(job.prompt))  # prompts that share a pass are padded little
+        streams = min(self.streams, rows)
         self._decoders = [self.decoder(sampling.topk_logprobs, capture=capture) for _ in range(streams)]
         # A job's stream follows from its place alone, so that batches, and their rounding, are the same every time.
         running = [
-            partial(decoder.run, Listed(jobs[k::streams]), len(range(k, batch_size, streams)))
+            partial(decoder.run, Listed(jobs[k::streams]), len(range(k, rows, streams)))
             for k, decoder in enumerate(self._decoders)
         ]
         return self._completions(running, batch_size)
@@ -184,12 +193,11 @@ class TransformersEngine(Engine):
         ids = check_prompt(self.encode(prompt), int(self._text_config.vocab_size))
         return Job(ticket, rollout, key, tuple(ids), self.room(ids, key, sampling.max_tokens), sampling)
 
-    def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder:
+    def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder | StaticDecoder:
         """A batch of this model's, to be run in a thread of its own."""
         words = min(len(self.vocab), int(self._text_config.vocab_size))
-        return Decoder(
-            self.model, self._recorder, topk_logprobs=topk_logprobs, eos=self.eos, words=words, capture=capture
-        )
+        kind = StaticDecoder if self._static else Decoder
+        return kind(self.model, self._recorder, topk_logprobs=topk_logprobs, eos=self.eos, words=words, capture=capture)
 
     @torch.inference_mode()
     def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:

@@ -1,0 +1,116 @@
+"""Batches of fixed size give the rollouts of batches that grow and shrink; on a CPU their step runs without a graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tiny_moe
+from radmoe.engines.base import Completion, Sampling
+from radmoe.engines.torch.decode import Job, Listed
+from radmoe.engines.torch.engine import TransformersEngine
+from radmoe.engines.torch.static_decode import StaticDecoder
+
+PROMPTS = [[5, 6, 7, 8], [9, 10], [11], [5, 6, 7, 8, 9, 10, 11, 12]]
+SAMPLING = Sampling(max_tokens=40, seed=3, topk_logprobs=4)
+FAMILIES = ["qwen3-moe", "gpt-oss", "qwen3-next"]
+
+
+def jobs(engine: Any, samplings: dict[int, Sampling], n: int) -> list[Job]:
+    return [
+        engine.job(i, prompt, r, f"p{i}", samplings.get(i, SAMPLING))
+        for i, prompt in enumerate(PROMPTS)
+        for r in range(n)
+    ]
+
+
+def static(engine: Any, work: list[Job], rows: int, *, capture: bool = True) -> dict[tuple[int, int], Completion]:
+    decoder = StaticDecoder(
+        engine.model,
+        engine._recorder,
+        topk_logprobs=4,
+        eos=engine.eos,
+        words=len(engine.vocab),
+        capture=capture,
+    )
+    done = [engine.completion(finished) for finished in decoder.run(Listed(work), rows)]
+    assert decoder.sampled == sum(len(c.rollout.token_ids) for c in done)
+    return {(c.prompt_index, c.rollout_index): c for c in done}
+
+
+def growing(engine: Any, work: list[Job], rows: int) -> dict[tuple[int, int], Completion]:
+    done = map(engine.completion, engine.decoder(4).run(Listed(work), rows))
+    return {(c.prompt_index, c.rollout_index): c for c in done}
+
+
+def same(one: Completion, other: Completion) -> bool:
+    return (
+        np.array_equal(one.rollout.token_ids, other.rollout.token_ids)
+        and np.array_equal(np.sort(one.rollout.expert_ids, -1), np.sort(other.rollout.expert_ids, -1))
+        and np.allclose(one.rollout.topk_logprobs, other.rollout.topk_logprobs, atol=1e-3)
+        and np.allclose(one.rollout.sampled_logprobs, other.rollout.sampled_logprobs, atol=1e-3)
+        and (one.text, one.finish_reason) == (other.text, other.finish_reason)
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("rows", [1, 5, 32])
+def test_the_rollouts_are_those_of_a_growing_batch(family: str, rows: int) -> None:
+    engine = tiny_moe.engine(family)
+    work = jobs(engine, {}, 5)
+    expected, seen = growing(engine, work, rows), static(engine, work, rows)
+    assert seen.keys() == expected.keys()
+    assert {c.finish_reason for c in expected.values()} == {"stop", "length"}
+    assert [name for name in expected if not same(seen[name], expected[name])] == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prompts_longer_than_a_sliding_window_and_than_the_first_batch_had_room_for(family: str) -> None:
+    """The cache grows while rows are under way, and a window of prompt columns lies behind them."""
+    engine = tiny_moe.engine(family)
+    generator = np.random.default_rng(0)
+    prompts = [generator.integers(5, 90, size).tolist() for size in (3, 200, 7, 300, 60)]
+    work = [
+        Job(i, r, f"p{i}", tuple(prompt), 20 + 30 * i, SAMPLING) for i, prompt in enumerate(prompts) for r in range(2)
+    ]
+    expected, seen = growing(engine, work, 3), static(engine, work, 3)
+    assert [name for name in expected if not same(seen[name], expected[name])] == []
+
+
+def test_rows_of_one_batch_are_sampled_each_in_its_own_way() -> None:
+    engine = tiny_moe.engine("qwen3-moe")
+    ways = {1: replace(SAMPLING, temperature=0.0), 2: replace(SAMPLING, temperature=0.5, top_p=0.7)}
+    work = jobs(engine, ways, 2)
+    expected, seen = growing(engine, work, 8), static(engine, work, 8)
+    assert [name for name in expected if not same(seen[name], expected[name])] == []
+    assert np.array_equal(seen[1, 0].rollout.token_ids, seen[1, 1].rollout.token_ids)
+
+
+def test_without_capture_the_tokens_are_the_same() -> None:
+    engine = tiny_moe.engine("gpt-oss")
+    work = jobs(engine, {}, 2)
+    expected, seen = static(engine, work, 8), static(engine, work, 8, capture=False)
+    for name, completion in seen.items():
+        assert np.array_equal(completion.rollout.token_ids, expected[name].rollout.token_ids)
+        assert completion.rollout.sampled_logprobs is None
+
+
+def test_it_stops_when_told_to() -> None:
+    engine = tiny_moe.engine("qwen3-moe")
+    decoder = StaticDecoder(engine.model, engine._recorder, topk_logprobs=0, eos=engine.eos, words=len(engine.vocab))
+    asked = iter([False, True])
+    assert list(decoder.run(Listed(jobs(engine, {}, 2)), 4, lambda: next(asked))) == []
+    assert 0 < decoder.sampled <= 4 * 16
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: a CUDA graph cannot be recorded without one")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_graph_gives_the_rollouts_of_a_cpu(family: str) -> None:
+    expected = growing(tiny_moe.engine(family), work := jobs(tiny_moe.engine(family), {}, 5), 32)
+    engine = TransformersEngine(tiny_moe.model(family).to("cuda"), tokenizer=tiny_moe.tokenizer())
+    seen = static(engine, work, 32)
+    assert sum(same(seen[name], expected[name]) for name in expected) >= len(expected) - 1
