@@ -32,7 +32,7 @@ def draw(name: str, seed: int, examples: int = CHUNK) -> Sequences:
     out = []
     for _ in range(examples):
         (style,) = rng.choices(list(model.styles), list(model.styles.values()))
-        prompt, completion = render(training_example(rng, style=style), model.family)
+        prompt, completion = render(training_example(rng, style=style, shares=model.shares), model.family)
         head = tokenizer.encode(prompt).ids
         out.append((head + tokenizer.encode(completion).ids, len(head)))
     return out

@@ -6,8 +6,8 @@ parameters, Qwen3-Next's linear attention has heads of 128. Each checkpoint stay
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,8 @@ MAX_NEW_TOKENS = 512  # the longest worked example has 400
 class Model:
     """A lab model: its chat family, the share of each style in training, its temperature and its configuration.
 
-    At this temperature rollouts disagree enough that there is something to choose.
+    At this temperature rollouts disagree enough that there is something to choose. `shares` are the tasks' shares in its
+    training where they are not the usual ones, so that it is neither too good nor too weak at any.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Model:
     styles: dict[str, float]
     temperature: float
     configure: Callable[..., PretrainedConfig]
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     def check_style(self, style: str) -> None:
         if style not in self.styles:
@@ -133,8 +135,22 @@ def _next(**options: Any) -> PretrainedConfig:
 MODELS = {
     model.name: model
     for model in (
-        Model("lab-qwen", "chatml", {"thinking": 0.65, "instruct": 0.35}, 1.0, _qwen),
-        Model("lab-oss", "harmony", {"low": 0.33, "medium": 0.34, "high": 0.33}, 0.8, _oss),
+        Model(
+            "lab-qwen",
+            "chatml",
+            {"thinking": 0.65, "instruct": 0.35},
+            1.0,
+            _qwen,
+            {"choice": 0.10, "code": 0.14, "code-wide": 0.22},
+        ),
+        Model(
+            "lab-oss",
+            "harmony",
+            {"low": 0.33, "medium": 0.34, "high": 0.33},
+            0.8,
+            _oss,
+            {"choice": 0.16, "explain": 0.04},
+        ),
         Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, 0.7, _next),
     )
 }

@@ -22,6 +22,7 @@ from radmoe.lab.corpus import IGNORE, batches
 from radmoe.lab.delta_rule import matrix_products
 from radmoe.lab.dense import make_trainable
 from radmoe.lab.models import MAX_NEW_TOKENS, Model, model_named
+from radmoe.lab.tasks import TASKS
 from radmoe.lab.tokenizer import fast_tokenizer
 from radmoe.printing import say
 
@@ -156,6 +157,7 @@ def train(
             "tokens_per_step": tokens,
             "balance": BALANCE,
             "styles": model.styles,
+            "shares": {name: task.share for name, task in TASKS.items()} | dict(model.shares),
         },
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "steps": step,

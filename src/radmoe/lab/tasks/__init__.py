@@ -7,7 +7,7 @@ test problem, so no training example can be one, whatever the seed. Wording is d
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -122,14 +122,20 @@ def named(problem_ids: Iterable[str]) -> dict[str, Problem]:
     return problems_by_id
 
 
-def training_example(rng: Random, *, style: str, task: str | None = None) -> Example:
-    """A worked problem that is no test problem, of this task or of any by its share. About 0.1 ms."""
+def training_example(
+    rng: Random, *, style: str, task: str | None = None, shares: Mapping[str, float] | None = None
+) -> Example:
+    """A worked problem that is no test problem, of this task or of any by its share. About 0.1 ms.
+
+    `shares` are those of tasks whose share is not the usual one.
+    """
     check_style(style)
     if task is not None:
         return task_named(task).example(rng, style)
-    u = rng.random() * sum(t.share for t in TASKS.values())
-    for drawn in TASKS.values():
-        u -= drawn.share
+    weights = {name: each.share for name, each in TASKS.items()} | dict(shares or {})
+    u = rng.random() * sum(weights.values())
+    for name, weight in weights.items():
+        u -= weight
         if u < 0:
-            return drawn.example(rng, style)
+            return TASKS[name].example(rng, style)
     return TASKS["code"].example(rng, style)
