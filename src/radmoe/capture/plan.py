@@ -15,8 +15,6 @@ from radmoe.pool import Profile
 from radmoe.problems import Question
 from radmoe.readout import Layers, layer_subset, windows
 
-TOPK_LOGPROBS = 20  # kept per token unless told otherwise: RAD+DC and DeepConf's votes read them
-
 
 @dataclass(frozen=True)
 class Keep:
@@ -99,22 +97,3 @@ class Plan:
         if not problems:
             raise InputError(f"part {number} of {parts} has no problem: there are only {len(self.problems)}")
         return replace(self, problems=problems, places=places)
-
-
-def sampling_for(
-    engine: Engine,
-    *,
-    temperature: float | None = None,
-    top_p: float | None = None,
-    max_tokens: int | None = None,
-    seed: int = 0,
-    topk_logprobs: int = TOPK_LOGPROBS,
-) -> Sampling:
-    """Sampling settings; what is not given is the model's own suggestion, or temperature 1, top-p 1, 2,048 tokens."""
-    return Sampling(
-        temperature if temperature is not None else engine.suggested("temperature", 1.0),
-        top_p if top_p is not None else engine.suggested("top_p", 1.0),
-        max_tokens if max_tokens is not None else engine.suggested("max_new_tokens", 2048),
-        seed,
-        topk_logprobs,
-    )

@@ -218,6 +218,25 @@ class Engine(Protocol):
         return
 
 
+def sampling_for(
+    engine: Engine,
+    *,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    max_tokens: int | None = None,
+    seed: int = 0,
+    topk_logprobs: int = Sampling.topk_logprobs,
+) -> Sampling:
+    """Sampling settings; what is not given is the model's own suggestion, or temperature 1, top-p 1, 2,048 tokens."""
+    return Sampling(
+        temperature if temperature is not None else engine.suggested("temperature", 1.0),
+        top_p if top_p is not None else engine.suggested("top_p", 1.0),
+        max_tokens if max_tokens is not None else engine.suggested("max_new_tokens", 2048),
+        seed,
+        topk_logprobs,
+    )
+
+
 class Wanted(NamedTuple):
     """What is wanted of one prompt: the key that names it in its seeds, its rollouts, and its kind."""
 
