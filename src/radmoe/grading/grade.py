@@ -120,9 +120,15 @@ def grade_pool(
             "give the --task, --data or --answers they come from"
         )
     _check_options(pool, {problem_id: key.problem for problem_id, key in keys.items() if key.problem.options})
-    extracted = [label for key in keys.values() for label in _extracted(pool, key)]
-    verdicts = _verdicts(extracted, keys, jobs, timeout, memory, unconfined)
-    labels = list(_judged(extracted, keys, verdicts, timeout, progress))
+    labels = grade_texts(
+        keys,
+        _texts(pool, keys),
+        jobs=jobs,
+        timeout=timeout,
+        memory=memory,
+        unconfined=unconfined,
+        progress=progress,
+    )
     write_labels(path, labels)
     right: dict[str, list[bool]] = {}
     for label in labels:
@@ -135,6 +141,26 @@ def grade_pool(
         right=sum(label.correct for label in labels),
         average=sum(sum(marks) / len(marks) for marks in right.values()) / len(right),
     )
+
+
+def grade_texts(
+    keys: Mapping[str, AnswerKey],
+    texts: Iterable[tuple[str, int, str]],
+    *,
+    jobs: int = 1,
+    timeout: float | None = None,
+    memory: int | None = None,
+    unconfined: bool = False,
+    progress: Callable[[int], object] = lambda done: None,
+) -> list[Label]:
+    """The labels of rollouts, each given as problem, rollout index and text; the options are those of `grade_pool`."""
+    extracted = [
+        Label(problem_id, index, extract(key.kind, text, integer=key.integer), False)
+        for problem_id, index, text in texts
+        for key in (keys[problem_id],)
+    ]
+    verdicts = _verdicts(extracted, keys, jobs, timeout, memory, unconfined)
+    return list(_judged(extracted, keys, verdicts, timeout, progress))
 
 
 def _prompts(pool: Pool, problem_ids: Collection[str]) -> list[tuple[str, str]]:
@@ -178,16 +204,16 @@ def _check_options(pool: Pool, shuffled: Mapping[str, Problem]) -> None:
             )
 
 
-def _extracted(pool: Pool, key: AnswerKey) -> Iterator[Label]:
-    """A problem's rollouts with their answers, not yet judged. A text that was not kept is spelled from the tokens."""
-    problem_id = key.problem.problem_id
-    texts = pool.texts(problem_id)
-    if None in texts:
-        rollouts = pool.group(problem_id).rollouts
-        spelled = (pool.vocab.decode_bytes(rollout.token_ids).decode("utf-8", "replace") for rollout in rollouts)
-        texts = [other if text is None else text for text, other in zip(texts, spelled, strict=True)]
-    for index, text in zip(pool.rollout_indices(problem_id), texts, strict=True):
-        yield Label(problem_id, index, extract(key.kind, text or "", integer=key.integer), False)
+def _texts(pool: Pool, problem_ids: Iterable[str]) -> Iterator[tuple[str, int, str]]:
+    """The rollouts of problems as texts, with their indices. A text that was not kept is spelled from the tokens."""
+    for problem_id in problem_ids:
+        texts = pool.texts(problem_id)
+        if None in texts:
+            rollouts = pool.group(problem_id).rollouts
+            spelled = (pool.vocab.decode_bytes(rollout.token_ids).decode("utf-8", "replace") for rollout in rollouts)
+            texts = [other if text is None else text for text, other in zip(texts, spelled, strict=True)]
+        for index, text in zip(pool.rollout_indices(problem_id), texts, strict=True):
+            yield problem_id, index, text or ""
 
 
 def _judged(

@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import shlex
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -203,7 +202,7 @@ def _check_same(path: Path, settings: dict[str, Any]) -> None:
     theirs = theirs if isinstance(theirs, dict) else {}
     for name, value in settings.items():
         if theirs.get(name) != value:
-            raise InputError(f"{path} was sampled with another {name}: use another --out, or remove it")
+            raise InputError(f"{path} was sampled with other settings ({name}): use another --out, or remove it")
 
 
 def _generate(
@@ -276,6 +275,17 @@ def _device_name(engine: TransformersEngine) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} ({platform.machine()})"
 
 
+def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    """The command as it can be typed elsewhere: of directories, which are this machine's, only the last part is kept."""
+    words = [parser.prog, options.model]
+    for action in parser._actions:
+        value = getattr(options, action.dest, None)
+        if action.option_strings and value != action.default:
+            values = value if isinstance(value, list) else [value.name if isinstance(value, Path) else value]
+            words += [action.option_strings[0], *(shlex.quote(str(one)) for one in values)]
+    return " ".join(words)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m radmoe.lab.sample", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model", help="lab-qwen, lab-oss or lab-next")
@@ -291,7 +301,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--max-tokens", type=int, help="default: the model's own")
     parser.add_argument("--weights", type=Path, help="a checkpoint's directory; default: the shipped one")
     options = parser.parse_args(arguments)
-    typed = sys.argv[1:] if arguments is None else list(arguments)
     try:
         sample(
             options.model,
@@ -306,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             temperature=options.temperature,
             max_tokens=options.max_tokens,
             checkpoint=options.weights,
-            command=shlex.join(["python", "-m", "radmoe.lab.sample", *typed]),
+            command=_command(parser, options),
         )
     except RadmoeError as error:
         say(f"radmoe: error: {error}", err=True)

@@ -1,0 +1,196 @@
+"""Packed rollouts on disk: one file per configuration, and a manifest with the checksum of each.
+
+A configuration is a model in one style, such as lab-qwen-thinking. Its file is an npz archive (numpy, nothing compressed)
+inside one xz stream; docs/lab.md lists the arrays. A file is read only if its checksum is the manifest's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import lzma
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.errors import ArchiveError, InputError
+from radmoe.lab.models import PACKAGE
+from radmoe.lab.sample import FINISH_REASONS
+from radmoe.pool.files import write_atomic
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+_DTYPES = {"tokens": "u2", "lengths": "u2", "finish_reasons": "u1", "logprobs": "f4", "correct": "?"}
+_LARGEST = 1 << 30  # bytes of an unpacked file
+# Tokens are two bytes wide: lp and pb say that the place of a byte in its pair matters.
+_FILTERS = [
+    {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 2, "lp": 1, "pb": 1, "dict_size": 1 << 26}
+]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedTask:
+    """The rollouts of P problems of a task, n of each, with their labels.
+
+    `answers` has the answers of labels, by (problem, rollout), that are not what `grading.extract` makes of the text:
+    those for which another spelling stands.
+    """
+
+    tokens: NDArray[np.uint16]  # [sum of the lengths], problem after problem, rollout after rollout
+    lengths: NDArray[np.uint16]  # [P, n]
+    finish_reasons: NDArray[np.uint8]  # [P, n], places in FINISH_REASONS
+    logprobs: NDArray[np.float32]  # [P, n], sums over the sampled tokens as the GPU had them
+    correct: NDArray[np.bool_]  # [P, n]
+    answers: dict[tuple[int, int], str]
+
+    def __post_init__(self) -> None:
+        for name, dtype in _DTYPES.items():
+            if getattr(self, name).dtype != np.dtype(dtype):
+                raise ValueError(f"{name} of type {getattr(self, name).dtype}, not {np.dtype(dtype)}")
+        shapes = {array.shape for array in (self.lengths, self.finish_reasons, self.logprobs, self.correct)}
+        if len(shapes) != 1 or self.lengths.ndim != 2 or len(self.tokens) != self.lengths.sum(dtype=np.int64):
+            raise ValueError("arrays of a task that disagree about its rollouts")
+        if not self.lengths.size or not self.lengths.all() or self.finish_reasons.max() >= len(FINISH_REASONS):
+            raise ValueError("a rollout without tokens, or with an unknown finish reason")
+
+    def rollouts(self, problem: int) -> list[NDArray[np.uint16]]:
+        """The token ids of the problem's n rollouts."""
+        ends = self.lengths[: problem + 1].sum(1, dtype=np.int64)
+        return np.split(
+            self.tokens[ends[:-1].sum() : ends.sum()], np.cumsum(self.lengths[problem], dtype=np.int64)[:-1]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """The rollouts of a configuration by task. `expert_ids` [T, L, K], ascending along K, are those of the tokens of all
+    rollouts of the first problem of the first task."""
+
+    tasks: dict[str, PackedTask]
+    expert_ids: NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        if not self.tasks or self.expert_ids.dtype != np.uint8 or self.expert_ids.ndim != 3:
+            raise ValueError("no tasks, or routing that is none")
+        if len(self.expert_ids) != next(iter(self.tasks.values())).lengths[0].sum(dtype=np.int64):
+            raise ValueError("routing that is not that of the first problem's tokens")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A directory of packed rollouts, and what its manifest says of each configuration."""
+
+    directory: Path
+    configurations: dict[str, dict[str, Any]]
+
+    def check_names(self, names: Sequence[str]) -> list[str]:
+        """The named configurations, or all where none is named; InputError for one that is not there."""
+        for name in names:
+            if name not in self.configurations:
+                raise InputError(f"no configuration {name!r} is packed: use one of {', '.join(self.configurations)}")
+        return [name for name in self.configurations if not names or name in names]
+
+    def read(self, name: str) -> Packed:
+        """The rollouts of a configuration; ArchiveError where the file is not the one that was packed."""
+        entry = self.configurations[name]
+        path = self.directory / f"{name}.npz.xz"
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ArchiveError(f"cannot read {path} ({error.strerror}): install radmoe-lab again") from None
+        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            raise ArchiveError(f"{path} is damaged: its sha256 is not that of {MANIFEST}; install radmoe-lab again")
+        try:
+            return unpacked(data)
+        except Exception as error:  # a file that somebody else packed may fail anywhere in xz, zip, numpy or json
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ArchiveError(f"{path} cannot be unpacked ({reason}): install radmoe-lab again") from None
+
+
+def open_archive(directory: Path | None = None) -> Archive:
+    """The archive of a directory, by default that of the distribution radmoe-lab."""
+    if directory is None:
+        package = find_spec(PACKAGE)
+        if package is None or package.origin is None:
+            raise ArchiveError("the lab's rollouts are in radmoe-lab, which is not installed: pip install radmoe-lab")
+        directory = Path(package.origin).parent / "rollouts"
+    path = directory / MANIFEST
+    if not path.is_file():
+        raise ArchiveError(
+            f"there are no rollouts at {directory}: install a radmoe-lab that has them, or sample a pool with radmoe capture"
+        )
+    return Archive(directory, _configurations(path))
+
+
+def _configurations(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+        if body["format"] != FORMAT:
+            raise ArchiveError(
+                f"{path} is of format {body['format']}, this radmoe reads {FORMAT}: install the other one"
+            )
+        for name, entry in body["configurations"].items():
+            tasks = {task: (int(each["problems"]), int(each["tokens"])) for task, each in entry["tasks"].items()}
+            known = tasks and f"{entry['model']}-{entry['style']}" == name and isinstance(entry["sha256"], str)
+            if not known or not isinstance(entry["sampling"], dict) or not isinstance(entry["checkpoint"], dict):
+                raise ValueError(f"the entry of {name!r}")
+            if int(entry["n"]) < 1:
+                raise ValueError(f"n of {name!r}")
+        return dict(body["configurations"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ArchiveError(f"{path} is damaged ({error}): install radmoe-lab again") from None
+
+
+def packed(rollouts: Packed) -> bytes:
+    """A configuration as the bytes of its file."""
+    arrays: dict[str, NDArray[Any]] = {"tasks": _text(list(rollouts.tasks)), "expert_ids": rollouts.expert_ids}
+    for task, each in rollouts.tasks.items():
+        answers = [[*place, answer] for place, answer in each.answers.items()]
+        arrays |= {f"{task}/{name}": array for name, array in vars(each).items()} | {f"{task}/answers": _text(answers)}
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return lzma.compress(file.getvalue(), lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=_FILTERS)
+
+
+def unpacked(data: bytes) -> Packed:
+    """The configuration in the bytes of a file; whatever they are, no more than so much memory is taken."""
+    opened = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_LARGEST)
+    plain = opened.decompress(data, max_length=_LARGEST)
+    if not opened.eof or opened.unused_data:
+        raise ValueError("it ends too early, or too late")
+    with np.load(io.BytesIO(plain), allow_pickle=False) as arrays:
+        tasks = {}
+        for task in _value(arrays["tasks"]):
+            fields = {name: arrays[f"{task}/{name}"] for name in PackedTask.__dataclass_fields__}
+            answers = {(int(problem), int(i)): str(answer) for problem, i, answer in _value(fields["answers"])}
+            tasks[str(task)] = PackedTask(**fields | {"answers": answers})
+        return Packed(tasks, arrays["expert_ids"])
+
+
+def write_archive(directory: Path, configurations: dict[str, tuple[Packed, dict[str, Any]]]) -> None:
+    """Write configurations, each with its entry for the manifest, beside those that are there already.
+
+    The manifest comes last, and every file appears whole.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    entries = _configurations(directory / MANIFEST) if (directory / MANIFEST).exists() else {}
+    for name, (rollouts, entry) in configurations.items():
+        data = packed(rollouts)
+        write_atomic(directory / f"{name}.npz.xz", data)
+        entries[name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} | entry
+    body = {"format": FORMAT, "configurations": dict(sorted(entries.items()))}
+    write_atomic(directory / MANIFEST, (json.dumps(body, indent=1) + "\n").encode())
+
+
+def _text(value: Any) -> NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def _value(array: NDArray[np.uint8]) -> Any:
+    return json.loads(array.tobytes())

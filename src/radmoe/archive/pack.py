@@ -1,0 +1,122 @@
+"""Grade and pack sampled rollouts: `python -m radmoe.archive.pack FILE.npz ... --out DIR`.
+
+The files are those of `radmoe.lab.sample`, one for each configuration. Each is graded here, in the sandbox where answers are
+programs, and packed beside what DIR holds already. The manifest is written last.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from radmoe.archive.files import Packed, PackedTask, write_archive
+from radmoe.archive.source import check_checkpoint, texts
+from radmoe.errors import InputError, RadmoeError
+from radmoe.grading.answers import extract
+from radmoe.grading.grade import answer_key, grade_texts
+from radmoe.lab.models import weights
+from radmoe.lab.sample import Sampled, read_sampled
+from radmoe.printing import say
+from radmoe.problems.gold import load_problems
+
+_COPIED = ("command", "device", "batch_size", "versions", "router", "tokens", "seconds")  # of the sampling, as it said
+
+
+def pack(paths: Sequence[Path], out: Path, *, jobs: int = 2) -> None:
+    """Grade and pack files of rollouts into a directory. `jobs` programs are judged at once."""
+    configurations: dict[str, tuple[Packed, dict[str, Any]]] = {}
+    for path in paths:
+        sampled = read_sampled(path)
+        settings = sampled.header["settings"]
+        name = f"{settings['model']}-{settings['style']}"
+        if name in configurations:
+            raise InputError(f"{path} is of {name}, and so is another of the files: give one for each configuration")
+        check_checkpoint(settings["model"], settings["checkpoint"], str(path))
+        tokenizer = _tokenizer(settings["model"])
+        tasks = {task: _graded(sampled, task, tokenizer, jobs) for task in sampled.tasks}
+        packed = Packed(tasks, np.sort(sampled.expert_ids, -1).astype(np.uint8))
+        configurations[name] = packed, _entry(sampled, packed)
+        marks = np.concatenate([task.correct.ravel() for task in tasks.values()])
+        say(f"{name}: {len(marks):,} rollouts graded, {marks.mean():.1%} of them right")
+    write_archive(out, configurations)
+    sizes = [file.stat().st_size for file in out.glob("*.npz.xz")]
+    say(f"{out}: {len(sizes)} configurations in {sum(sizes):,} bytes")
+
+
+def _tokenizer(model: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(weights(model), local_files_only=True)
+
+
+def _graded(sampled: Sampled, task: str, tokenizer: Any, jobs: int) -> PackedTask:
+    """The rollouts of a task with their labels."""
+    settings, rollouts = sampled.header["settings"], sampled.tasks[task]
+    problem_ids = settings["problems"][task]
+    known = load_problems(task, seed=settings["sampling"]["seed"])
+    keys = {problem_id: answer_key(known[problem_id]) for problem_id in problem_ids}
+    ungraded = PackedTask(
+        rollouts.tokens,
+        rollouts.lengths.astype(np.uint16),
+        rollouts.finish_reasons,
+        rollouts.logprobs.astype(np.float32),
+        np.zeros(rollouts.lengths.shape, bool),
+        {},
+    )
+    spelled = [
+        (problem_id, index, text)
+        for place, problem_id in enumerate(problem_ids)
+        for index, text in enumerate(texts(ungraded, place, tokenizer))
+    ]
+    labels = grade_texts(keys, spelled, jobs=jobs)
+    correct = np.array([label.correct for label in labels]).reshape(rollouts.lengths.shape)
+    places = np.ndindex(*rollouts.lengths.shape)
+    answers = {
+        (place[0], place[1]): label.answer
+        for place, label, (problem_id, _, text) in zip(places, labels, spelled, strict=True)
+        if label.answer is not None
+        and label.answer != extract(keys[problem_id].kind, text, integer=keys[problem_id].integer)
+    }
+    return replace(ungraded, correct=correct, answers=answers)
+
+
+def _entry(sampled: Sampled, packed: Packed) -> dict[str, Any]:
+    """What the manifest says of a configuration: how it was sampled, and what came out."""
+    settings = sampled.header["settings"]
+    return (
+        {name: settings[name] for name in ("model", "style", "n", "sampling", "dtype", "checkpoint")}
+        | {name: sampled.header[name] for name in _COPIED}
+        | {
+            "tasks": {
+                task: {
+                    "problems": len(each.lengths),
+                    "rollouts": each.lengths.size,
+                    "tokens": len(each.tokens),
+                    "right": int(each.correct.sum()),
+                }
+                for task, each in packed.tasks.items()
+            }
+        }
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m radmoe.archive.pack", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.npz", help="what radmoe.lab.sample wrote")
+    parser.add_argument("--out", type=Path, required=True, help="the directory of the packed files and their manifest")
+    parser.add_argument("--jobs", type=int, default=2, help="programs judged at once")
+    options = parser.parse_args(arguments)
+    try:
+        pack(options.files, options.out, jobs=options.jobs)
+    except RadmoeError as error:
+        say(f"radmoe: error: {error}", err=True)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()
