@@ -279,7 +279,7 @@ def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> st
     """The command as it can be typed elsewhere: of directories, which are this machine's, only the last part is kept."""
     words = [parser.prog, options.model]
     for action in parser._actions:
-        value = getattr(options, action.dest, None)
+        value = getattr(options, action.dest, action.default)
         if action.option_strings and value != action.default:
             values = value if isinstance(value, list) else [value.name if isinstance(value, Path) else value]
             words += [action.option_strings[0], *(shlex.quote(str(one)) for one in values)]

@@ -63,7 +63,7 @@ class Replayed:
 
 
 def replay(
-    source: str | Path,
+    source: str | Path | Source,
     model: str | Path | Engine,
     out: str | Path,
     *,
@@ -76,7 +76,7 @@ def replay(
     topk_logprobs: int = Sampling.topk_logprobs,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replayed:
-    """Replay a JSONL file or a pool (see `sources`) through `model` into the pool `out`.
+    """Replay a JSONL file or a pool, or any other `Source` (see `sources`), through `model` into the pool `out`.
 
     `model` is an engine that replays, or the name of a model for the engine transformers. `kind` says what answers look
     like where the source does not; one that contradicts the source is an InputError. With the readouts of a `profile`
@@ -98,7 +98,9 @@ def replay(
     if not engine.replays:
         raise InputError(f"{engine.name} cannot run a pass over given tokens: replay with the engine transformers")
     profile = profile or Profile()
-    rollouts = open_source(source, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
+    rollouts = source
+    if isinstance(rollouts, str | Path):
+        rollouts = open_source(rollouts, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
     kinds = _settled_kinds(rollouts, kind, source)
     check_profile(profile, None, engine.vocab, kinds.values())
     topk_logprobs = 0 if rollouts.has_logprobs or rounding is not None else topk_logprobs
@@ -187,7 +189,7 @@ def whole_sequence(turns: Sequence[Step], token_ids: NDArray[np.int32]) -> tuple
     return sequence, places
 
 
-def _settled_kinds(source: Source, kind: Kind | None, where: str | Path) -> dict[str, Kind | None]:
+def _settled_kinds(source: Source, kind: Kind | None, where: str | Path | Source) -> dict[str, Kind | None]:
     """The kind of each problem: that of the source, or else the one that was given."""
     if kind is not None:
         check_kind(kind)

@@ -1,0 +1,245 @@
+"""Pools from packed rollouts: what a pool lacks is replayed, and the result is compared with what the GPU had.
+
+A pool is built under the name NAME.unchecked, and gets its own name when replay has met the GPU's log-probabilities and
+expert sets and its labels are written. So a pool under its own name is whole, and one that failed the comparison stays
+beside it, to be looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from radmoe.archive.files import Archive, PackedTask
+from radmoe.archive.source import PackedSource, check_checkpoint
+from radmoe.errors import ArchiveError, InputError, PoolMismatch
+from radmoe.grading.answers import extract
+from radmoe.grading.grade import answer_key
+from radmoe.grading.labels import Label, write_labels
+from radmoe.lab.tasks import TASKS
+from radmoe.pool import open_pool
+from radmoe.pool.reader import safe_rollouts
+from radmoe.problems.gold import load_problems
+
+if TYPE_CHECKING:
+    from radmoe.engines.base import Engine
+    from radmoe.engines.replay import Agreement, Replayed
+    from radmoe.pool import Pool
+
+LOGPROB_TOLERANCE = 0.05
+EXPERT_SETS = 0.999
+
+
+@dataclass(frozen=True)
+class WantedPool:
+    """The first n rollouts of the first problems of one task of a configuration, and where their pool is to be."""
+
+    configuration: str
+    task: str
+    problems: int
+    n: int
+    tokens: int
+    path: Path
+
+    @property
+    def unchecked(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.unchecked")
+
+    @property
+    def rollouts(self) -> int:
+        return self.problems * self.n
+
+
+@dataclass(frozen=True)
+class BuiltPool:
+    """What became of a wanted pool. Where nothing was missing, `replayed` is 0 and nothing was compared."""
+
+    path: Path
+    rollouts: int
+    replayed: int
+    average: float
+    logprob_difference: float | None = None
+    agreement: Agreement | None = None
+
+    def __str__(self) -> str:
+        if not self.replayed:
+            return f"{self.path}: all {self.rollouts:,} rollouts are there already, {self.average:.1%} right"
+        line = f"{self.path}: {self.rollouts:,} rollouts, {self.replayed:,} replayed now, {self.average:.1%} right"
+        line += f"; log-probabilities within {self.logprob_difference:.2g} of the GPU's"
+        return line + ("" if self.agreement is None else f", {self.agreement.share:.3%} of expert sets equal")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is left to do: rollouts and tokens to replay, and from a measurement how long and how large."""
+
+    pools: int
+    rollouts: int
+    tokens: int
+    seconds: float
+    disk_bytes: float
+
+
+class PoolBuilder:
+    """Turns packed rollouts of an archive into pools under a directory."""
+
+    def __init__(self, archive: Archive, out: Path, *, device: str = "cpu", threads: int | None = None) -> None:
+        self.archive, self.out = archive, out
+        self._device, self._threads = device, threads
+        self._packed = cache(archive.read)
+        self._engine = cache(self._open)
+
+    def wanted(
+        self,
+        configurations: Sequence[str] = (),
+        tasks: Sequence[str] = (),
+        *,
+        n: int | None = None,
+        limit: int | None = None,
+    ) -> list[WantedPool]:
+        """The pools that are asked for, by default all of the archive. Every file and checkpoint they need is checked."""
+        names = self.archive.check_names(configurations)
+        for task in tasks:
+            if not any(task in self.archive.configurations[name]["tasks"] for name in names):
+                packed = [
+                    task for task in TASKS if any(task in self.archive.configurations[name]["tasks"] for name in names)
+                ]
+                raise InputError(f"no rollouts of task {task!r} are packed: use one of {', '.join(packed)}")
+        if limit is not None and limit < 1:
+            raise InputError(f"--limit must be at least 1, got {limit}")
+        most = min(int(self.archive.configurations[name]["n"]) for name in names)
+        if n is not None and not 1 <= n <= most:
+            raise InputError(f"-n must lie between 1 and {most}, the rollouts that were sampled of a problem, got {n}")
+        pools = []
+        for name in names:
+            entry = self.archive.configurations[name]
+            check_checkpoint(entry["model"], entry["checkpoint"], name)
+            for task, rollouts in self._packed(name).tasks.items():
+                if not tasks or task in tasks:
+                    lengths = rollouts.lengths[:limit, :n]
+                    problems, each, tokens = *lengths.shape, int(lengths.sum(dtype=np.int64))
+                    pools.append(WantedPool(name, task, problems, each, tokens, self.out / f"{name}-{task}"))
+        return pools
+
+    def missing(self, wanted: WantedPool) -> int:
+        """The number of rollouts that are yet to be replayed; PoolMismatch where something else is in the way."""
+        if not wanted.path.exists():
+            return wanted.rollouts - (
+                min(safe_rollouts(wanted.unchecked), wanted.rollouts) if wanted.unchecked.exists() else 0
+            )
+        if wanted.unchecked.exists():
+            raise PoolMismatch(f"both {wanted.path} and {wanted.unchecked} are there: remove one of them")
+        pool, entry = open_pool(wanted.path), self.archive.configurations[wanted.configuration]
+        source = pool.sampling.get("source")
+        if not isinstance(source, dict) or source.get("sha256") != entry["sha256"]:
+            raise PoolMismatch(f"{wanted.path} was not made from these rollouts: use another --out, or remove it")
+        there = sum(
+            len([index for index in pool.rollout_indices(problem_id) if index < wanted.n])
+            for problem_id in pool.problems[: wanted.problems]
+        )
+        return wanted.rollouts - there
+
+    def estimate(self, pools: Sequence[WantedPool]) -> Estimate:
+        """What is left to do. Of each model a few problems are replayed to measure it; they stay in their pools."""
+        left = {pool: missing for pool in pools if (missing := self.missing(pool))}
+        rates: dict[str, tuple[float, float]] = {}
+        for pool, missing in left.items():
+            model = self.archive.configurations[pool.configuration]["model"]
+            if model not in rates:
+                problems = (pool.rollouts - missing) // pool.n + self._engine(model).streams
+                before, began = _disk_bytes(pool), time.perf_counter()
+                tokens = self._replay(pool, min(problems, pool.problems), None).tokens
+                elapsed, size = time.perf_counter() - began, _disk_bytes(pool) - before
+                rates[model] = elapsed / tokens, size / tokens
+        rollouts = tokens = 0
+        seconds = disk_bytes = 0.0
+        for pool in left:
+            missing = self.missing(pool)
+            own_tokens = pool.tokens * missing // pool.rollouts
+            rate = rates[self.archive.configurations[pool.configuration]["model"]]
+            rollouts, tokens = rollouts + missing, tokens + own_tokens
+            seconds, disk_bytes = seconds + rate[0] * own_tokens, disk_bytes + rate[1] * own_tokens
+        return Estimate(len(left), rollouts, tokens, seconds, disk_bytes)
+
+    def build(self, wanted: WantedPool, progress: Callable[[int, int], None] | None = None) -> BuiltPool:
+        """Replay what a pool lacks, compare it with the GPU's, write labels, and give the pool its name.
+
+        `progress` is told rollouts done and rollouts in all. Raises ArchiveError where replay is outside its tolerance;
+        the pool then keeps the name NAME.unchecked.
+        """
+        from radmoe.engines.replay import agreement
+
+        rollouts = self._packed(wanted.configuration).tasks[wanted.task]
+        if wanted.path.exists() and not self.missing(wanted):
+            return BuiltPool(
+                wanted.path, wanted.rollouts, 0, float(rollouts.correct[: wanted.problems, : wanted.n].mean())
+            )
+        replayed = self._replay(wanted, wanted.problems, progress).replayed
+        pool = open_pool(wanted.unchecked)
+        difference, agreed = _logprob_difference(pool, rollouts), agreement(wanted.unchecked)
+        # A comparison with NaN is false, so both say what must hold.
+        if not difference <= LOGPROB_TOLERANCE:
+            raise ArchiveError(
+                f"{wanted.unchecked}: the log-probabilities of a rollout differ by {difference:.3g} from those it was sampled "
+                f"with, and at most {LOGPROB_TOLERANCE} is rounding: are torch and the weights as they were? The pool is left there"
+            )
+        if agreed is not None and not agreed.share >= EXPERT_SETS:
+            raise ArchiveError(
+                f"{wanted.unchecked}: {agreed.share:.2%} of expert sets are those that were sampled with, and at least "
+                f"{EXPERT_SETS:.2%} should be: are torch and the weights as they were? The pool is left there"
+            )
+        labels = list(self._labels(pool, wanted, rollouts))
+        write_labels(wanted.unchecked, labels)
+        wanted.unchecked.rename(wanted.path)
+        average = sum(label.correct for label in labels) / len(labels)
+        return BuiltPool(wanted.path, len(labels), replayed, average, difference, agreed)
+
+    def _replay(self, wanted: WantedPool, problems: int, progress: Callable[[int, int], None] | None) -> Replayed:
+        """Replay what the first problems of a pool lack, into the pool under its unchecked name."""
+        from radmoe.engines.replay import replay
+
+        engine = self._engine(self.archive.configurations[wanted.configuration]["model"])
+        packed = self._packed(wanted.configuration)
+        source = PackedSource(
+            self.archive, wanted.configuration, packed, wanted.task, engine.tokenizer, n=wanted.n, limit=problems
+        )
+        if wanted.path.exists():
+            wanted.path.rename(wanted.unchecked)  # a pool that is enlarged is unchecked again
+        return replay(source, engine, wanted.unchecked, progress=progress)
+
+    def _labels(self, pool: Pool, wanted: WantedPool, rollouts: PackedTask) -> Iterator[Label]:
+        """The labels of all rollouts of a pool; answers are extracted again where they are not packed."""
+        known = load_problems(wanted.task, seed=self.archive.configurations[wanted.configuration]["sampling"]["seed"])
+        for place, problem_id in enumerate(pool.problems):
+            key = answer_key(known[problem_id])
+            for index, text in zip(pool.rollout_indices(problem_id), pool.texts(problem_id), strict=True):
+                answer = rollouts.answers.get((place, index)) or extract(key.kind, text or "", integer=key.integer)
+                yield Label(problem_id, index, answer, bool(rollouts.correct[place, index]))
+
+    def _open(self, model: str) -> Engine:
+        from radmoe.engines import EngineOptions, open_engine
+
+        return open_engine("transformers", model, EngineOptions(device=self._device, threads=self._threads))
+
+
+def _logprob_difference(pool: Pool, rollouts: PackedTask) -> float:
+    """The largest difference, over all rollouts of a pool, of the sum of log-probabilities from the packed one."""
+    worst = 0.0
+    for place, problem_id in enumerate(pool.problems):
+        for index, rollout in zip(pool.rollout_indices(problem_id), pool.group(problem_id).rollouts, strict=True):
+            assert rollout.sampled_logprobs is not None
+            total = rollout.sampled_logprobs.sum(dtype=np.float64)
+            worst = float(np.maximum(worst, abs(total - rollouts.logprobs[place, index])))  # NaN stays NaN
+    return worst
+
+
+def _disk_bytes(wanted: WantedPool) -> int:
+    return sum(
+        file.stat().st_size for path in (wanted.path, wanted.unchecked) for file in path.rglob("*") if file.is_file()
+    )
