@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,10 @@ class BuiltPool:
     logprob_difference: float | None = None
     agreement: Agreement | None = None
 
+    def facts(self) -> dict[str, Any]:
+        """The same for a program to read."""
+        return vars(self) | {"path": str(self.path), "agreement": self.agreement and self.agreement.share}
+
     def __str__(self) -> str:
         if not self.replayed:
             return f"{self.path}: all {self.rollouts:,} rollouts are there already, {self.average:.1%} right"
@@ -75,11 +79,9 @@ class BuiltPool:
         return line + ("" if self.agreement is None else f", {self.agreement.share:.3%} of expert sets equal")
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What is left to do: rollouts and tokens to replay, and from a measurement how long and how large."""
+class Remainder(NamedTuple):
+    """What a pool lacks: rollouts and tokens to replay, and, as measured, how long that takes and how large it gets."""
 
-    pools: int
     rollouts: int
     tokens: int
     seconds: float
@@ -145,27 +147,32 @@ class PoolBuilder:
         )
         return wanted.rollouts - there
 
-    def estimate(self, pools: Sequence[WantedPool]) -> Estimate:
-        """What is left to do. Of each model a few problems are replayed to measure it; they stay in their pools."""
-        left = {pool: missing for pool in pools if (missing := self.missing(pool))}
+    def estimate(self, pools: Sequence[WantedPool]) -> dict[WantedPool, Remainder]:
+        """What is left to do, for every pool that lacks something.
+
+        Of each model a few problems are replayed to measure it; they stay in their pools.
+        """
+        incomplete = [pool for pool in pools if self.missing(pool) or not pool.path.exists()]
         rates: dict[str, tuple[float, float]] = {}
-        for pool, missing in left.items():
-            model = self.archive.configurations[pool.configuration]["model"]
-            if model not in rates:
+        for pool in incomplete:
+            model, missing = self._model(pool), self.missing(pool)
+            if missing and model not in rates:
                 problems = (pool.rollouts - missing) // pool.n + self._engine(model).streams
                 before, began = _disk_bytes(pool), time.perf_counter()
-                tokens = self._replay(pool, min(problems, pool.problems), None).tokens
-                elapsed, size = time.perf_counter() - began, _disk_bytes(pool) - before
-                rates[model] = elapsed / tokens, size / tokens
-        rollouts = tokens = 0
-        seconds = disk_bytes = 0.0
-        for pool in left:
+                tokens = max(self._replay(pool, min(problems, pool.problems), None).tokens, 1)
+                rates[model] = (time.perf_counter() - began) / tokens, (_disk_bytes(pool) - before) / tokens
+        remainders = {}
+        for pool in incomplete:
             missing = self.missing(pool)
-            own_tokens = pool.tokens * missing // pool.rollouts
-            rate = rates[self.archive.configurations[pool.configuration]["model"]]
-            rollouts, tokens = rollouts + missing, tokens + own_tokens
-            seconds, disk_bytes = seconds + rate[0] * own_tokens, disk_bytes + rate[1] * own_tokens
-        return Estimate(len(left), rollouts, tokens, seconds, disk_bytes)
+            tokens = pool.tokens * missing // pool.rollouts
+            seconds, disk_bytes = rates.get(
+                self._model(pool), (0.0, 0.0)
+            )  # nothing is missing where nothing was measured
+            remainders[pool] = Remainder(missing, tokens, seconds * tokens, disk_bytes * tokens)
+        return remainders
+
+    def _model(self, pool: WantedPool) -> str:
+        return str(self.archive.configurations[pool.configuration]["model"])
 
     def build(self, wanted: WantedPool, progress: Callable[[int, int], None] | None = None) -> BuiltPool:
         """Replay what a pool lacks, compare it with the GPU's, write labels, and give the pool its name.
@@ -204,7 +211,7 @@ class PoolBuilder:
         """Replay what the first problems of a pool lack, into the pool under its unchecked name."""
         from radmoe.engines.replay import replay
 
-        engine = self._engine(self.archive.configurations[wanted.configuration]["model"])
+        engine = self._engine(self._model(wanted))
         packed = self._packed(wanted.configuration)
         source = PackedSource(
             self.archive, wanted.configuration, packed, wanted.task, engine.tokenizer, n=wanted.n, limit=problems

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -14,11 +14,15 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, merge, select, verify
+from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, lab, merge, select, verify
 from radmoe.errors import RadmoeError
 from radmoe.printing import prepare_process, say, say_block, visible
 
-_RESUMED = ("capture", "demo")  # the same command goes on where it was; what others write appears whole or not at all
+_RESUMED = (
+    "capture",
+    "demo",
+    "lab pools",
+)  # the same command goes on where it was; what others write appears whole or not at all
 
 
 @contextmanager
@@ -78,10 +82,18 @@ def _interruptible(name: str, command: Callable[..., None]) -> Callable[..., Non
     return run
 
 
+def _epilog(examples: Iterable[str]) -> str:
+    return "\n\n".join(("Examples:", *examples))  # a blank line is a line break in typer's epilog
+
+
 for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, audit, doctor, bench):
     name = module.__name__.rpartition(".")[2]
-    examples = "\n\n".join(("Examples:", *module.EXAMPLES))  # a blank line is a line break in typer's epilog
-    app.command(name, epilog=examples)(_interruptible(name, module.command))
+    app.command(name, epilog=_epilog(module.EXAMPLES))(_interruptible(name, module.command))
+
+lab_app = typer.Typer(cls=_Commands, help=lab.HELP, epilog=_epilog(lab.EXAMPLES), no_args_is_help=True)
+for name, command in lab.COMMANDS.items():
+    lab_app.command(name, epilog=_epilog(lab.EXAMPLES))(_interruptible(f"lab {name}", command))
+app.add_typer(lab_app, name="lab")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,120 @@
+"""`radmoe lab`: the rollouts that ship with the lab's models, as a list and as pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from radmoe.cli.common import Json, size
+from radmoe.printing import bar, console, say, say_json, styled
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from radmoe.archive.pools import BuiltPool, PoolBuilder, WantedPool
+
+HELP = "The lab's shipped rollouts: list them, or turn them into pools."
+EXAMPLES = (
+    "radmoe lab list",
+    "radmoe lab pools --out pools/ --limit 12",
+    "radmoe lab pools --out pools/ --config lab-oss-high --task math-1 --task code",
+    "radmoe evaluate pools/lab-qwen-thinking-*",
+)
+
+Rollouts = Annotated[
+    Path | None,
+    typer.Option("--rollouts", help="A directory of packed rollouts.", show_default="that of radmoe-lab"),
+]
+
+
+def list_command(rollouts: Rollouts = None, as_json: Json = False) -> None:
+    """List the configurations (a model in one style) whose rollouts are packed, and their tasks."""
+    from radmoe.archive.files import open_archive
+    from radmoe.printing.screen import Table
+
+    archive = open_archive(rollouts)
+    if as_json:
+        say_json(archive.configurations)
+        return
+    table = Table(title=f"{archive.directory}: rollouts sampled with their shipped models", box=None)
+    for heading in ("configuration", "task"):
+        table.add_column(heading)
+    for heading in ("T", "problems", "n", "tokens", "Avg"):
+        table.add_column(heading, justify="right")
+    for name, entry in archive.configurations.items():
+        for task, counts in entry["tasks"].items():
+            numbers = (f"{entry['sampling']['temperature']:g}", f"{counts['problems']:,}", f"{entry['n']}")
+            table.add_row(name, task, *numbers, f"{counts['tokens']:,}", f"{counts['right'] / counts['rollouts']:.1%}")
+    console().print(table)
+
+
+def pools_command(
+    out: Annotated[Path, typer.Option("--out", help="The directory of the pools, which are named CONFIG-TASK.")],
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", help="A model and a style, such as lab-qwen-thinking; may repeat.", show_default="all"
+        ),
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option("--task", help="A task of the lab's; may repeat.", show_default="all")
+    ] = None,
+    n: Annotated[int | None, typer.Option("-n", help="Rollouts per problem.", show_default="all, 64")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems of each task.")] = None,
+    rollouts: Rollouts = None,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = "cpu",
+    threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
+    as_json: Json = False,
+) -> None:
+    """Turn shipped rollouts into pools: their routing and log-probabilities are computed again by replay, labels come along.
+
+    What is there already is not done again, so the same command goes on after an interrupt, and a larger -n or --limit
+    adds what is missing. A pool whose log-probabilities or expert sets are not those of the GPU that sampled is left
+    under the name CONFIG-TASK.unchecked.
+    """
+    from radmoe.archive.files import open_archive
+    from radmoe.archive.pools import PoolBuilder
+
+    builder = PoolBuilder(open_archive(rollouts), out, device=device, threads=threads)
+    wanted = builder.wanted(config or (), task or (), n=n, limit=limit)
+    left = builder.estimate(wanted)
+    if left:
+        rollouts_left, tokens, seconds, disk_bytes = (sum(column) for column in zip(*left.values(), strict=True))
+        say(
+            f"radmoe: {rollouts_left:,} rollouts ({tokens:,} tokens) are to be replayed into {len(left)} pools: about "
+            f"{_duration(seconds)} and {size(disk_bytes)}",
+            err=True,
+        )
+    built = []
+    for pool in wanted:
+        remainder = left.pop(pool, None)
+        later = sum(other.seconds for other in left.values())
+        built.append(_build(builder, pool, remainder.seconds / max(remainder.rollouts, 1) if remainder else 0.0, later))
+        if not as_json:
+            say(built[-1])
+    if as_json:
+        say_json([pool.facts() for pool in built])
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"list": list_command, "pools": pools_command}
+
+
+def _build(builder: PoolBuilder, pool: WantedPool, seconds_each: float, later: float) -> BuiltPool:
+    """Build a pool with a bar, which also says how long the rest takes, later pools (in seconds) included."""
+    from rich.progress import MofNCompleteColumn, ProgressColumn, Task
+
+    class Left(ProgressColumn):
+        def render(self, task: Task) -> RenderableType:
+            return styled(f"{_duration((pool.rollouts - task.completed) * seconds_each + later)} left")
+
+    with bar(pool.path.name, MofNCompleteColumn(), Left(), total=pool.rollouts) as update:
+        return builder.build(pool, lambda done, total: update(completed=done, total=total))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
