@@ -94,7 +94,7 @@ def write_sampled(path: Path, sampled: Sampled) -> None:
 def read_header(path: Path) -> dict[str, Any]:
     """What a file of rollouts says about itself; InputError where it is not one."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             header = json.loads(bytes(arrays[_HEADER]))
             return dict(header)
     except Exception as error:  # a damaged file may fail anywhere in zip, numpy or json
@@ -105,7 +105,7 @@ def read_sampled(path: Path) -> Sampled:
     """A file of rollouts; InputError where it is not one, or is damaged."""
     header = read_header(path)
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             tasks = {
                 task: TaskRollouts(**{name: arrays[f"{task}/{name}"] for name in TaskRollouts.__dataclass_fields__})
                 for task in header["settings"]["problems"]
