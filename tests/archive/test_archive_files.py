@@ -155,6 +155,7 @@ MANIFESTS = {
     "no json": "{",
     "a list": "[]",
     "no configurations": '{"format": 1}',
+    "none of them": '{"format": 1, "configurations": {}}',
     "an entry of nothing": '{"format": 1, "configurations": {"x": {}}}',
     "an entry that is none": '{"format": 1, "configurations": {"x": 3}}',
     "a name that leads elsewhere": json.dumps(

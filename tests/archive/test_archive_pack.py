@@ -65,7 +65,7 @@ def test_another_configuration_is_packed_beside_the_first(sampled: Path, archive
     other = resampled(sampled, tmp_path / "other.npz", style="instruct")
     pack([other], tmp_path / "a")
     archive = open_archive(tmp_path / "a")
-    assert list(archive.configurations) == ["lab-qwen-instruct", NAME]
+    assert list(archive.configurations) == [NAME, "lab-qwen-instruct"]  # the order of the models and their styles
     first = archive_path / f"{NAME}.npz.xz"
     assert (tmp_path / "a" / first.name).read_bytes() == first.read_bytes()  # packing is a function of its input
     assert archive.read("lab-qwen-instruct").tasks.keys() == archive.read(NAME).tasks.keys()

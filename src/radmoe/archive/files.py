@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import ArchiveError, InputError
-from radmoe.lab.models import PACKAGE
+from radmoe.lab.models import MODELS, PACKAGE
 from radmoe.lab.sample import FINISH_REASONS
 from radmoe.pool.files import write_atomic
 
@@ -138,10 +138,12 @@ def _configurations(path: Path) -> dict[str, dict[str, Any]]:
         for name, entry in body["configurations"].items():
             tasks = {task: (int(each["problems"]), int(each["tokens"])) for task, each in entry["tasks"].items()}
             known = tasks and f"{entry['model']}-{entry['style']}" == name and isinstance(entry["sha256"], str)
-            if not known or not isinstance(entry["sampling"], dict) or not isinstance(entry["checkpoint"], dict):
+            if not known or not isinstance(entry["sampling"]["seed"], int) or not isinstance(entry["checkpoint"], dict):
                 raise ValueError(f"the entry of {name!r}")
             if int(entry["n"]) < 1:
                 raise ValueError(f"n of {name!r}")
+        if not body["configurations"]:
+            raise ValueError("it names no configuration")
         return dict(body["configurations"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ArchiveError(f"{path} is damaged ({error}): install radmoe-lab again") from None
@@ -184,7 +186,9 @@ def write_archive(directory: Path, configurations: dict[str, tuple[Packed, dict[
         data = packed(rollouts)
         write_atomic(directory / f"{name}.npz.xz", data)
         entries[name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} | entry
-    body = {"format": FORMAT, "configurations": dict(sorted(entries.items()))}
+    known = [f"{model.name}-{style}" for model in MODELS.values() for style in model.styles]
+    order = sorted(entries, key=lambda name: (known.index(name) if name in known else len(known), name))
+    body = {"format": FORMAT, "configurations": {name: entries[name] for name in order}}
     write_atomic(directory / MANIFEST, (json.dumps(body, indent=1) + "\n").encode())
 
 

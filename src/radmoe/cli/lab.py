@@ -80,7 +80,8 @@ def pools_command(
 
     builder = PoolBuilder(open_archive(rollouts), out, device=device, threads=threads)
     wanted = builder.wanted(config or (), task or (), n=n, limit=limit)
-    left = builder.estimate(wanted)
+    with bar("measuring"):
+        left = builder.estimate(wanted)
     if left:
         rollouts_left, tokens, seconds, disk_bytes = (sum(column) for column in zip(*left.values(), strict=True))
         say(
