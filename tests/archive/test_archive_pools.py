@@ -96,6 +96,16 @@ def test_labels_are_those_of_grading_the_pool(task: str, pools: Path, tmp_path: 
     assert sum(map(len, before.values())) == 12
 
 
+def test_an_answer_that_is_packed_stands_even_if_it_is_empty(archive_path: Path, tmp_path: Path) -> None:
+    def alter(rollouts: Packed) -> Packed:
+        return with_task(rollouts, "math-1", lambda task: replace(task, answers={(0, 1): "", (0, 2): "1/2"}))
+
+    builder, wanted = one_pool(altered(archive_path, tmp_path / "a", alter), tmp_path / "out", limit=1)
+    builder.build(wanted)
+    labels = read_labels(wanted.path)["math-1-000"]
+    assert [labels[1].answer, labels[2].answer] == ["", "1/2"]
+
+
 def test_the_record_names_the_packed_file(pools: Path, archive_path: Path) -> None:
     entry = open_archive(archive_path).configurations[NAME]
     pool = open_pool(pools / f"{NAME}-math-1")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from radmoe.engines.base import Engine
     from radmoe.engines.replay import Agreement, Replayed
     from radmoe.pool import Pool
+    from radmoe.problems import Problem
 
 # These lie between what rounding does in float32 and what any other computation does. Of 3,072 rollouts of the three models that
 # were sampled with another batch size, the median sum differs by 4e-6 and all packed expert sets are equal; but where two experts
@@ -132,11 +133,9 @@ class PoolBuilder:
     ) -> list[WantedPool]:
         """The pools that are asked for, by default all of the archive. Every file and checkpoint they need is checked."""
         names = self.archive.check_names(configurations)
+        packed = [task for task in TASKS if any(task in self.archive.configurations[name]["tasks"] for name in names)]
         for task in tasks:
-            if not any(task in self.archive.configurations[name]["tasks"] for name in names):
-                packed = [
-                    task for task in TASKS if any(task in self.archive.configurations[name]["tasks"] for name in names)
-                ]
+            if task not in packed:
                 raise InputError(f"no rollouts of task {task!r} are packed: use one of {', '.join(packed)}")
         if limit is not None and limit < 1:
             raise InputError(f"--limit must be at least 1, got {limit}")
@@ -157,9 +156,8 @@ class PoolBuilder:
     def missing(self, wanted: WantedPool) -> int:
         """The number of rollouts that are yet to be replayed; PoolMismatch where something else is in the way."""
         if not wanted.path.exists():
-            return wanted.rollouts - (
-                min(safe_rollouts(wanted.unchecked), wanted.rollouts) if wanted.unchecked.exists() else 0
-            )
+            safe = safe_rollouts(wanted.unchecked) if wanted.unchecked.exists() else 0
+            return max(wanted.rollouts - safe, 0)
         if wanted.unchecked.exists():
             raise PoolMismatch(f"both {wanted.path} and {wanted.unchecked} are there: remove one of them")
         pool, entry = open_pool(wanted.path), self.archive.configurations[wanted.configuration]
@@ -190,9 +188,8 @@ class PoolBuilder:
         for pool in incomplete:
             missing = self.missing(pool)
             tokens = pool.tokens * missing // pool.rollouts
-            seconds, disk_bytes = rates.get(
-                self._model(pool), (0.0, 0.0)
-            )  # nothing is missing where nothing was measured
+            # Of a model that was not measured nothing is missing: its pools are only to be compared and labelled.
+            seconds, disk_bytes = rates.get(self._model(pool), (0.0, 0.0))
             remainders[pool] = Remainder(missing, tokens, seconds * tokens, disk_bytes * tokens)
         return remainders
 
@@ -213,8 +210,9 @@ class PoolBuilder:
                 wanted.path, wanted.rollouts, 0, float(rollouts.correct[: wanted.problems, : wanted.n].mean())
             )
         self._replay(wanted, wanted.problems, progress)
-        pool = open_pool(wanted.unchecked)
-        differences, agreed = _differences(pool, rollouts), agreement(wanted.unchecked)
+        pool, seed = open_pool(wanted.unchecked), self.archive.configurations[wanted.configuration]["sampling"]["seed"]
+        problems = load_problems(wanted.task, seed=seed)
+        differences, agreed = _differences(pool, list(problems), rollouts), agreement(wanted.unchecked)
         remedy = "are torch and the weights as they were? The pool is left there"
         if not differences.tolerable:
             raise ArchiveError(
@@ -226,7 +224,7 @@ class PoolBuilder:
                 f"{wanted.unchecked}: {agreed.share:.2%} of expert sets are those of the sampling, and at least "
                 f"{EXPERT_SETS:.2%} must be: {remedy}"
             )
-        labels = list(self._labels(pool, wanted, rollouts))
+        labels = list(_labels(pool, problems, rollouts))
         write_labels(wanted.unchecked, labels)
         wanted.unchecked.rename(wanted.path)
         average = sum(label.correct for label in labels) / len(labels)
@@ -247,31 +245,33 @@ class PoolBuilder:
         self._replayed[wanted] += replayed.replayed
         return replayed
 
-    def _labels(self, pool: Pool, wanted: WantedPool, rollouts: PackedTask) -> Iterator[Label]:
-        """The labels of all rollouts of a pool; answers are extracted again where they are not packed."""
-        known = load_problems(wanted.task, seed=self.archive.configurations[wanted.configuration]["sampling"]["seed"])
-        for place, problem_id in enumerate(pool.problems):
-            key = answer_key(known[problem_id])
-            for index, text in zip(pool.rollout_indices(problem_id), pool.texts(problem_id), strict=True):
-                answer = rollouts.answers.get((place, index)) or extract(key.kind, text or "", integer=key.integer)
-                yield Label(problem_id, index, answer, bool(rollouts.correct[place, index]))
-
     def _open(self, model: str) -> Engine:
         from radmoe.engines import EngineOptions, open_engine
 
         return open_engine("transformers", model, EngineOptions(device=self._device, threads=self._threads))
 
 
-def _differences(pool: Pool, rollouts: PackedTask) -> Differences:
-    """All rollouts of a pool against the sums that were packed with them."""
+def _differences(pool: Pool, problem_ids: list[str], rollouts: PackedTask) -> Differences:
+    """All rollouts of a pool against the sums that were packed with them; `problem_ids` are those of the task, in order."""
     sums = [
-        (one.sampled_logprobs.sum(dtype=np.float64), rollouts.logprobs[place, index])
-        for place, problem_id in enumerate(pool.problems)
+        (one.sampled_logprobs.sum(dtype=np.float64), rollouts.logprobs[problem_ids.index(problem_id), index])
+        for problem_id in pool.problems
         for index, one in zip(pool.rollout_indices(problem_id), pool.group(problem_id).rollouts, strict=True)
         if one.sampled_logprobs is not None
     ]
     apart = np.abs(np.subtract(*np.array(sums).T))
     return Differences(float(np.median(apart)), float(apart.max()))
+
+
+def _labels(pool: Pool, problems: dict[str, Problem], rollouts: PackedTask) -> Iterator[Label]:
+    """The labels of all rollouts of a pool; answers are extracted again where they are not packed."""
+    for place, (problem_id, problem) in enumerate(problems.items()):
+        if problem_id in pool.problems:
+            key = answer_key(problem)
+            for index, text in zip(pool.rollout_indices(problem_id), pool.texts(problem_id), strict=True):
+                answer = extract(key.kind, text or "", integer=key.integer)
+                answer = rollouts.answers.get((place, index), answer)
+                yield Label(problem_id, index, answer, bool(rollouts.correct[place, index]))
 
 
 def _disk_bytes(wanted: WantedPool) -> int:
