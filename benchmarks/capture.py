@@ -1,8 +1,9 @@
 """What capture costs: tokens/s of the transformers engine with and without it, in interleaved runs.
 
     python -m benchmarks.capture [--model lab-oss] [--batch-size 128] [--threads 2] [--rounds 7]
+    python -m benchmarks.capture --device cuda --task choice -n 64 --batch-size 4096 --tokens 512 --rounds 3
 
-A lab model on its own math problems. All arms sample the same tokens (same seed, same random numbers); the
+A lab model on its own problems: a few of math-3, or with -n a whole task. All arms sample the same tokens (same seed, same random numbers); the
 last does so by the attention transformers has for this model, "sdpa" or "eager", in place of radmoe's.
 Times are this process's CPU time as well as the wall's: on a shared machine only the first is steady.
 """
@@ -22,7 +23,14 @@ ARMS = {  # routing, logprobs, radmoe's attention
 
 
 def measure(
-    model: str, batch_size: int, threads: int, rounds: int, tokens: int, device: str = "cpu"
+    model: str,
+    batch_size: int,
+    threads: int,
+    rounds: int,
+    tokens: int,
+    device: str = "cpu",
+    task: str = "math-3",
+    n: int | None = None,
 ) -> dict[str, dict[str, float]]:
     """Median tokens/s and cost of each arm relative to the bare one, from `rounds` interleaved runs."""
     from radmoe.engines.base import Sampling
@@ -33,7 +41,7 @@ def measure(
 
     engine = TransformersEngine(weights(model), dtype="float32", threads=threads, device=device)
     theirs = "sdpa" if engine.model._supports_sdpa else "eager"
-    prompts = [problem.prompt for problem in problems("math-3", limit=max(batch_size // 16, 1))]
+    prompts = [problem.prompt for problem in problems(task, limit=None if n else max(batch_size // 16, 1))]
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ARMS}
     for number in range(rounds + 1):
         names = list(ARMS) if number % 2 else list(reversed(ARMS))
@@ -42,7 +50,7 @@ def measure(
             engine.model.set_attn_implementation(ATTENTION if ours else theirs)
             sampling = Sampling(max_tokens=tokens, seed=number, topk_logprobs=top)
             wall, cpu = time.perf_counter(), time.process_time()
-            done = engine.generate(prompts, 16, sampling=sampling, batch_size=batch_size, capture=capture)
+            done = engine.generate(prompts, n or 16, sampling=sampling, batch_size=batch_size, capture=capture)
             sampled = sum(len(c.rollout) for c in done)
             if number:  # the first round warms up
                 took = (time.perf_counter() - wall) / sampled, (time.process_time() - cpu) / sampled
@@ -68,8 +76,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--task", default="math-3")
+    parser.add_argument("-n", type=int, help="so many rollouts of every problem of the task")
     options = parser.parse_args()
-    arms = measure(options.model, options.batch_size, options.threads, options.rounds, options.tokens, options.device)
+    arms = measure(**vars(options))
     print(
         f"{options.model}, batch {options.batch_size}, {options.device}, {options.threads} thread(s), {options.rounds} interleaved rounds"
     )

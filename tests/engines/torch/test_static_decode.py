@@ -99,6 +99,18 @@ def test_without_capture_the_tokens_are_the_same() -> None:
         assert completion.rollout.sampled_logprobs is None
 
 
+def test_a_run_that_was_given_up_leaves_nothing_behind_for_the_next() -> None:
+    engine = tiny_moe.engine("qwen3-next")
+    work = jobs(engine, {}, 2)
+    expected = {name: c.rollout.token_ids for name, c in growing(engine, work, 4).items()}
+    decoder = StaticDecoder(engine.model, engine._recorder, topk_logprobs=4, eos=engine.eos, words=len(engine.vocab))
+    assert next(decoder.run(Listed(work), 4)) is not None  # and other rows are under way
+    seen = {(f.job.prompt_index, f.job.rollout_index): f.columns[0] for f in decoder.run(Listed(work), 4)}
+    assert seen.keys() == expected.keys()
+    assert all(np.array_equal(seen[name], expected[name]) for name in expected)
+    assert decoder.sampled == sum(map(len, expected.values()))
+
+
 def test_it_stops_when_told_to() -> None:
     engine = tiny_moe.engine("qwen3-moe")
     decoder = StaticDecoder(engine.model, engine._recorder, topk_logprobs=0, eos=engine.eos, words=len(engine.vocab))

@@ -109,6 +109,7 @@ class TransformersEngine(Engine):
         if small_on_cpu:
             _lay_out_experts(model)
         self._decoders: list[Decoder | StaticDecoder] = []
+        self._kept: dict[tuple[int, bool], StaticDecoder] = {}
         self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
 
     @classmethod
@@ -195,9 +196,14 @@ class TransformersEngine(Engine):
 
     def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder | StaticDecoder:
         """A batch of this model's, to be run in a thread of its own."""
+        if self._static and (topk_logprobs, capture) in self._kept:
+            return self._kept[topk_logprobs, capture]
         words = min(len(self.vocab), int(self._text_config.vocab_size))
-        kind = StaticDecoder if self._static else Decoder
-        return kind(self.model, self._recorder, topk_logprobs=topk_logprobs, eos=self.eos, words=words, capture=capture)
+        options: Any = {"topk_logprobs": topk_logprobs, "eos": self.eos, "words": words, "capture": capture}
+        if not self._static:
+            return Decoder(self.model, self._recorder, **options)
+        made = self._kept[topk_logprobs, capture] = StaticDecoder(self.model, self._recorder, **options)
+        return made
 
     @torch.inference_mode()
     def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:

@@ -35,7 +35,10 @@ _CAPACITY = 256  # memory is held for a multiple of so many positions
 
 
 class StaticDecoder:
-    """Samples jobs as `Decoder` does, `batch_size` at a time, with everything of a batch in tensors of fixed size."""
+    """Samples jobs as `Decoder` does, `batch_size` at a time, with everything of a batch in tensors of fixed size.
+
+    These tensors and the graphs are kept for the next run of as many rows.
+    """
 
     def __init__(
         self,
@@ -52,14 +55,14 @@ class StaticDecoder:
         self._eos = torch.tensor(sorted(eos), dtype=torch.long, device=self._device)
         self._ends = frozenset(eos)
         self._words = words
+        self._jobs: list[Job | None] = []
+        self._counts: list[int] = []  # tokens of every row, as far as the CPU knows
         self._ended = 0  # tokens of rollouts that have ended
         self.sampled = 0
 
     def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[Finished]:
         """Yield the jobs as they finish; `stopped` is asked every few steps."""
-        self._jobs: list[Job | None] = [None] * batch_size
-        self._counts = [0] * batch_size  # tokens of every row, as far as the CPU knows
-        self._allocate(batch_size, 0, 0)
+        self._empty(batch_size)
         ready: Iterator[Finished] = iter(())
         while not stopped():
             empty = [row for row, job in enumerate(self._jobs) if job is None]
@@ -74,6 +77,15 @@ class StaticDecoder:
             self._launch()
             yield from ready  # while the steps run
             ready = self._harvest()
+
+    @torch.inference_mode()
+    def _empty(self, rows: int) -> None:
+        """Begin with so many empty rows; a run before may have been given up."""
+        if len(self._jobs) != rows:
+            self._allocate(rows, 0, 0)
+        self._live.zero_()
+        self._jobs, self._counts = [None] * rows, [0] * rows
+        self._ended = self.sampled = 0
 
     @torch.inference_mode()
     def _allocate(self, rows: int, capacity: int, limit: int) -> None:
