@@ -12,10 +12,13 @@ from radmoe.confidence import WINDOW
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.report import Report
 from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.evaluation.wording import p_text
 from radmoe.printing import json_text, shortened, visible
 
 ABSENT = "--"
-FIELDS = ("table", "section", "row", "column", "value", "low", "high", "gain", "n", "stars", "note")
+PARTS = ("value", "low", "high", "gain", "gain_low", "gain_high", "n")
+TESTS = ("first", "second", "p", "adjusted")  # of a pair
+FIELDS = ("table", "section", "row", "column", *PARTS, *TESTS, "stars", "note")
 
 
 def visible_report(report: Report, longest: int | None = None) -> Report:
@@ -63,8 +66,16 @@ def interval_text(cell: Cell) -> str:
     return f"[{100 * cell.low:.1f}, {100 * cell.high:.1f}]"
 
 
-def gain_text(cell: Cell) -> str:
-    return "" if cell.gain is None else _signed(100 * cell.gain)
+def beside_text(cell: Cell) -> str:
+    """What stands beside a value: its gain, with the gain's interval where there is one, or the test of a difference."""
+    if cell.pair is not None:
+        return f"{cell.pair.first}:{cell.pair.second}, {p_text(cell.pair.p)}"
+    if cell.gain is None:
+        return ""
+    gain = _signed(100 * cell.gain)
+    if cell.gain_low is None or cell.gain_high is None:
+        return gain
+    return f"{gain} [{_signed(100 * cell.gain_low)}, {_signed(100 * cell.gain_high)}]"
 
 
 def _signed(value: float) -> str:
@@ -131,9 +142,9 @@ def _markdown_cell(cell: Cell) -> str:
     text = _markdown(value_text(cell))
     if cell.best:
         text = f"**{text}**"
-    gain = gain_text(cell)
+    beside = beside_text(cell)
     stars = cell.stars.replace("*", "\\*")
-    return text + stars + (f" ({gain})" if gain else "")
+    return text + stars + (f" ({beside})" if beside else "")
 
 
 def _markdown(text: str) -> str:
@@ -154,7 +165,7 @@ def comma_separated(report: Report) -> str:
             for column, cell in zip(table.columns[1:], row.cells[1:], strict=True):
                 if column.text:
                     continue
-                parts = (cell.value, cell.low, cell.high, cell.gain, cell.n)
+                parts = [getattr(cell, name) for name in PARTS] + [getattr(cell.pair, name, None) for name in TESTS]
                 numbers = ["" if part is None else part for part in parts]
                 names = map(_no_formula, (row.section, value_text(row.cells[0]), column.title))
                 writer.writerow([table.key, *names, *numbers, cell.stars, _no_formula(cell.note)])
@@ -204,8 +215,8 @@ def _latex_cell(cell: Cell) -> str:
         text = _tex(text)
     if cell.best:
         text = rf"\textbf{{{text}}}"
-    gain = gain_text(cell)
-    return text + (rf"\,{{\scriptsize$({gain})$}}" if gain else "")
+    beside = beside_text(cell)
+    return text + (rf"\,{{\scriptsize$({beside})$}}" if beside else "")
 
 
 def _latex_interval(cell: Cell) -> str:
