@@ -7,11 +7,12 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from radmoe.confidence import WINDOW
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.report import Report
-from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.evaluation.table import Cell, Row, Table
 from radmoe.evaluation.wording import p_text
 from radmoe.printing import json_text, shortened, visible
 
@@ -25,22 +26,27 @@ def visible_report(report: Report, longest: int | None = None) -> Report:
     """The report with every text visible, for the formats that people read. Names of models and data sets come from
     pools; those of more than `longest` characters are shortened."""
 
-    def name(text: str) -> str:
-        return visible(text) if longest is None else shortened(text, longest)
+    name = partial(_visible_name, longest=longest)
+    pools = tuple(replace(pool, model=name(pool.model)) for pool in report.pools)
+    tables = tuple(visible_table(table, longest) for table in report.tables)
+    return replace(report, pools=pools, tables=tables, verdict=visible(report.verdict))
 
-    def column(one: Column) -> Column:
-        return replace(one, title=name(one.title))
+
+def visible_table(table: Table, longest: int | None = None) -> Table:
+    """The table with every text visible; names of more than `longest` characters are shortened."""
+    name = partial(_visible_name, longest=longest)
 
     def cell(one: Cell) -> Cell:
         value = name(one.value) if isinstance(one.value, str) else one.value
         return replace(one, value=value, note=visible(one.note))
 
-    def table(one: Table) -> Table:
-        rows = tuple(Row(tuple(map(cell, row.cells)), name(row.section)) for row in one.rows)
-        return replace(one, columns=tuple(map(column, one.columns)), rows=rows, notes=tuple(map(visible, one.notes)))
+    rows = tuple(Row(tuple(map(cell, row.cells)), name(row.section)) for row in table.rows)
+    columns = tuple(replace(column, title=name(column.title)) for column in table.columns)
+    return replace(table, columns=columns, rows=rows, notes=tuple(map(visible, table.notes)))
 
-    pools = tuple(replace(pool, model=name(pool.model)) for pool in report.pools)
-    return replace(report, pools=pools, tables=tuple(map(table, report.tables)), verdict=visible(report.verdict))
+
+def _visible_name(text: str, longest: int | None) -> str:
+    return visible(text) if longest is None else shortened(text, longest)
 
 
 def value_text(cell: Cell) -> str:
@@ -122,24 +128,26 @@ def _titles(table: Table) -> Iterator[str]:
 
 def markdown(report: Report) -> str:
     report = visible_report(report)
-    parts = [_markdown(head(report)) + "."]
+    parts = [markdown_text(head(report)) + "."]
     for table in report.tables:
-        titles = [*[table.sections] * table.sectioned, *map(_markdown, _titles(table))]
-        labels = table.sectioned + table.text_columns
-        lines = [titles, ["---"] * labels + ["---:"] * (len(titles) - labels)]
-        for section, texts in _grid(table, _markdown_cell):
-            lines.append([*[_markdown(section)] * table.sectioned, *texts])
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        parts += [
-            f"### {table.title}",
-            body,
-            *(["\n".join(f"{_markdown(note)}  " for note in table.notes)] * bool(table.notes)),
-        ]
-    return "\n\n".join([*parts, f"**{_markdown(report.verdict)}**"]) + "\n"
+        parts += [f"### {table.title}", markdown_table(table)]
+        if table.notes:
+            parts.append("\n".join(f"{markdown_text(note)}  " for note in table.notes))
+    return "\n\n".join([*parts, f"**{markdown_text(report.verdict)}**"]) + "\n"
+
+
+def markdown_table(table: Table) -> str:
+    """The rows of a visible table, without its title and notes."""
+    titles = [*[table.sections] * table.sectioned, *map(markdown_text, _titles(table))]
+    labels = table.sectioned + table.text_columns
+    lines = [titles, ["---"] * labels + ["---:"] * (len(titles) - labels)]
+    for section, texts in _grid(table, _markdown_cell):
+        lines.append([*[markdown_text(section)] * table.sectioned, *texts])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = _markdown(value_text(cell))
+    text = markdown_text(value_text(cell))
     if cell.best:
         text = f"**{text}**"
     beside = beside_text(cell)
@@ -147,7 +155,7 @@ def _markdown_cell(cell: Cell) -> str:
     return text + stars + (f" ({beside})" if beside else "")
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Text that Markdown shows as it is: no cell ends in it, and it is no tag, link, image, code or emphasis."""
     return re.sub(
         r"[\\`*|]|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])", lambda m: "\\" + m[0], text

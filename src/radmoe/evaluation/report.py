@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from radmoe import __version__
 from radmoe.cohort.families import domain_of
 from radmoe.errors import InputError
 from radmoe.evaluation.accuracy import main_table, other_table, strict_table
@@ -32,6 +36,7 @@ class Report:
             "pools": [
                 {
                     "pool": r.pool,
+                    "checksum": r.checksum,
                     "model": r.model,
                     "family": r.family,
                     "dataset": r.dataset,
@@ -47,6 +52,7 @@ class Report:
                 }
                 for r in self.pools
             ],
+            "versions": {"radmoe": __version__, "python": platform.python_version(), "numpy": np.__version__},
             "intervals": asdict(self.draws),
             "tables": [table.to_json() for table in self.tables],
             "verdict": self.verdict,

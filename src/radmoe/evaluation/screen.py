@@ -29,14 +29,19 @@ def terminal(report: Report, screen: Screen) -> None:
     screen.print(head(report), style="bold")
     for table in report.tables:
         screen.print()
-        screen.print(table.title, style="bold")
-        for part in _fit(table, screen.width):
-            for line in part:
-                screen.print(styled(*line), soft_wrap=True)
-        for note in table.notes:
-            screen.print(note, style="dim")
+        show_table(table, screen)
     screen.print()
     screen.print(report.verdict)
+
+
+def show_table(table: Table, screen: Screen) -> None:
+    """Print a visible table: its title, the rows as wide as the screen allows, the notes."""
+    screen.print(table.title, style="bold")
+    for part in _fit(table, screen.width):
+        for line in part:
+            screen.print(styled(*line), soft_wrap=True)
+    for note in table.notes:
+        screen.print(note, style="dim")
 
 
 def plain(report: Report, width: int = 120) -> str:

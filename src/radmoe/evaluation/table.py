@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 Unit = Literal["text", "count", "percent", "points", "p"]
@@ -98,6 +98,23 @@ class Table:
             "notes": list(self.notes),
         }
 
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Table:
+        """The table that `to_json` wrote. Intervals that stood in columns of their own stay with their cells."""
+        return cls(
+            body["key"],
+            body["title"],
+            tuple(map(Column, body["columns"])),
+            tuple(Row(tuple(map(_cell, row["cells"])), row["section"]) for row in body["rows"]),
+            tuple(body["notes"]),
+            body["sections"],
+        )
+
+    def by_section(self) -> dict[str, Table]:
+        """One table for each section, without the notes, which are about all of them."""
+        names = dict.fromkeys(row.section for row in self.rows)
+        return {name: replace(self, rows=tuple(r for r in self.rows if r.section == name), notes=()) for name in names}
+
 
 def _plain(cell: Cell) -> dict[str, Any]:
     """A cell without what it does not have; an absent value stays, as null."""
@@ -106,6 +123,11 @@ def _plain(cell: Cell) -> dict[str, Any]:
         if (value := getattr(cell, name)) not in (None, "", False):
             body[name] = value
     return body if cell.pair is None else body | {"pair": asdict(cell.pair)}
+
+
+def _cell(body: dict[str, Any]) -> Cell:
+    pair = body.get("pair")
+    return Cell(**body | {"pair": None if pair is None else Pair(**pair)})
 
 
 def missing(note: str) -> Cell:
