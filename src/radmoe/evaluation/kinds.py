@@ -46,7 +46,7 @@ class Cut(NamedTuple):
 
 
 def kind_tables(pools: Collection, draws: Draws) -> tuple[Table, Table]:
-    """Methods by kinds, and RAD minus each baseline by kinds, with what follows from both in sentences."""
+    """Methods by kinds, with what follows from the numbers in sentences below, and RAD minus each baseline by kinds."""
     cuts, reasons = _cuts(pools), dict[str, None]()
     method_rows: list[Row] = []
     baseline_rows: list[Row] = []
@@ -70,6 +70,7 @@ def kind_tables(pools: Collection, draws: Draws) -> tuple[Table, Table]:
             "Percent right (gain over a random rollout in points [95% interval of the gain]).",
             *_counting(pools),
             *(f"--: {reason}." for reason in reasons),
+            *conclusions,
         ),
         GROUPINGS[pools.by],
     )
@@ -78,10 +79,7 @@ def kind_tables(pools: Collection, draws: Draws) -> tuple[Table, Table]:
         "RAD against baselines that read no routing",
         _columns("baseline", cuts),
         tuple(baseline_rows),
-        (
-            "RAD minus the baseline in points (problems that only RAD : only the baseline gets right, exact McNemar p).",
-            *conclusions,
-        ),
+        ("RAD minus the baseline in points (problems that only RAD : only the baseline gets right, exact McNemar p).",),
         GROUPINGS[pools.by],
     )
     return methods, baselines

@@ -32,7 +32,7 @@ FULL = "make reproduce SCALE=full"
 
 def readme_block(results: Results) -> str:
     """The table over all configurations and what follows from it, between the two markers."""
-    methods, baselines = (visible_table(results.tables[key]) for key in ("kinds", "against"))
+    methods = visible_table(results.tables["kinds"])
     *_, whole = methods.by_section().values()
     return "\n\n".join(
         [
@@ -40,7 +40,6 @@ def readme_block(results: Results) -> str:
             f"{markdown_text(results.scale)}; `{results.command}`, {results.date}.",
             markdown_table(whole),
             _notes(methods.notes),
-            _notes(baselines.notes[1:]),
             f"Every configuration, every family and the paired tests are in [{PAGE}]({PAGE}).",
             END,
         ]
