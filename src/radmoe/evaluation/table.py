@@ -120,7 +120,8 @@ def _plain(cell: Cell) -> dict[str, Any]:
     """A cell without what it does not have; an absent value stays, as null."""
     body: dict[str, Any] = {"value": cell.value, "unit": cell.unit}
     for name in ("low", "high", "gain", "gain_low", "gain_high", "n", "stars", "best", "note"):
-        if (value := getattr(cell, name)) not in (None, "", False):
+        value = getattr(cell, name)
+        if value is not None and value is not False and value != "":  # 0 is a number to keep
             body[name] = value
     return body if cell.pair is None else body | {"pair": asdict(cell.pair)}
 

@@ -79,9 +79,8 @@ def with_block(text: str, block: str) -> str:
     return text.replace(heading, f"{heading}\n{block}\n", 1)
 
 
-def pages(root: Path) -> dict[Path, str]:
+def pages(root: Path, results: Results) -> dict[Path, str]:
     """What the two pages should hold, by their paths in the checkout at `root`."""
-    results = read_results(root / COMMITTED)
     readme = (root / README).read_text(encoding="utf-8")
     return {README: with_block(readme, readme_block(results)), PAGE: results_page(results)}
 
@@ -93,7 +92,7 @@ def stale_pages(root: Path) -> list[str]:
         return [f"{page} shows results, but there is no {COMMITTED}: restore it, or delete them" for page in shown]
     return [
         f"{page} does not show what {COMMITTED} holds: run python -m radmoe.report.published"
-        for page, text in pages(root).items()
+        for page, text in pages(root, read_results(root / COMMITTED)).items()
         if not (root / page).exists() or (root / page).read_text(encoding="utf-8") != text
     ]
 
@@ -136,10 +135,15 @@ def _run(options: argparse.Namespace) -> None:
         for line in stale:
             say(line, err=True)
         raise SystemExit(1 if stale else 0)
-    if options.adopt is not None:
-        write_results(condense(options.adopt, command=options.command, date=today), options.root / COMMITTED)
-        say(f"wrote {options.root / COMMITTED}")
-    for page, text in pages(options.root).items():
+    committed = options.root / COMMITTED
+    if options.adopt is None:
+        changes = pages(options.root, read_results(committed))
+    else:
+        results = condense(options.adopt, command=options.command, date=today)
+        changes = pages(options.root, results)  # before anything is written: README.md may have no place for the block
+        write_results(results, committed)
+        say(f"wrote {committed}")
+    for page, text in changes.items():
         _write(options.root / page, text)
 
 

@@ -20,6 +20,7 @@ from radmoe.printing import json_text
 
 FILE = Path("results") / "full.json"  # in the package radmoe_lab
 TABLES = ("kinds", "against")
+LARGEST = 200_000  # bytes of the file
 POOL_FIELDS = ("model", "dataset", "kind", "readout", "strict", "k", "kernel", "problems", "rollouts", "checksum")
 
 
@@ -44,8 +45,8 @@ class Results:
         configurations = len({pool["model"] for pool in self.pools})
         return (
             f"{configurations} configuration{'s' * (configurations != 1)}, {sum(sizes.values()):,} problems "
-            f"({', '.join(f'{name} {size}' for name, size in sizes.items())}), {'-'.join(map(str, each))} rollouts of "
-            f"each: {sum(pool['rollouts'] for pool in self.pools):,} rollouts"
+            f"({', '.join(f'{name} {size}' for name, size in sizes.items())}), {'-'.join(map(str, each))} rollouts of a "
+            f"problem by a configuration: {sum(pool['rollouts'] for pool in self.pools):,} rollouts in all"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -86,9 +87,14 @@ def write_results(results: Results, path: Path) -> None:
     lines = re.sub(
         r', (?=\{"(?:pool|key|section)": )', ",\n", json_text(results.to_json())
     )  # no quote stands bare in a text
+    content = f"{lines}\n".encode()
+    if len(content) > LARGEST:
+        raise InputError(
+            f"{path} would have {len(content):,} bytes, and at most {LARGEST:,} are published: evaluate fewer configurations"
+        )
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, f"{lines}\n".encode())
+        write_atomic(path, content)
 
 
 def committed_file() -> Path | None:
