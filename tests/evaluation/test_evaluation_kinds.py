@@ -129,9 +129,9 @@ def test_sentences_say_where_a_baseline_beats_rad_where_they_are_level_and_where
     math = records({"rad": level, "majority": level[::-1], "text-overlap": [0] * 40}, right=HALF[:1] * 40, dataset="e")
     text = sentences(code, math)
     assert "A baseline that reads no routing beats RAD on code (likelihood by 97.5, p < 0.001)." in text
-    assert "No difference between RAD and a baseline is shown on" in text
+    assert "No difference between RAD and such a baseline is shown on" in text
     assert "majority of answers +0.0, p = 1.00" in text
-    assert "RAD beats a baseline on math (text overlap by 50.0, p < 0.001)." in text
+    assert "RAD beats such a baseline on math (text overlap by 50.0, p < 0.001)." in text
     assert "RAD is not shown to be above a random rollout on math (+0.0 points) and code (-50.0 points)." in text
 
 
@@ -140,6 +140,16 @@ def test_sentences_speak_of_kinds_not_of_their_data_sets() -> None:
     text = sentences(*made)
     assert "RAD is above a random rollout on code (+50.0 points)." in text
     assert "code-wide" not in text
+
+
+def test_sentences_correct_for_the_number_of_kinds() -> None:
+    """10 : 2 discordant problems have p = 0.04 alone, and 0.08 as one of two kinds."""
+    rad, vote = [1] * 10 + [0] * 2 + [1] * 20, [0] * 10 + [1] * 2 + [1] * 20
+    math = records({"rad": rad, "majority": vote}, right=[4] * 32)
+    choice = records({"rad": rad, "majority": rad}, right=[4] * 32, kind="choice", dataset="q")
+    assert "RAD beats such a baseline on math (majority of answers by 25.0, p = 0.04" in sentences(math)
+    assert "math (majority of answers +25.0, p = 0.08" in sentences(math, choice)
+    assert "RAD beats" not in sentences(math, choice)
 
 
 def test_a_difference_that_shared_problems_do_not_carry_is_none() -> None:

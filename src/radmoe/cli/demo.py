@@ -86,7 +86,7 @@ def _committed() -> None:
     results = read_results(path)
     methods = visible_table(results.tables["kinds"])
     *_, whole = methods.by_section().values()
-    title = f"At full size, a committed result of {results.date}; not computed here, but by {results.command}"
+    title = f"At full size: a committed result of {results.date}, which {results.command} makes again"
     show_table(replace(whole, title=title, notes=(f"{results.scale}.", *methods.notes)), console())
 
 

@@ -90,26 +90,29 @@ def sentences(gains: Mapping[Cut, Cell], gaps: Mapping[str, Mapping[Cut, Cell]])
 
     `gains` has RAD's cells by column, and `gaps` those of RAD minus each baseline. Only whole kinds are spoken of. RAD and
     a baseline differ if the exact McNemar p stays below 0.05 under Holm's correction over the kinds, and the interval,
-    which resamples a problem with all its configurations, leaves out 0.
+    which resamples a problem with all its configurations, leaves out 0. The p that is said is the corrected one.
     """
     by_kind: dict[str, dict[str, list[str]]] = {"lost": {}, "level": {}, "won": {}}
-    for baseline, cells in gaps.items():
-        for cut, cell in cells.items():
-            if cut.dataset is None and isinstance(cell.value, float) and cell.pair is not None:
-                outcome = "level" if not _differ(cell) else "won" if cell.value > 0 else "lost"
-                size = f"{100 * cell.value:+.1f}" if outcome == "level" else f"by {abs(100 * cell.value):.1f}"
-                text = f"{NAMES[baseline]} {size}, {p_text(cell.pair.p)}"
+    for cut in gains:
+        for baseline, cells in gaps.items():
+            gap, pair = cells[cut].value, cells[cut].pair
+            if isinstance(gap, float) and pair is not None and pair.adjusted is not None:
+                outcome = "level" if not _differ(cells[cut]) else "won" if gap > 0 else "lost"
+                size = f"{100 * gap:+.1f}" if outcome == "level" else f"by {abs(100 * gap):.1f}"
+                text = f"{NAMES[baseline]} {size}, {p_text(pair.adjusted)}"
                 by_kind[outcome].setdefault(_name(cut.kind), []).append(text)
     starts = {
         "lost": "A baseline that reads no routing beats RAD on",
-        "level": "No difference between RAD and a baseline is shown on",
-        "won": "RAD beats a baseline on",
+        "level": "No difference between RAD and such a baseline is shown on",
+        "won": "RAD beats such a baseline on",
     }
     texts = [_above_random(gains)]
     for outcome, kinds in by_kind.items():
         if kinds:
             lists = (f"{kind} ({'; '.join(ones)})" for kind, ones in kinds.items())
             texts.append(f"{starts[outcome]} {_listed(list(lists))}.")
+    if any(by_kind.values()):
+        texts.append("In these sentences p is exact McNemar, corrected for the number of kinds (Holm).")
     return tuple(text for text in texts if text)
 
 
