@@ -19,6 +19,8 @@ STYLES = {
     "lab-next": ("thinking", "instruct"),
 }
 
+TASKS = ("math-1", "math-2", "math-3", "math-4", "choice", "code", "code-wide", "explain")
+
 
 def reproduce(python: Path | str, **settings: object) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHON_BIN": str(python)} | {name: str(value) for name, value in settings.items()}
@@ -43,10 +45,10 @@ def python(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_pools_become_tables_that_say_their_scale(python: Path, made: list[PlantedGroup], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    for model, styles in STYLES.items():
-        for style in styles:
-            path = out / "pools-small" / f"{model}-{style}-math-1"
-            graded_pool(path, made, task="math-1", model=model, style=style)
+    for model, style, task in ((m, s, t) for m, styles in STYLES.items() for s in styles for t in TASKS):
+        path = out / "pools-small" / f"{model}-{style}-{task}"
+        graded_pool(path, made[:2], task=task, model=model, style=style)
+    (out / "pools-small" / "lab-qwen-thinking-code.unchecked").mkdir()  # what a replay that failed its check leaves
     done = reproduce(python, SCALE="small", OUT=out, DEVICE="cpu")
     assert done.returncode == 0, done.stderr
     assert (
@@ -58,7 +60,7 @@ def test_pools_become_tables_that_say_their_scale(python: Path, made: list[Plant
     )
     assert f"{out}/results-small.md" in last
     page = (out / "results-small.md").read_text()
-    assert "7 configurations, 4 problems" in page
+    assert f"7 configurations, 16 problems ({', '.join(f'{task} 2' for task in TASKS)})" in page
     assert "`make reproduce SCALE=small` makes them again" in page
     headings = [line for line in page.splitlines() if line.startswith("## lab-")]
     assert headings == [f"## {model} {style}" for model, styles in STYLES.items() for style in styles]

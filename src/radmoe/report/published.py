@@ -56,7 +56,7 @@ def results_page(results: Results) -> str:
         "# Results",
         f"{markdown_text(results.scale)}. `{results.command}` makes them again. Evaluated on {results.date} with "
         f"{markdown_text(versions)}; {results.intervals['resamples']:,} resamples for each 95% interval. This page is written by "
-        "`python -m radmoe.report.published`; [evaluate.md](evaluate.md) says how methods and tests are defined.",
+        "`python -m radmoe.report.published`; docs/evaluate.md says how methods and tests are defined.",
         "## All configurations" if others else f"## {markdown_text(whole)}",
         *_section(by_section[whole], tests[whole], methods.notes, baselines.notes),
     ]
