@@ -171,6 +171,26 @@ def test_a_method_that_is_missing_says_so_and_nothing_is_compared() -> None:
     assert not any("RAD" in note for note in table_of(report, "kinds").notes)
 
 
+def test_pools_on_which_rad_cannot_be_used_are_left_out_of_what_is_pooled_and_named() -> None:
+    why = "no rollout has the anchor of boundary@16 for kind text"
+    options = {"dataset": "explain", "kind": "text"}
+    thinking = records({"rad": [1, 1, 1, 0]}, right=[4] * 4, model="lab-qwen thinking", **options)  # type: ignore[arg-type]
+    instruct = records(
+        {"rad": [0] * 4, "likelihood": [1] * 4},
+        right=[2] * 4,
+        model="lab-qwen instruct",
+        missing={"rad": why, "rad+dc": why, "strict": why},
+        **options,  # type: ignore[arg-type]
+    )
+    report = build_report([thinking, instruct], FEW)
+    table = cells(report, "kinds")
+    assert [table["all lab-qwen", row]["text"].value for row in ("n", "RAD", "a random rollout")] == [4, 0.75, 0.5]
+    assert table["lab-qwen instruct", "RAD"]["text"].note == why
+    assert table["lab-qwen instruct", "likelihood"]["text"].value == 1.0
+    assert f"text leaves out lab-qwen instruct on explain: {why}." in table_of(report, "kinds").notes
+    assert cells(report, "against")["all lab-qwen", "likelihood"]["text"].n == 4
+
+
 def test_every_format_shows_gains_with_their_intervals_and_tests_with_their_counts() -> None:
     report = build_report(lab("m", majority=[0] * 3 + [1] * 7 + [0] * 2), FEW)
     gain, test = (

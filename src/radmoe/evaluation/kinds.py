@@ -33,7 +33,11 @@ APART = 2  # a kind of so many data sets shows each of them, too; with more the 
 
 
 class Cut(NamedTuple):
-    """A column: the problems of a kind, or those of one of its data sets."""
+    """A column: the problems of a kind, or those of one of its data sets.
+
+    Every method of a column has the same problems. Where RAD can be used on some pools only (answers in free words of a
+    model that does not think have no marker), the others are left out, and `left_out` has them.
+    """
 
     title: str
     kind: Kind | None
@@ -41,8 +45,18 @@ class Cut(NamedTuple):
 
     def scores(self, records: Sequence[Records]) -> Scores | None:
         """The problems of these records that stand in the column; None where there are none."""
-        own = [r for r in records if r.setting.kind == self.kind and self.dataset in (None, r.dataset)]
-        return Scores(own) if own else None
+        own = self._own(records)
+        usable = [r for r in own if "rad" in r.hits]
+        return Scores(usable or own) if own else None
+
+    def left_out(self, records: Sequence[Records]) -> list[Records]:
+        """The records that could stand in the column, but on which RAD cannot be used."""
+        own = self._own(records)
+        without = [r for r in own if "rad" not in r.hits]
+        return without if len(without) < len(own) else []
+
+    def _own(self, records: Sequence[Records]) -> list[Records]:
+        return [r for r in records if r.setting.kind == self.kind and self.dataset in (None, r.dataset)]
 
 
 def kind_tables(pools: Collection, draws: Draws) -> tuple[Table, Table]:
@@ -69,6 +83,7 @@ def kind_tables(pools: Collection, draws: Draws) -> tuple[Table, Table]:
         (
             "Percent right (gain over a random rollout in points [95% interval of the gain]).",
             *_counting(pools),
+            *_left_out(pools, cuts),
             *(f"--: {reason}." for reason in reasons),
             *conclusions,
         ),
@@ -215,6 +230,15 @@ def _against(cuts: Sequence[Cut], parts: Sequence[Scores | None], baseline: str,
         for (at, pair), adjusted in zip(family.items(), holm([pair.p for pair in family.values()]), strict=True):
             cells[at] = replace(cells[at], pair=replace(pair, adjusted=float(adjusted)))
     return cells
+
+
+def _left_out(pools: Collection, cuts: Sequence[Cut]) -> list[str]:
+    """Which pools have no part in the columns over several, one note for each kind and reason."""
+    pools_by_reason: dict[tuple[str, str], list[str]] = {}
+    for cut in cuts:
+        for r in cut.left_out(pools.records) if cut.dataset is None else ():
+            pools_by_reason.setdefault((cut.title, r.missing["rad"]), []).append(f"{r.model} on {r.dataset}")
+    return [f"{title} leaves out {_listed(names)}: {why}." for (title, why), names in pools_by_reason.items()]
 
 
 def _counting(pools: Collection) -> tuple[str, ...]:
