@@ -96,6 +96,18 @@ def test_a_vote_that_has_nothing_to_count_shows_why() -> None:
     assert "--: exact strings of code are near-unique" in " ".join(table_of(report, "kinds").notes)
 
 
+def test_one_set_of_near_unique_answers_does_not_take_the_vote_from_a_whole_kind() -> None:
+    pools = lab("m")[:3]
+    pools[0].counts["plurality"] = np.full(12, 1)
+    report = build_report(pools, FEW)
+    assert cells(report, "kinds")["m", "majority of answers"]["math"].value == 0.75
+    accuracy = {row.cells[0].value: row for row in table_of(report, "accuracy").rows}["Cons@8"]
+    titles = [column.title for column in table_of(report, "accuracy").columns]
+    assert accuracy.cells[titles.index("math-1")].value is None
+    pools[1].counts["plurality"] = np.full(12, 1)
+    assert cells(build_report(pools, FEW), "kinds")["m", "majority of answers"]["math"].value is None
+
+
 def test_the_best_method_is_marked_and_the_oracle_does_not_compete() -> None:
     report = build_report(lab("m", oracle=[1] * 12, likelihood=[1] * 10 + [0] * 2), FEW)
     table = cells(report, "kinds")
@@ -129,9 +141,9 @@ def test_sentences_say_where_a_baseline_beats_rad_where_they_are_level_and_where
     math = records({"rad": level, "majority": level[::-1], "text-overlap": [0] * 40}, right=HALF[:1] * 40, dataset="e")
     text = sentences(code, math)
     assert "A baseline that reads no routing beats RAD on code (likelihood by 97.5, p < 0.001)." in text
-    assert "No difference between RAD and such a baseline is shown on" in text
+    assert "No difference between RAD and a baseline that reads no routing is shown on" in text
     assert "majority of answers +0.0, p = 1.00" in text
-    assert "RAD beats such a baseline on math (text overlap by 50.0, p < 0.001)." in text
+    assert "RAD beats a baseline that reads no routing on math (text overlap by 50.0, p < 0.001)." in text
     assert "RAD is not shown to be above a random rollout on math (+0.0 points) and code (-50.0 points)." in text
 
 
@@ -147,7 +159,9 @@ def test_sentences_correct_for_the_number_of_kinds() -> None:
     rad, vote = [1] * 10 + [0] * 2 + [1] * 20, [0] * 10 + [1] * 2 + [1] * 20
     math = records({"rad": rad, "majority": vote}, right=[4] * 32)
     choice = records({"rad": rad, "majority": rad}, right=[4] * 32, kind="choice", dataset="q")
-    assert "RAD beats such a baseline on math (majority of answers by 25.0, p = 0.04" in sentences(math)
+    assert "RAD beats a baseline that reads no routing on math (majority of answers by 25.0, p = 0.04" in sentences(
+        math
+    )
     assert "math (majority of answers +25.0, p = 0.08" in sentences(math, choice)
     assert "RAD beats" not in sentences(math, choice)
 

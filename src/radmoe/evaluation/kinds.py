@@ -118,8 +118,8 @@ def sentences(gains: Mapping[Cut, Cell], gaps: Mapping[str, Mapping[Cut, Cell]])
                 by_kind[outcome].setdefault(_name(cut.kind), []).append(text)
     starts = {
         "lost": "A baseline that reads no routing beats RAD on",
-        "level": "No difference between RAD and such a baseline is shown on",
-        "won": "RAD beats such a baseline on",
+        "level": "No difference between RAD and a baseline that reads no routing is shown on",
+        "won": "RAD beats a baseline that reads no routing on",
     }
     texts = [_above_random(gains)]
     for outcome, kinds in by_kind.items():
