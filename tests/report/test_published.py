@@ -103,6 +103,8 @@ def test_a_page_of_any_evaluation_says_its_command(tmp_path: Path, monkeypatch: 
     assert "1 configuration, 20 problems" in text
     assert f"`{command}` makes them again" in text
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["lab-oss low", "What was evaluated"]
+    assert run(monkeypatch, "--page", source, "--out", page) == 0
+    assert "`radmoe evaluate POOL... --out one.json` makes them again" in page.read_text()
 
 
 def test_what_cannot_be_done_is_one_line_and_writes_nothing(

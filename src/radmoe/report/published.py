@@ -128,7 +128,8 @@ def _run(options: argparse.Namespace) -> None:
     if options.page is not None:
         if options.out is None:
             raise InputError("--page needs --out FILE.md: say where the page shall be written")
-        _write(options.out, results_page(condense(options.page, command=options.command, date=today)))
+        command = options.command or f"radmoe evaluate POOL... --out {options.page.name}"
+        _write(options.out, results_page(condense(options.page, command=command, date=today)))
         return
     if options.check:
         stale = stale_pages(options.root)
@@ -139,7 +140,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.adopt is None:
         changes = pages(options.root, read_results(committed))
     else:
-        results = condense(options.adopt, command=options.command, date=today)
+        results = condense(options.adopt, command=options.command or FULL, date=today)
         changes = pages(options.root, results)  # before anything is written: README.md may have no place for the block
         write_results(results, committed)
         say(f"wrote {committed}")
@@ -153,7 +154,7 @@ def main() -> None:
     parser.add_argument("--adopt", type=Path, metavar="RESULTS.json", help="make this evaluation the committed result")
     parser.add_argument("--page", type=Path, metavar="RESULTS.json", help="write a page of this evaluation to --out")
     parser.add_argument("--out", type=Path, help="where --page is written")
-    parser.add_argument("--command", default=FULL, help=f"the command that makes the results again (default: {FULL})")
+    parser.add_argument("--command", help=f"the command that makes the results again (default of --adopt: {FULL})")
     parser.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
     try:
         _run(parser.parse_args())
