@@ -2,12 +2,13 @@
 # make test   every check and every test; .ci/run calls this
 # make test-engines   real vLLM on CPU, in an environment of its own (3.5 GB)
 # make check  format, lint, types, import contracts
+# make reproduce   the published tables, from the shipped rollouts; SCALE=small or full, OUT=build/reproduce, DEVICE=cuda
 # make bench  measure against named peers and rewrite docs/benchmarks.md
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-engines check bench clean
+.PHONY: demo test test-engines check reproduce bench clean
 
 demo: .venv/installed
 	$(BIN)/radmoe demo
@@ -21,6 +22,9 @@ test-engines:
 
 check: .venv/dev
 	scripts/check
+
+reproduce: .venv/installed
+	scripts/reproduce
 
 bench: .venv/bench
 	$(BIN)/python -m benchmarks

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from test_commands import radmoe
 
-pytestmark = pytest.mark.slow
+from radmoe.cli import demo
+from radmoe.report import results
+from report.published_results import evaluation
 
 
+@pytest.mark.slow
 def test_demo_samples_real_models_compares_draws_and_can_be_repeated(tmp_path: Path) -> None:
     first, second = (radmoe("demo", "--out", tmp_path, "-n", 4, "--limit", 2).stdout for _ in range(2))
     for word in ("lab-qwen", "lab-oss", "majority of answers", "RAD+DC", "oracle", "together"):
@@ -22,3 +25,26 @@ def test_demo_samples_real_models_compares_draws_and_can_be_repeated(tmp_path: P
     assert tables[0] == tables[1]
     assert "8 of them from before" in second
     radmoe("verify", tmp_path / "lab-qwen-code-n4-s0")
+    last = first.strip().splitlines()[-1]
+    assert last.endswith("(Holm).") or last == "The radmoe-lab that is installed has no results at full size."
+
+
+def test_the_committed_result_is_shown_as_one_with_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "lab_with_results"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(results, "PACKAGE", "lab_with_results")
+    monkeypatch.setenv("COLUMNS", "160")
+    demo._committed()
+    assert capsys.readouterr().out == "The radmoe-lab that is installed has no results at full size.\n"
+    whole = results.condense(evaluation(tmp_path / "all.json"), command="make reproduce SCALE=full", date="2026-01-02")
+    results.write_results(whole, package / results.FILE)
+    demo._committed()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "At full size: a committed result of 2026-01-02, which make reproduce SCALE=full makes again"
+    assert lines[1].split() == ["method", "math", "choice", "all", "code", "code", "code-wide", "text"]
+    assert lines[2].split() == ["n", "12", "12", "24", "12", "12", "12"]
+    assert any(line.startswith("3 configurations, 20 problems") for line in lines)

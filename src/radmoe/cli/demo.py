@@ -21,13 +21,7 @@ EXAMPLES = (
 
 MODELS = ("lab-qwen", "lab-oss")
 TASKS = {"math-3": 9, "code": 5}  # problems of each for each model
-SHOWN = {  # methods by the names of the registry, and what a newcomer calls them
-    "average": "a random rollout",
-    "majority": "majority of answers",
-    "rad": "RAD",
-    "rad+dc": "RAD+DC",
-    "oracle": "oracle (best of all)",
-}
+SHOWN = ("average", "majority", "rad", "rad+dc", "oracle")  # methods, by their names in the registry
 
 
 class Shown(NamedTuple):
@@ -50,7 +44,8 @@ def command(
     """Sample real rollouts from the lab models on this machine, select, and compare.
 
     Everything is real and local: the models (8M parameters, trained for this project), their rollouts, the
-    routing. Running it again samples nothing anew.
+    routing. Running it again samples nothing anew. At the end stands what the lab's models did at full size, which is
+    a committed result and not computed here.
     """
     screen = console()
     shown: list[Shown] = []
@@ -72,6 +67,27 @@ def command(
     say("Now try:")
     for call in (f"select {path} --text", f"evaluate {out}/*-s{seed}", f"inspect {path}"):
         say(f"  .venv/bin/radmoe {call}")
+    say("")
+    _committed()
+
+
+def _committed() -> None:
+    """Print the table over all configurations from the committed result, if radmoe-lab has one."""
+    from dataclasses import replace
+
+    from radmoe.evaluation.render import visible_table
+    from radmoe.evaluation.screen import show_table
+    from radmoe.report.results import committed_file, read_results
+
+    path = committed_file()
+    if path is None:
+        say("The radmoe-lab that is installed has no results at full size.")
+        return
+    results = read_results(path)
+    methods = visible_table(results.tables["kinds"])
+    *_, whole = methods.by_section().values()
+    title = f"At full size: a committed result of {results.date}, which {results.command} makes again"
+    show_table(replace(whole, title=title, notes=(f"{results.scale}.", *methods.notes)), console())
 
 
 def _problems(path: Path, pictures: Path) -> Iterator[Shown]:
@@ -100,6 +116,7 @@ def _verdict(hits: dict[str, float]) -> str:
 
 def _table(model: str, by_task: dict[str, list[Shown]], n: int) -> None:
     """Methods by task, in percent, with 95% intervals over problems."""
+    from radmoe.evaluation.kinds import NAMES
     from radmoe.printing.screen import Table
     from radmoe.stats import bootstrap_mean
 
@@ -108,7 +125,7 @@ def _table(model: str, by_task: dict[str, list[Shown]], n: int) -> None:
     table.add_column("method")
     for task, shown in columns.items():
         table.add_column(block(f"{task}\n{len(shown)} x {n}"), justify="right")
-    for method, label in SHOWN.items():
+    for method in SHOWN:
         cells = []
         for shown in columns.values():
             values = [problem.hits[method] for problem in shown]
@@ -120,6 +137,6 @@ def _table(model: str, by_task: dict[str, list[Shown]], n: int) -> None:
                 continue
             interval = bootstrap_mean(values)
             cells.append(f"{100 * interval.estimate:.0f} [{100 * interval.low:3.0f},{100 * interval.high:4.0f}]")
-        table.add_row(label, *cells, style="bold" if method == "rad" else "")
+        table.add_row(NAMES[method], *cells, style="bold" if method == "rad" else "")
     say("")
     console().print(table)

@@ -62,7 +62,8 @@ def command(
     """Compare RAD with random picks, votes and the oracle on graded pools: the paper's tables for your rollouts.
 
     Accuracy by dataset, the strict marker-only readout, anchor coverage, where the lift comes from, paired
-    tests, the random envelope, dense wrong basins, every other method, and one sentence that sums it up.
+    tests, the random envelope, dense wrong basins, every other method, the methods by kind of answer, RAD
+    against each baseline, and one sentence that sums it up.
     A cell that shows -- says below the table why. Grade the pools first (radmoe grade).
     """
     try:

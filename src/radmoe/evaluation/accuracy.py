@@ -19,7 +19,7 @@ CI = "95% CI"
 
 def main_table(pools: Collection, draws: Draws) -> Table:
     """The paper's Table 1, and majority with its ties split."""
-    return _accuracy("accuracy", f"Accuracy (%), gain over Avg@N; RAD reads {_readouts(pools)}", MAIN, pools, draws)
+    return _accuracy("accuracy", f"Accuracy (%), gain over Avg@N; RAD reads {readouts(pools)}", MAIN, pools, draws)
 
 
 def strict_table(pools: Collection, draws: Draws) -> Table | None:
@@ -38,7 +38,8 @@ def other_table(pools: Collection, draws: Draws) -> Table:
     return _accuracy("baselines", "Other methods (%), gain over Avg@N", names, pools, draws)
 
 
-def _readouts(pools: Collection) -> str:
+def readouts(pools: Collection) -> str:
+    """The readouts that RAD uses on these pools."""
     return ", ".join(dict.fromkeys(r.setting.readout for r in pools.records))
 
 
@@ -63,7 +64,7 @@ def _accuracy(key: str, title: str, methods: Sequence[str], pools: Collection, d
         whole = pools.scores(lambda r, group=group: group in (None, pools.group_of(r)))  # type: ignore[misc]
         assert whole is not None
         body = [[_cell(scores, method, draws, reasons) for scores in parts] for method in methods]
-        for method, cells in zip(methods, _best(methods, body), strict=True):
+        for method, cells in zip(methods, mark_best(methods, body), strict=True):
             names = Cell(whole.label(method)), Cell(", ".join(METHODS[method].reads))
             rows.append(Row((*names, *cells), POOLED if group is None else group))
     notes = []
@@ -86,7 +87,7 @@ def _cell(scores: Scores | None, method: str, draws: Draws, reasons: dict[str, N
     return Cell(float(hits.mean()), "percent", gain=gain, n=len(hits), **scores.bounds(hits, draws))
 
 
-def _best(methods: Sequence[str], body: list[list[Cell]]) -> list[list[Cell]]:
+def mark_best(methods: Sequence[str], body: list[list[Cell]]) -> list[list[Cell]]:
     """Mark the best method of each column; the average and what reads the truth do not compete."""
     fair = [i for i, name in enumerate(methods) if name != "average" and "truth" not in METHODS[name].reads]
     for at in range(len(body[0])):

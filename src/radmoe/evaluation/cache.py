@@ -40,17 +40,23 @@ def directory() -> Path:
 def identity(pool: Path) -> str:
     """A checksum of what records depend on: the pool, its labels, the code of radmoe and the registered methods.
 
-    Of the pool it takes pool.json, which lists the checksums of all files, and the size and time of change of every
-    file in its shards, so that one that was changed behind pool.json's back is noticed without being read.
+    Of the pool it takes its `checksum`, and the size and time of change of every file in its shards, so that one that was changed behind pool.json's back is noticed without being read.
     """
-    digest = hashlib.sha256(f"{__version__} {FORMAT} {_code()} {registry_fingerprint()}".encode())
-    for name in (POOL_JSON, LABELS):
-        content = files.read_bytes(pool / name) if files.exists(pool / name) else b""
-        digest.update(hashlib.sha256(content).digest())
+    state = f"{__version__} {FORMAT} {_code()} {registry_fingerprint()} {checksum(pool)}"
+    digest = hashlib.sha256(state.encode())
     for shard in shard_dirs(pool):
         for file in sorted(shard.iterdir()):
             status = file.lstat()
             digest.update(f"{shard.name}/{file.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def checksum(pool: Path) -> str:
+    """A checksum of a pool and its labels: of pool.json, which lists the checksums of all files, and labels.parquet."""
+    digest = hashlib.sha256()
+    for name in (POOL_JSON, LABELS):
+        content = files.read_bytes(pool / name) if files.exists(pool / name) else b""
+        digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()
 
 

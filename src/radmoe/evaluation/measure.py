@@ -53,11 +53,12 @@ def evaluate_pool(
         records = _by_kind(cohort, problems)
         if use_cache:
             cache.save(request, key, records)
-    name = dataset or naming.dataset(run, path)
+    name, checksum = dataset or naming.dataset(run, path), cache.checksum(path)
     return tuple(
         replace(
             one,
             pool=str(path),
+            checksum=checksum,
             model=naming.model(run),
             family=family_of(str(run["model"])),
             dataset=name if len(records) == 1 else f"{name} ({one.setting.kind})",

@@ -38,7 +38,7 @@ class Records:
     that RAD picked from. `picks` has the index of each method's pick, for methods that make one. `hits` is 1 where the
     pick is right and 0 where it is not; for a method that draws one of several rollouts it is the chance that the draw
     is right. `missing` says why a method has no result here, `notes` what a reader of the tables must know, and
-    `inferred` which kind was told from markers.
+    `inferred` which kind was told from markers. `checksum` identifies the pool and its labels.
     """
 
     pool: str
@@ -54,6 +54,7 @@ class Records:
     model: str = ""
     family: str = ""
     dataset: str = ""
+    checksum: str = ""
 
     def __len__(self) -> int:
         return len(self.problem_ids)

@@ -7,37 +7,46 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from radmoe.confidence import WINDOW
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.report import Report
-from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.evaluation.table import Cell, Row, Table
+from radmoe.evaluation.wording import p_text
 from radmoe.printing import json_text, shortened, visible
 
 ABSENT = "--"
-FIELDS = ("table", "section", "row", "column", "value", "low", "high", "gain", "n", "stars", "note")
+PARTS = ("value", "low", "high", "gain", "gain_low", "gain_high", "n")
+TESTS = ("first", "second", "p", "adjusted")  # of a pair
+FIELDS = ("table", "section", "row", "column", *PARTS, *TESTS, "stars", "note")
 
 
 def visible_report(report: Report, longest: int | None = None) -> Report:
     """The report with every text visible, for the formats that people read. Names of models and data sets come from
     pools; those of more than `longest` characters are shortened."""
 
-    def name(text: str) -> str:
-        return visible(text) if longest is None else shortened(text, longest)
+    name = partial(_visible_name, longest=longest)
+    pools = tuple(replace(pool, model=name(pool.model)) for pool in report.pools)
+    tables = tuple(visible_table(table, longest) for table in report.tables)
+    return replace(report, pools=pools, tables=tables, verdict=visible(report.verdict))
 
-    def column(one: Column) -> Column:
-        return replace(one, title=name(one.title))
+
+def visible_table(table: Table, longest: int | None = None) -> Table:
+    """The table with every text visible; names of more than `longest` characters are shortened."""
+    name = partial(_visible_name, longest=longest)
 
     def cell(one: Cell) -> Cell:
         value = name(one.value) if isinstance(one.value, str) else one.value
         return replace(one, value=value, note=visible(one.note))
 
-    def table(one: Table) -> Table:
-        rows = tuple(Row(tuple(map(cell, row.cells)), name(row.section)) for row in one.rows)
-        return replace(one, columns=tuple(map(column, one.columns)), rows=rows, notes=tuple(map(visible, one.notes)))
+    rows = tuple(Row(tuple(map(cell, row.cells)), name(row.section)) for row in table.rows)
+    columns = tuple(replace(column, title=name(column.title)) for column in table.columns)
+    return replace(table, columns=columns, rows=rows, notes=tuple(map(visible, table.notes)))
 
-    pools = tuple(replace(pool, model=name(pool.model)) for pool in report.pools)
-    return replace(report, pools=pools, tables=tuple(map(table, report.tables)), verdict=visible(report.verdict))
+
+def _visible_name(text: str, longest: int | None) -> str:
+    return visible(text) if longest is None else shortened(text, longest)
 
 
 def value_text(cell: Cell) -> str:
@@ -63,8 +72,16 @@ def interval_text(cell: Cell) -> str:
     return f"[{100 * cell.low:.1f}, {100 * cell.high:.1f}]"
 
 
-def gain_text(cell: Cell) -> str:
-    return "" if cell.gain is None else _signed(100 * cell.gain)
+def beside_text(cell: Cell) -> str:
+    """What stands beside a value: its gain, with the gain's interval where there is one, or the test of a difference."""
+    if cell.pair is not None:
+        return f"{cell.pair.first}:{cell.pair.second}, {p_text(cell.pair.p)}"
+    if cell.gain is None:
+        return ""
+    gain = _signed(100 * cell.gain)
+    if cell.gain_low is None or cell.gain_high is None:
+        return gain
+    return f"{gain} [{_signed(100 * cell.gain_low)}, {_signed(100 * cell.gain_high)}]"
 
 
 def _signed(value: float) -> str:
@@ -111,32 +128,34 @@ def _titles(table: Table) -> Iterator[str]:
 
 def markdown(report: Report) -> str:
     report = visible_report(report)
-    parts = [_markdown(head(report)) + "."]
+    parts = [markdown_text(head(report)) + "."]
     for table in report.tables:
-        titles = [*[table.sections] * table.sectioned, *map(_markdown, _titles(table))]
-        labels = table.sectioned + table.text_columns
-        lines = [titles, ["---"] * labels + ["---:"] * (len(titles) - labels)]
-        for section, texts in _grid(table, _markdown_cell):
-            lines.append([*[_markdown(section)] * table.sectioned, *texts])
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        parts += [
-            f"### {table.title}",
-            body,
-            *(["\n".join(f"{_markdown(note)}  " for note in table.notes)] * bool(table.notes)),
-        ]
-    return "\n\n".join([*parts, f"**{_markdown(report.verdict)}**"]) + "\n"
+        parts += [f"### {table.title}", markdown_table(table)]
+        if table.notes:
+            parts.append("\n".join(f"{markdown_text(note)}  " for note in table.notes))
+    return "\n\n".join([*parts, f"**{markdown_text(report.verdict)}**"]) + "\n"
+
+
+def markdown_table(table: Table) -> str:
+    """The rows of a visible table, without its title and notes."""
+    titles = [*[table.sections] * table.sectioned, *map(markdown_text, _titles(table))]
+    labels = table.sectioned + table.text_columns
+    lines = [titles, ["---"] * labels + ["---:"] * (len(titles) - labels)]
+    for section, texts in _grid(table, _markdown_cell):
+        lines.append([*[markdown_text(section)] * table.sectioned, *texts])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = _markdown(value_text(cell))
+    text = markdown_text(value_text(cell))
     if cell.best:
         text = f"**{text}**"
-    gain = gain_text(cell)
+    beside = beside_text(cell)
     stars = cell.stars.replace("*", "\\*")
-    return text + stars + (f" ({gain})" if gain else "")
+    return text + stars + (f" ({beside})" if beside else "")
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Text that Markdown shows as it is: no cell ends in it, and it is no tag, link, image, code or emphasis."""
     return re.sub(
         r"[\\`*|]|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])", lambda m: "\\" + m[0], text
@@ -154,7 +173,7 @@ def comma_separated(report: Report) -> str:
             for column, cell in zip(table.columns[1:], row.cells[1:], strict=True):
                 if column.text:
                     continue
-                parts = (cell.value, cell.low, cell.high, cell.gain, cell.n)
+                parts = [getattr(cell, name) for name in PARTS] + [getattr(cell.pair, name, None) for name in TESTS]
                 numbers = ["" if part is None else part for part in parts]
                 names = map(_no_formula, (row.section, value_text(row.cells[0]), column.title))
                 writer.writerow([table.key, *names, *numbers, cell.stars, _no_formula(cell.note)])
@@ -204,8 +223,8 @@ def _latex_cell(cell: Cell) -> str:
         text = _tex(text)
     if cell.best:
         text = rf"\textbf{{{text}}}"
-    gain = gain_text(cell)
-    return text + (rf"\,{{\scriptsize$({gain})$}}" if gain else "")
+    beside = beside_text(cell)
+    return text + (rf"\,{{\scriptsize$({beside})$}}" if beside else "")
 
 
 def _latex_interval(cell: Cell) -> str:

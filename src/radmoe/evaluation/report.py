@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from radmoe import __version__
 from radmoe.cohort.families import domain_of
 from radmoe.errors import InputError
 from radmoe.evaluation.accuracy import main_table, other_table, strict_table
+from radmoe.evaluation.kinds import kind_tables
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.scores import Collection, Draws, Scores
 from radmoe.evaluation.table import Table
 from radmoe.evaluation.tables import basin_table, coverage_table, envelope_table, lift_table, paired_table
+from radmoe.evaluation.wording import SURE, p_text
 from radmoe.stats import Interval, mcnemar, poisson_binomial_test
-
-SURE = 0.05
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Report:
             "pools": [
                 {
                     "pool": r.pool,
+                    "checksum": r.checksum,
                     "model": r.model,
                     "family": r.family,
                     "dataset": r.dataset,
@@ -47,6 +52,7 @@ class Report:
                 }
                 for r in self.pools
             ],
+            "versions": {"radmoe": __version__, "python": platform.python_version(), "numpy": np.__version__},
             "intervals": asdict(self.draws),
             "tables": [table.to_json() for table in self.tables],
             "verdict": self.verdict,
@@ -70,6 +76,7 @@ def build_report(pools: Sequence[Records], draws: Draws | None = None, *, by: st
         envelope_table(at_hand),
         basin_table(at_hand, draws),
         other_table(at_hand, draws),
+        *kind_tables(at_hand, draws),
     )
     shown = tuple(table for table in tables if table is not None and table.rows)
     return Report(at_hand.records, draws, shown, verdict(at_hand, draws))
@@ -130,8 +137,3 @@ def _gap(gap: float, interval: Interval | None) -> str:
     if interval is None:
         return f"{100 * gap:+.1f} points (nothing to resample, so no interval)"
     return f"{100 * gap:+.1f} points (95% CI {100 * interval.low:+.1f} to {100 * interval.high:+.1f})"
-
-
-def p_text(p: float) -> str:
-    """A p-value for a sentence."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2f}" if p >= 0.01 else f"p = {p:.3f}"

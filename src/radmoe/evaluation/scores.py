@@ -42,19 +42,18 @@ class Draws:
     level: float = 0.95
 
 
-def degenerate(records: Records) -> str | None:
-    """Why a vote over exact strings has nothing to count here; None where it has.
+def degenerate(*records: Records) -> str | None:
+    """Why a vote over exact strings has nothing to count on the problems of these records; None where it has.
 
     Programs and patches are near-unique strings by nature. Answers of another kind are if, in the median problem, the
     most frequent one has a single vote, or at most one in twenty.
     """
-    if records.setting.kind in NEAR_UNIQUE_KINDS:
-        return f"exact strings of {records.setting.kind} are near-unique: a vote has nothing to count"
-    voting = records.counts["answered"] >= 2
-    if not voting.any():
-        return None
-    most, of = records.counts["plurality"][voting], records.counts["answered"][voting]
-    if np.median(most - np.maximum(1, of // NEAR_UNIQUE)) <= 0:
+    for kind in NEAR_UNIQUE_KINDS:
+        if any(r.setting.kind == kind for r in records):
+            return f"exact strings of {kind} are near-unique: a vote has nothing to count"
+    most, of = (np.concatenate([r.counts[name] for r in records]) for name in ("plurality", "answered"))
+    voting = of >= 2
+    if voting.any() and np.median((most - np.maximum(1, of // NEAR_UNIQUE))[voting]) <= 0:
         return "answers are near-unique strings: a vote has nothing to count"
     return None
 
@@ -101,9 +100,9 @@ class Scores:
 
     def why_not(self, method: str) -> str | None:
         """Why a method has no result on these problems; None where it has one."""
+        if METHODS[method].vote and (reason := degenerate(*self.records)) is not None:
+            return reason
         for records in self.records:
-            if METHODS[method].vote and (reason := degenerate(records)) is not None:
-                return reason
             if method not in records.hits:
                 return records.missing.get(method, f"{METHODS[method].label} was not measured")
         return None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from radmoe.evaluation.render import gain_text, head, interval_text, value_text, visible_report
+from radmoe.evaluation.render import beside_text, head, interval_text, value_text, visible_report
 from radmoe.evaluation.report import Report
 from radmoe.evaluation.table import Cell, Row, Table
 from radmoe.printing import console, styled
@@ -29,14 +29,19 @@ def terminal(report: Report, screen: Screen) -> None:
     screen.print(head(report), style="bold")
     for table in report.tables:
         screen.print()
-        screen.print(table.title, style="bold")
-        for part in _fit(table, screen.width):
-            for line in part:
-                screen.print(styled(*line), soft_wrap=True)
-        for note in table.notes:
-            screen.print(note, style="dim")
+        show_table(table, screen)
     screen.print()
     screen.print(report.verdict)
+
+
+def show_table(table: Table, screen: Screen) -> None:
+    """Print a visible table: its title, the rows as wide as the screen allows, the notes."""
+    screen.print(table.title, style="bold")
+    for part in _fit(table, screen.width):
+        for line in part:
+            screen.print(styled(*line), soft_wrap=True)
+    for note in table.notes:
+        screen.print(note, style="dim")
 
 
 def plain(report: Report, width: int = 120) -> str:
@@ -75,18 +80,18 @@ def _width(lines: Sequence[Line]) -> int:
 
 def _lines(table: Table, *, stacked: bool) -> Iterator[Line]:
     """Header and rows, padded; a section's name stands on a line of its own."""
-    gaining = [any(row.cells[at].gain is not None for row in table.rows) for at in range(len(table.columns))]
+    headings = [_beside_heading([row.cells[at] for row in table.rows]) for at in range(len(table.columns))]
     upper: Line = []
     lower: Line = []
-    for column, gains in zip(table.columns, gaining, strict=True):
+    for column, heading in zip(table.columns, headings, strict=True):
         stacks = column.n is not None
         upper.append((column.title if stacks else "", "dim"))
         lower.append((f"n={column.n:,}" if stacks else column.title, "dim"))
-        beside = [*["gain"] * (gains and not stacked), *[column.interval] * bool(column.interval)]
+        beside = [*[heading] * bool(heading and not stacked), *[column.interval] * bool(column.interval)]
         upper += [("", "")] * len(beside)
         lower += [(title, "dim") for title in beside]
     header = [upper, lower] if any(text for text, _ in upper) else [lower]
-    body = [(row.section, list(_pieces(table, row, gaining, stacked))) for row in table.rows]
+    body = [(row.section, list(_pieces(table, row, headings, stacked))) for row in table.rows]
     every = [*header, *(line for _, lines in body for line in lines)]
     widths = [max(len(line[at][0]) for line in every) for at in range(len(lower))]
     yield from (_pad(line, widths, table.text_columns) for line in header)
@@ -98,13 +103,20 @@ def _lines(table: Table, *, stacked: bool) -> Iterator[Line]:
             yield from (_pad(line, widths, table.text_columns) for line in lines)
 
 
-def _pieces(table: Table, row: Row, gaining: list[bool], stacked: bool) -> Iterator[Line]:
+def _beside_heading(cells: Sequence[Cell]) -> str:
+    """The heading of what stands beside a column's values; empty where nothing does."""
+    if any(cell.pair is not None for cell in cells):
+        return "only one right"
+    return "gain" if any(cell.gain is not None for cell in cells) else ""
+
+
+def _pieces(table: Table, row: Row, headings: list[str], stacked: bool) -> Iterator[Line]:
     first: Line = []
     second: Line = []
-    for column, cell, gains in zip(table.columns, row.cells, gaining, strict=True):
+    for column, cell, heading in zip(table.columns, row.cells, headings, strict=True):
         first.append((value_text(cell) + cell.stars, "bold" if cell.best else ""))
-        second.append((gain_text(cell), _colour(cell)))
-        if gains and not stacked:
+        second.append((beside_text(cell), _colour(cell)))
+        if heading and not stacked:
             first.append(second.pop())
             second += [("", "")] * 2
         if column.interval:

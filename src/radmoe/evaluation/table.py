@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 Unit = Literal["text", "count", "percent", "points", "p"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two methods on the same problems: how many only the first and only the second gets right, and the exact p.
+
+    `adjusted` is that p after Holm's correction, where the cell is part of a family of tests.
+    """
+
+    first: int
+    second: int
+    p: float
+    adjusted: float | None = None
 
 
 @dataclass(frozen=True)
@@ -13,8 +26,9 @@ class Cell:
     """A value and what belongs to it. Fractions are fractions here; renderers turn them into percent.
 
     `value` is None where there is nothing to show, and `note` then says why. `gain` is the difference to the average
-    rollout in the same column, `low` and `high` are the interval of `value`, and `n` is the number of problems it is
-    over where no column says so.
+    rollout in the same column, `low` and `high` are the interval of `value`, `gain_low` and `gain_high` that of the gain,
+    and `n` is the number of problems it is over where no column says so. `pair` is the test behind a difference of two
+    methods.
     """
 
     value: float | int | str | None
@@ -22,10 +36,13 @@ class Cell:
     low: float | None = None
     high: float | None = None
     gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
     n: int | None = None
     stars: str = ""
     best: bool = False
     note: str = ""
+    pair: Pair | None = None
 
 
 @dataclass(frozen=True)
@@ -81,14 +98,37 @@ class Table:
             "notes": list(self.notes),
         }
 
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Table:
+        """The table that `to_json` wrote. Intervals that stood in columns of their own stay with their cells."""
+        return cls(
+            body["key"],
+            body["title"],
+            tuple(map(Column, body["columns"])),
+            tuple(Row(tuple(map(_cell, row["cells"])), row["section"]) for row in body["rows"]),
+            tuple(body["notes"]),
+            body["sections"],
+        )
+
+    def by_section(self) -> dict[str, Table]:
+        """One table for each section, without the notes, which are about all of them."""
+        names = dict.fromkeys(row.section for row in self.rows)
+        return {name: replace(self, rows=tuple(r for r in self.rows if r.section == name), notes=()) for name in names}
+
 
 def _plain(cell: Cell) -> dict[str, Any]:
     """A cell without what it does not have; an absent value stays, as null."""
     body: dict[str, Any] = {"value": cell.value, "unit": cell.unit}
-    for name in ("low", "high", "gain", "n", "stars", "best", "note"):
-        if (value := getattr(cell, name)) not in (None, "", False):
+    for name in ("low", "high", "gain", "gain_low", "gain_high", "n", "stars", "best", "note"):
+        value = getattr(cell, name)
+        if value is not None and value is not False and value != "":  # 0 is a number to keep
             body[name] = value
-    return body
+    return body if cell.pair is None else body | {"pair": asdict(cell.pair)}
+
+
+def _cell(body: dict[str, Any]) -> Cell:
+    pair = body.get("pair")
+    return Cell(**body | {"pair": None if pair is None else Pair(**pair)})
 
 
 def missing(note: str) -> Cell:

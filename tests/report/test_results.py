@@ -1,0 +1,106 @@
+"""The committed result as a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from radmoe.errors import InputError
+from radmoe.evaluation.render import markdown_table
+from radmoe.evaluation.table import Table
+from radmoe.report import results
+from radmoe.report.results import FILE, TABLES, committed_file, condense, read_results, write_results
+from report.published_results import evaluation
+
+
+@pytest.fixture
+def condensed(tmp_path: Path) -> results.Results:
+    return condense(evaluation(tmp_path / "all.json"), command="make reproduce", date="2026-01-02")
+
+
+def test_what_is_written_reads_back_the_same(condensed: results.Results, tmp_path: Path) -> None:
+    path = tmp_path / "package" / FILE
+    write_results(condensed, path)
+    assert read_results(path) == condensed
+    body = json.loads(path.read_text())
+    assert (body["command"], body["date"], body["scale"]) == ("make reproduce", "2026-01-02", condensed.scale)
+    assert set(body["versions"]) == {"radmoe", "python", "numpy"}
+
+
+def test_the_tables_read_as_those_of_the_evaluation(condensed: results.Results, tmp_path: Path) -> None:
+    whole = json.loads((tmp_path / "all.json").read_text())
+    originals = {table["key"]: Table.from_json(table) for table in whole["tables"]}
+    assert list(condensed.tables) == list(TABLES)
+    for key, table in condensed.tables.items():
+        assert markdown_table(table) == markdown_table(originals[key])
+        assert table.notes == originals[key].notes
+
+
+def test_the_scale_is_counted_from_the_pools(condensed: results.Results) -> None:
+    assert condensed.scale == (
+        "3 configurations, 20 problems (math-1 4, choice 4, code 4, code-wide 4, explain 4), 8 rollouts of a problem by "
+        "a configuration: 480 rollouts in all"
+    )
+
+
+def test_the_file_is_small_has_a_line_for_each_row_and_no_path(condensed: results.Results, tmp_path: Path) -> None:
+    path = tmp_path / "full.json"
+    write_results(condensed, path)
+    lines = path.read_text().splitlines()
+    assert len(lines) > sum(len(table.rows) for table in condensed.tables.values())
+    assert max(map(len, lines)) < 3000
+    assert path.stat().st_size < (tmp_path / "all.json").stat().st_size
+    assert str(tmp_path) not in path.read_text()
+    assert {pool["pool"] for pool in condensed.pools} == {"made"}
+
+
+def test_a_file_that_is_too_large_to_publish_is_refused(
+    condensed: results.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "LARGEST", 1000)
+    with pytest.raises(InputError, match=r"full.json would have [\d,]+ bytes, and at most 1,000 are published"):
+        write_results(condensed, tmp_path / "full.json")
+    assert not (tmp_path / "full.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "JSONDecodeError"),
+        ("[]", "it holds a list"),
+        ("{}", "KeyError"),
+        ('{"pools": [], "tables": []}', "KeyError"),
+        ('{"pools": [{"pool": "a"}], "tables": []}', "KeyError"),
+        ("\ud800", "UnicodeDecodeError"),
+    ],
+)
+def test_what_is_no_result_is_one_line(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    for read in (lambda: condense(path, command="", date=""), lambda: read_results(path)):
+        with pytest.raises(
+            InputError, match=rf"results.json holds no results \(.*{why}.*make it again with radmoe evaluate"
+        ):
+            read()
+
+
+def test_an_absent_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no .*none.json: make it with radmoe evaluate"):
+        read_results(tmp_path / "none.json")
+
+
+def test_the_installed_lab_may_have_no_result(
+    condensed: results.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "PACKAGE", "a_lab_that_is_not_there")
+    assert committed_file() is None
+    package = tmp_path / "lab_of_this_test"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(results, "PACKAGE", "lab_of_this_test")
+    assert committed_file() is None
+    write_results(condensed, package / FILE)
+    assert committed_file() == package / FILE
