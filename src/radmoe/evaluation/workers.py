@@ -1,17 +1,18 @@
-"""The problems of a cohort measured in their order, by one process or by several."""
+"""The problems of a cohort in their order, measured or read by one process or by several."""
 
 from __future__ import annotations
 
 import pickle
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context, resource_tracker
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from radmoe.cohort import METHODS, Cohort, GradedProblem
 from radmoe.cohort.problem import Marks
@@ -22,6 +23,8 @@ from radmoe.pool import Pool, open_pool
 from radmoe.selector import Setting
 
 CHUNK = 16  # problems that a worker takes at a time
+T = TypeVar("T")
+
 FEW = 20_000  # rollouts that one process has finished before others would have started
 
 
@@ -35,11 +38,23 @@ class Work(NamedTuple):
 
 
 def measure_all(cohort: Cohort, jobs: int) -> Iterator[Problem]:
-    """Measure every problem, in the cohort's order. A small cohort is not worth starting processes for."""
-    if jobs == 1 or sum(len(marks.answers) for marks in cohort.marks.values()) < FEW:
-        yield from map(measure, cohort)
+    """Measure every problem, in the cohort's order."""
+    return map_problems(cohort, measure, jobs)
+
+
+def map_problems(
+    cohort: Cohort, function: Callable[[GradedProblem], T], jobs: int, problem_ids: Sequence[str] | None = None
+) -> Iterator[T]:
+    """What `function` gives for problems of a cohort (all of them unless named), in their order.
+
+    A small cohort is not worth starting processes for. The function is sent to them, so it stands at the top of a
+    module.
+    """
+    names = cohort.problems if problem_ids is None else list(problem_ids)
+    if jobs == 1 or sum(len(cohort.marks[name].answers) for name in names) < FEW:
+        yield from map(function, map(cohort.graded, names))
         return
-    work = (Work(name, cohort.setting(name), marks, cohort.window) for name, marks in cohort.marks.items())
+    work = (Work(name, cohort.setting(name), cohort.marks[name], cohort.window) for name in names)
     chunks = list(iter(lambda: list(islice(work, CHUNK)), []))
     processes = ProcessPoolExecutor(
         min(jobs, len(chunks)),
@@ -49,9 +64,9 @@ def measure_all(cohort: Cohort, jobs: int) -> Iterator[Problem]:
     )
     try:
         with _interrupts_blocked():
-            results = processes.map(_measure_chunk, chunks)
-        for problems in results:
-            yield from problems
+            results = processes.map(partial(_map_chunk, function), chunks)
+        for made in results:
+            yield from made
     except BrokenProcessPool:
         raise InputError("a worker process died, perhaps for want of memory: try again with --jobs 1") from None
     finally:
@@ -95,7 +110,7 @@ def _start(path: Path, methods: bytes) -> None:
     METHODS.update((method.name, method) for method in pickle.loads(methods))
 
 
-def _measure_chunk(chunk: list[Work]) -> list[Problem]:
+def _map_chunk(function: Callable[[GradedProblem], T], chunk: list[Work]) -> list[T]:
     return [
-        measure(GradedProblem(_pool.group(work.problem_id), work.setting, work.marks, work.window)) for work in chunk
+        function(GradedProblem(_pool.group(work.problem_id), work.setting, work.marks, work.window)) for work in chunk
     ]

@@ -1,0 +1,123 @@
+"""What a study is: claims and their rules, what it needs, what it reads, and a function from evidence to findings.
+
+A new study is one module in this room: a function under `@study(...)`, and an import in `studies/__init__.py`
+(CONTRIBUTING.md shows one with a figure).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from radmoe.errors import InputError
+from radmoe.evaluation.table import Table
+from radmoe.studies.charts import Chart
+from radmoe.studies.decision import Claim, Decision
+from radmoe.studies.evidence import Evidence, Panel, Request
+from radmoe.studies.needs import Need
+
+
+@dataclass(frozen=True)
+class Options:
+    """How much work a study does. `quick` asks for a tenth of it, for a look."""
+
+    resamples: int = 2_000
+    subcohorts: int = 200
+    seed: int = 0
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("resamples", "subcohorts"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    @property
+    def draws(self) -> int:
+        """Resamples of every interval: at least 200, so that an interval is one."""
+        return max(self.resamples // 10, 200) if self.quick else max(self.resamples, 200)
+
+    @property
+    def samples(self) -> int:
+        """Sub-cohorts of every problem."""
+        return max(self.subcohorts // 10, 10) if self.quick else self.subcohorts
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a study found: tables, figures as data, a decision per claim, and remarks."""
+
+    tables: tuple[Table, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+Run = Callable[[Evidence, Options], Findings]
+Requests = Callable[[Panel], Iterable[Request]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study by its number and name in the list of studies; without claims it only reports."""
+
+    number: int
+    name: str
+    title: str
+    where: str  # in the paper
+    run: Run
+    requests: Requests
+    claims: tuple[Claim, ...] = ()
+    needs: tuple[Need, ...] = ()
+
+    def unmet(self, evidence: Evidence) -> list[str]:
+        """What the pools lack for it, each with the way to get it; empty where it can run."""
+        return [reason for need in self.needs if (reason := need.lacking(evidence)) is not None]
+
+
+STUDIES: dict[str, Study] = {}
+
+
+def _nothing(_: Panel) -> Iterable[Request]:
+    return ()
+
+
+def study(
+    number: int,
+    name: str,
+    title: str,
+    *,
+    where: str,
+    requests: Requests = _nothing,
+    claims: Iterable[Claim] = (),
+    needs: Iterable[Need] = (),
+) -> Callable[[Run], Run]:
+    """Register a function as a study."""
+
+    def register(run: Run) -> Run:
+        taken = next((s for s in STUDIES.values() if number == s.number or name == s.name), None)
+        if taken is not None and taken.run.__qualname__ != run.__qualname__:
+            raise InputError(f"study {number} {name!r} is taken by {taken.number} {taken.name!r}")
+        STUDIES[name] = Study(number, name, title, where, run, requests, tuple(claims), tuple(needs))
+        return run
+
+    return register
+
+
+def study_named(name: str) -> Study:
+    """A study by its name or number."""
+    for one in STUDIES.values():
+        if name in (one.name, str(one.number)):
+            return one
+    names = ", ".join(one.name for one in sorted(STUDIES.values(), key=lambda s: s.number))
+    raise InputError(f"unknown study {name!r}: use one of {names}")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A study that ran on some evidence, or why it could not."""
+
+    study: Study
+    findings: Findings | None = None
+    lacking: tuple[str, ...] = ()
+    seconds: float = 0.0
+    notes: tuple[str, ...] = field(default=())
