@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from radmoe.errors import PoolError
+from radmoe.grading.labels import Label, write_labels
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
 from radmoe.pool import PoolWriter, open_pool
@@ -27,6 +29,21 @@ def write_pool(path: Path, groups: list[PlantedGroup], *, record_kind: bool = Tr
                     finish_reason="stop",
                 )
     return path
+
+
+def graded_pool(path: Path, groups: list[PlantedGroup], **options: Any) -> Path:
+    """A planted pool with its labels."""
+    write_pool(path, groups, **options)
+    write_labels(path, labels(groups))
+    return path
+
+
+def labels(groups: list[PlantedGroup]) -> list[Label]:
+    return [
+        Label(made.group.problem_id, i, answer, answer == made.truth)
+        for made in groups
+        for i, answer in enumerate(made.answers)
+    ]
 
 
 def faults_of(path: Path) -> list[str]:

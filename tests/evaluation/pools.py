@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from planted_pools import write_pool
+from planted_pools import graded_pool, labels
 from radmoe.cohort import METHODS
 from radmoe.cohort.families import family_of
 from radmoe.evaluation import Records
 from radmoe.evaluation.records import COUNTS
-from radmoe.grading.labels import Label, write_labels
-from radmoe.lab.planted import PlantedGroup
 from radmoe.selector import setting_for
 from radmoe.types import Kind
+
+__all__ = ["graded_pool", "labels", "records", "registry_restored"]
 
 
 @contextmanager
@@ -29,21 +28,6 @@ def registry_restored() -> Iterator[None]:
     finally:
         METHODS.clear()
         METHODS.update(before)
-
-
-def graded_pool(path: Path, groups: list[PlantedGroup], **options: Any) -> Path:
-    """A planted pool with its labels."""
-    write_pool(path, groups, **options)
-    write_labels(path, labels(groups))
-    return path
-
-
-def labels(groups: list[PlantedGroup]) -> list[Label]:
-    return [
-        Label(made.group.problem_id, i, answer, answer == made.truth)
-        for made in groups
-        for i, answer in enumerate(made.answers)
-    ]
 
 
 def records(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-Unit = Literal["text", "count", "percent", "points", "p"]
+Unit = Literal["text", "count", "percent", "points", "p", "number"]
 
 
 @dataclass(frozen=True)

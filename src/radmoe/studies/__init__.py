@@ -1,1 +1,14 @@
-"""The paper's analyses: one module per table or figure."""
+"""The paper's analyses on anyone's pools: claims, rules, evidence, verdicts.
+
+evidence.py  graded pools as arrays, and similarities that all studies share
+store.py     what was read, kept in the user's cache
+picks.py     who is right under RAD, votes and the oracle
+purity.py    do rollouts that route alike give the same answer
+resample.py  bootstrap distributions over problems
+decision.py  claims, rules and verdicts
+charts.py    figures as data
+needs.py     what studies need of pools
+base.py      what a study is, and the table of all
+run.py       running them
+paper/       the studies themselves, one module each
+"""

@@ -1,11 +1,12 @@
 """What a study is: claims and their rules, what it needs, what it reads, and a function from evidence to findings.
 
-A new study is one module in this room: a function under `@study(...)`, and an import in `studies/__init__.py`
-(CONTRIBUTING.md shows one with a figure).
+A new study is one module in `studies/paper`: a function under `@study(...)` (CONTRIBUTING.md shows one with a figure).
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -77,6 +78,15 @@ class Study:
 STUDIES: dict[str, Study] = {}
 
 
+def load() -> dict[str, Study]:
+    """Import every module of `studies.paper`, and return all studies in the order of their numbers."""
+    from radmoe.studies import paper
+
+    for module in pkgutil.iter_modules(paper.__path__):
+        importlib.import_module(f"{paper.__name__}.{module.name}")
+    return dict(sorted(STUDIES.items(), key=lambda item: item[1].number))
+
+
 def _nothing(_: Panel) -> Iterable[Request]:
     return ()
 
@@ -105,11 +115,11 @@ def study(
 
 def study_named(name: str) -> Study:
     """A study by its name or number."""
-    for one in STUDIES.values():
+    studies = load()
+    for one in studies.values():
         if name in (one.name, str(one.number)):
             return one
-    names = ", ".join(one.name for one in sorted(STUDIES.values(), key=lambda s: s.number))
-    raise InputError(f"unknown study {name!r}: use one of {names}")
+    raise InputError(f"unknown study {name!r}: use one of {', '.join(studies)}, or all")
 
 
 @dataclass(frozen=True)

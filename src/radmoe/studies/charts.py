@@ -48,7 +48,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Panel:
+class Plot:
     """One plot of a figure."""
 
     form: Literal["lines", "bars", "points", "dumbbells", "heat"]
@@ -64,11 +64,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure of one or more panels, side by side; `note` says in a sentence what to see."""
+    """A figure of one or more plots, side by side; `note` says in a sentence what to see."""
 
     key: str
     title: str
-    panels: Sequence[Panel]
+    plots: Sequence[Plot]
     note: str = ""
     shared_y: bool = False
     options: dict[str, Any] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from radmoe.evaluation import cache, naming
 from radmoe.evaluation.measure import check_distinct
 from radmoe.evaluation.workers import map_problems
 from radmoe.pool.reader import manifest
-from radmoe.readout import same_anchors
+from radmoe.readout import read, same_anchors
 from radmoe.selector import Setting, similarity
 from radmoe.studies import store
 from radmoe.types import Kind
@@ -34,14 +34,15 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
+COSINE = "cosine"  # a kernel of studies alone: selection has weighted and binary
 WINDOW = 32  # tokens of a confidence window: the lab's rollouts are shorter than the paper's 2,048
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Request:
     """One way to compare the rollouts of a problem.
 
-    With `k` only densities are kept, as levels; without it the whole matrix is. `seed` draws the windows of the random
+    The kernel is weighted, binary or cosine. With `k` only densities are kept, as levels; without it the whole matrix is. `seed` draws the windows of the random
     controls.
     """
 
@@ -170,7 +171,7 @@ class Evidence:
 
     def read(self, requests: Callable[[Panel], Iterable[Request]], progress: Progress = lambda done, of: None) -> None:
         """Read what `requests` wants of every panel, in one pass over each pool."""
-        wanted = [sorted(set(requests(panel))) for panel in self.panels]
+        wanted = [list(dict.fromkeys(requests(panel))) for panel in self.panels]
         total = sum(len(panel) for panel, own in zip(self.panels, wanted, strict=True) if own)
         done = 0
         for panel, own in zip(self.panels, wanted, strict=True):
@@ -214,13 +215,17 @@ class Reader:
         self, problem: GradedProblem, request: Request, anchors: dict[tuple[str, int | None], Any]
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         k = request.k or problem.setting.k
-        setting = Setting(problem.setting.kind, request.readout, k, request.kernel)
         known = None
         if request.budget is None:
             known = next((a for (readout, _), a in anchors.items() if same_anchors(readout, request.readout)), None)
-        S, reading = similarity(
-            problem.group, setting, layers=request.layers, budget=request.budget, seed=request.seed, anchors=known
-        )
+        way: Any = {"layers": request.layers, "budget": request.budget, "seed": request.seed, "anchors": known}
+        if request.kernel == COSINE:
+            reading = read(problem.group, request.readout, problem.setting.kind, **way)
+            S = _cosine(reading.Z)
+        else:
+            S, reading = similarity(
+                problem.group, Setting(problem.setting.kind, request.readout, k, request.kernel), **way
+            )
         if request.budget is None:
             anchors.setdefault((request.readout, None), reading.anchors)
         start = np.full(self.n, -1, np.int32)
@@ -231,6 +236,13 @@ class Reader:
         whole = np.full((self.n, self.n), np.nan, np.float32)
         whole[np.ix_(located, located)] = S
         return whole, start
+
+
+def _cosine(Z: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The cosine of every two route vectors, whose entries are never negative."""
+    unit = Z / np.maximum(np.linalg.norm(Z, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    S: NDArray[np.float32] = np.clip(unit @ unit.T, 0.0, 1.0)
+    return S
 
 
 def gather(

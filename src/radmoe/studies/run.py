@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from radmoe.errors import InputError, MethodUnavailable
-from radmoe.studies.base import STUDIES, Options, Ran, Study, study_named
+from radmoe.studies.base import Options, Ran, Study, load, study_named
 from radmoe.studies.evidence import Evidence, Panel, Progress, Request
 
 
 def chosen(names: Sequence[str]) -> list[Study]:
     """Studies by name or number, in their order; "all" is every one."""
     if "all" in names:
-        return sorted(STUDIES.values(), key=lambda one: one.number)
+        return list(load().values())
     return sorted({study_named(name).name: study_named(name) for name in names}.values(), key=lambda one: one.number)
 
 

@@ -1,0 +1,215 @@
+"""Draws the charts of studies: one style, direct labels, colours that colour-blind readers tell apart, SVG and PNG.
+
+Everything that is drawn comes from a `Chart`; nothing is computed here but places on paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from radmoe.printing import visible
+from radmoe.studies.charts import Chart, Plot, Series
+
+# Okabe and Ito's colours, in an order in which neighbours differ in lightness too.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#666666", "#000000")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+GREY = "#8a8a8a"
+WIDTH, HEIGHT = 4.6, 3.4  # inches of one panel
+_FONT: Any = {"font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "svg.fonttype": "none", "figure.dpi": 150}
+
+
+def draw(chart: Chart, directory: Path) -> list[Path]:
+    """Write a chart as SVG and PNG into a directory; returns the files."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(_FONT):
+        count = len(chart.plots)
+        figure, axes = pyplot.subplots(
+            1, count, figsize=(WIDTH * count, HEIGHT), squeeze=False, sharey=chart.shared_y, layout="constrained"
+        )
+        for plot, ax in zip(chart.plots, axes[0], strict=True):
+            _plain(ax)
+            _FORMS[plot.form](ax, plot)
+            _words(ax, plot)
+        figure.suptitle(visible(chart.title), fontsize=11)
+        if chart.note:
+            figure.supxlabel(visible(chart.note), fontsize=8, color="#444444")
+        directory.mkdir(parents=True, exist_ok=True)
+        files = [directory / f"{chart.key}.{suffix}" for suffix in ("svg", "png")]
+        for file in files:
+            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+        pyplot.close(figure)
+    return files
+
+
+def _plain(ax: Any) -> None:
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    ax.grid(axis="y", color="#dddddd", linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def _words(ax: Any, plot: Plot) -> None:
+    ax.set_title(visible(plot.title), loc="left")
+    ax.set_xlabel(visible(plot.x))
+    ax.set_ylabel(visible(plot.y))
+    for line in plot.lines:
+        (ax.axhline if line.axis == "y" else ax.axvline)(line.at, color=GREY, linewidth=0.9, linestyle="--")
+        place = (1.0, line.at) if line.axis == "y" else (line.at, 1.0)
+        transform = ax.get_yaxis_transform() if line.axis == "y" else ax.get_xaxis_transform()
+        ax.text(*place, visible(line.name), transform=transform, fontsize=7.5, color=GREY, ha="right", va="bottom")
+
+
+def _colours(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
+    """A colour and a mark per group, or per series where it has none."""
+    groups = dict.fromkeys(one.group or one.name for one in series)
+    return {name: (COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)]) for i, name in enumerate(groups)}
+
+
+def _lines(ax: Any, plot: Plot) -> None:
+    """Lines with bands; each is named at its right end."""
+    colours = _colours(plot.series)
+    right = ax.twinx() if any(one.axis == "right" for one in plot.series) else None
+    if right is not None:
+        right.spines["top"].set_visible(False)
+        right.set_ylabel(visible(plot.right))
+    if plot.logarithmic:
+        ax.set_xscale("log", base=2)
+        ticks = sorted({float(x) for one in plot.series for x in one.x})
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.minorticks_off()
+    ends: list[tuple[Any, float, float, str, str]] = []
+    for one in plot.series:
+        colour, mark = colours[one.group or one.name]
+        own = right if one.axis == "right" and right is not None else ax
+        x, y = list(one.x), np.asarray(one.y, float)
+        own.plot(x, y, color=colour, marker=mark, markersize=3.5, linewidth=1.6)
+        if one.low is not None and one.high is not None:
+            own.fill_between(x, np.asarray(one.low, float), np.asarray(one.high, float), color=colour, alpha=0.15, lw=0)
+        known = np.flatnonzero(np.isfinite(y))
+        if len(known):
+            ends.append((own, x[known[-1]], float(y[known[-1]]), one.name, colour))
+    _name_ends(ends)
+
+
+def _name_ends(ends: Sequence[tuple[Any, float, float, str, str]]) -> None:
+    """Names at the ends of lines, moved apart where they would stand on each other."""
+    if not ends:
+        return
+    figure = ends[0][0].figure
+    figure.canvas.draw()
+    placed: list[float] = []
+    for ax, x, y, name, colour in sorted(ends, key=lambda end: end[0].transData.transform((0, end[2]))[1]):
+        pixel = float(ax.transData.transform((ax.get_xlim()[0], y))[1])
+        target = max(pixel, placed[-1] + 13) if placed else pixel
+        placed.append(target)
+        ax.annotate(
+            visible(name),
+            (x, y),
+            xytext=(5, (target - pixel) * 72 / figure.dpi),
+            textcoords="offset points",
+            fontsize=7.5,
+            color=colour,
+            va="center",
+            annotation_clip=False,
+        )
+
+
+def _bars(ax: Any, plot: Plot) -> None:
+    """Groups of bars with intervals; series are side by side."""
+    colours = _colours(plot.series)
+    names = list(dict.fromkeys(str(x) for one in plot.series for x in one.x))
+    place = {name: i for i, name in enumerate(names)}
+    width = 0.8 / max(len(plot.series), 1)
+    for i, one in enumerate(plot.series):
+        at = np.array([place[str(x)] for x in one.x]) + (i - (len(plot.series) - 1) / 2) * width
+        y = np.asarray(one.y, float)
+        ax.bar(at, y, width * 0.92, color=colours[one.group or one.name][0], label=visible(one.name))
+        if one.low is not None and one.high is not None:
+            error = np.abs(np.stack([y - np.asarray(one.low, float), np.asarray(one.high, float) - y]))
+            ax.errorbar(at, y, error, fmt="none", ecolor="#222222", elinewidth=0.9, capsize=2)
+    ax.axhline(0, color="#222222", linewidth=0.8)
+    ax.set_xticks(range(len(names)), [visible(name) for name in names], rotation=0 if len(names) <= 5 else 30)
+    if len(names) > 5:
+        for label in ax.get_xticklabels():
+            label.set_ha("right")
+    if len(plot.series) > 1:
+        ax.legend(frameon=False, fontsize=7.5, ncols=min(len(plot.series), 3), loc="best")
+
+
+def _points(ax: Any, plot: Plot) -> None:
+    """A scatter of single points; those with labels are named."""
+    colours = _colours(plot.series)
+    for one in plot.series:
+        colour, mark = colours[one.group or one.name]
+        x, y = np.asarray(one.x, float), np.asarray(one.y, float)
+        small = len(x) > 60
+        ax.scatter(
+            x, y, s=9 if small else 26, color=colour, marker=mark, alpha=0.7, linewidths=0, label=visible(one.name)
+        )
+        if one.low is not None and one.high is not None:
+            error = np.abs(np.stack([y - np.asarray(one.low, float), np.asarray(one.high, float) - y]))
+            ax.errorbar(x, y, error, fmt="none", ecolor=colour, elinewidth=0.7, alpha=0.6)
+        for label, px, py in zip(one.labels or (), x, y, strict=False):
+            ax.annotate(visible(label), (px, py), xytext=(4, 3), textcoords="offset points", fontsize=7, color=colour)
+    if len(plot.series) > 1:
+        ax.legend(frameon=False, fontsize=7.5, loc="best")
+
+
+def _dumbbells(ax: Any, plot: Plot) -> None:
+    """Two or more values per row, joined by a line: rows from top to bottom."""
+    colours = _colours(plot.series)
+    names = list(dict.fromkeys(str(x) for one in plot.series for x in one.x))
+    values: dict[str, list[float]] = {name: [] for name in names}
+    for one in plot.series:
+        for x, y in zip(one.x, one.y, strict=True):
+            values[str(x)].append(float(y))
+    for i, name in enumerate(names):
+        ax.plot([min(values[name]), max(values[name])], [i, i], color="#bbbbbb", linewidth=2, zorder=1)
+    for one in plot.series:
+        colour, mark = colours[one.group or one.name]
+        at = [names.index(str(x)) for x in one.x]
+        ax.scatter(list(one.y), at, color=colour, marker=mark, s=30, zorder=2, label=visible(one.name))
+    ax.set_yticks(range(len(names)), [visible(name) for name in names])
+    ax.invert_yaxis()
+    ax.grid(axis="x", color="#dddddd", linewidth=0.6)
+    ax.legend(frameon=False, fontsize=7.5, loc="best")
+
+
+def _heat(ax: Any, plot: Plot) -> None:
+    """A map with its numbers written in; hatched cells do not fit, boxed ones stand out."""
+    from matplotlib.patches import Rectangle
+
+    grid = plot.grid
+    assert grid is not None
+    values = np.array([[np.nan if v is None else v for v in row] for row in grid.values], float)
+    known = values[np.isfinite(values)]
+    bound = float(np.abs(known).max()) if len(known) else 1.0
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto")
+    ax.set_xticks(range(len(grid.columns)), [visible(name) for name in grid.columns])
+    ax.set_yticks(range(len(grid.rows)), [visible(name) for name in grid.rows])
+    ax.grid(False)
+    for i, j in np.argwhere(np.isfinite(values)):
+        dark = abs(values[i, j]) > 0.6 * bound
+        ax.text(j, i, f"{values[i, j]:+.1f}", ha="center", va="center", fontsize=7, color="white" if dark else "black")
+    for i, j in grid.hatched:
+        ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="///", edgecolor="#bbbbbb", linewidth=0))
+    for i, j in grid.boxed:
+        ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=1.4))
+    ax.figure.colorbar(image, ax=ax, shrink=0.85)
+
+
+_FORMS: dict[str, Callable[[Any, Plot], None]] = {
+    "lines": _lines,
+    "bars": _bars,
+    "points": _points,
+    "dumbbells": _dumbbells,
+    "heat": _heat,
+}

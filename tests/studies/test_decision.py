@@ -1,0 +1,58 @@
+"""Rules decide for a claim, against it, or not at all, and are corrected for their number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from radmoe.errors import InputError
+from radmoe.studies.decision import Claim, Verdict, above, all_of, below, corrected, within
+
+CLAIM = Claim("a.b", "Something is above zero.", "+1", "Sec. 1", "above 0")
+DRAWS = np.random.default_rng(0).normal(0.0, 1.0, 2_000)
+
+
+@pytest.mark.parametrize(
+    ("shift", "verdict"), [(4.0, Verdict.SUPPORTS), (0.5, Verdict.CANNOT_TELL), (-4.0, Verdict.REFUTES)]
+)
+def test_above_zero(shift: float, verdict: Verdict) -> None:
+    made = above(CLAIM, shift, DRAWS + shift, n=50, unit="points")
+    assert made.verdict == verdict
+    assert made.low < made.estimate < made.high
+
+
+def test_below_is_above_turned_round() -> None:
+    up, down = (rule(CLAIM, 4.0, DRAWS + 4.0, n=50, unit="points") for rule in (above, below))
+    assert (up.p_for, up.p_against) == (down.p_against, down.p_for)
+    assert down.verdict == Verdict.REFUTES
+
+
+@pytest.mark.parametrize(
+    ("shift", "spread", "verdict"),
+    [(0.0, 0.1, Verdict.SUPPORTS), (0.0, 2.0, Verdict.CANNOT_TELL), (3.0, 0.5, Verdict.REFUTES)],
+)
+def test_zero_up_to_a_margin_needs_a_narrow_interval(shift: float, spread: float, verdict: Verdict) -> None:
+    assert within(CLAIM, shift, DRAWS * spread + shift, n=50, unit="points", margin=1.0).verdict == verdict
+
+
+def test_an_order_holds_only_if_every_part_does() -> None:
+    strong, weak, wrong = (above(CLAIM, s, DRAWS + s, n=9, unit="r") for s in (5.0, 0.3, -5.0))
+    assert all_of(CLAIM, [strong, strong]).verdict == Verdict.SUPPORTS
+    assert all_of(CLAIM, [strong, weak]).verdict == Verdict.CANNOT_TELL
+    assert all_of(CLAIM, [strong, wrong]).verdict == Verdict.REFUTES
+
+
+@given(st.lists(st.floats(-4, 4), min_size=1, max_size=8))
+def test_correction_never_makes_a_verdict_of_what_was_none(shifts: list[float]) -> None:
+    raw = [above(CLAIM, s, DRAWS + s, n=9, unit="r") for s in shifts]
+    for before, after in zip(raw, corrected(raw), strict=True):
+        assert after.adjusted_for is not None
+        assert after.adjusted_for >= before.p_for
+        assert after.verdict in (before.verdict, Verdict.CANNOT_TELL)
+
+
+def test_a_rule_without_draws_is_refused() -> None:
+    with pytest.raises(InputError, match="100 or more finite draws"):
+        above(CLAIM, 1.0, [1.0, np.nan], n=2, unit="r")
