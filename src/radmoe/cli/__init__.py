@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, lab, merge, select, verify
+from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, lab, merge, select, study, verify
 from radmoe.errors import RadmoeError
 from radmoe.printing import prepare_process, say, say_block, visible
 
@@ -22,6 +22,7 @@ _RESUMED = (
     "capture",
     "demo",
     "lab pools",
+    "study",
 )  # the same command goes on where it was; what others write appears whole or not at all
 
 
@@ -86,7 +87,7 @@ def _epilog(examples: Iterable[str]) -> str:
     return "\n\n".join(("Examples:", *examples))  # a blank line is a line break in typer's epilog
 
 
-for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, audit, doctor, bench):
+for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, study, audit, doctor, bench):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=_epilog(module.EXAMPLES))(_interruptible(name, module.command))
 

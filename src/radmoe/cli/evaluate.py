@@ -81,7 +81,7 @@ def command(
     check_grouping(by)
     check_distinct(pools)
     options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel, "window": window}
-    options |= {"jobs": _jobs(jobs), "use_cache": cache}
+    options |= {"jobs": cores(jobs), "use_cache": cache}
     records = [
         one
         for pool, dataset in zip(pools, names or [None] * len(pools), strict=True)
@@ -118,7 +118,8 @@ def _format(style: str | None, out: Path | None, as_json: bool) -> str:
     return style
 
 
-def _jobs(jobs: int | None) -> int:
+def cores(jobs: int | None) -> int:
+    """As many processes as were asked for, or as there are cores to use."""
     import os
 
     if jobs is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -61,6 +61,8 @@ def value_text(cell: Cell) -> str:
         return "<0.001" if cell.value < 0.001 else f"{cell.value:.3f}"
     if cell.unit == "points":
         return _signed(100 * cell.value)
+    if cell.unit == "number":
+        return f"{cell.value:.2f}"
     return f"{100 * cell.value:.1f}" if cell.unit == "percent" else str(cell.value)
 
 
@@ -69,6 +71,8 @@ def interval_text(cell: Cell) -> str:
         return "" if cell.value is None or not cell.note else ABSENT
     if cell.unit == "points":
         return f"[{_signed(100 * cell.low)}, {_signed(100 * cell.high)}]"
+    if cell.unit == "number":
+        return f"[{cell.low:.2f}, {cell.high:.2f}]"
     return f"[{100 * cell.low:.1f}, {100 * cell.high:.1f}]"
 
 
@@ -165,10 +169,15 @@ def markdown_text(text: str) -> str:
 def comma_separated(report: Report) -> str:
     """One line per number: a fraction, or nothing and the reason beside it. Columns of text are left out."""
     report = visible_report(report)
+    return csv_of(report.tables, [["verdict", *[""] * (len(FIELDS) - 2), report.verdict]])
+
+
+def csv_of(tables: Iterable[Table], more: Iterable[Sequence[str]] = ()) -> str:
+    """Visible tables as lines of numbers, then `more` lines."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(FIELDS)
-    for table in report.tables:
+    for table in tables:
         for row in table.rows:
             for column, cell in zip(table.columns[1:], row.cells[1:], strict=True):
                 if column.text:
@@ -177,7 +186,7 @@ def comma_separated(report: Report) -> str:
                 numbers = ["" if part is None else part for part in parts]
                 names = map(_no_formula, (row.section, value_text(row.cells[0]), column.title))
                 writer.writerow([table.key, *names, *numbers, cell.stars, _no_formula(cell.note)])
-    writer.writerow(["verdict", *[""] * (len(FIELDS) - 2), report.verdict])
+    writer.writerows(more)
     return out.getvalue()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from planted_panels import evidence, panel
-
 from radmoe.studies.base import Options
 from radmoe.studies.decision import Verdict
 from radmoe.studies.paper.readouts import MARKER, ONE, PRE, RAND, READOUTS, WINDOW, readouts

@@ -1,0 +1,175 @@
+"""`radmoe study`: the paper's analyses on your pools, each with a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from radmoe.cli.common import Json
+from radmoe.errors import InputError
+from radmoe.printing import bar, console, say, say_block
+
+EXAMPLES = (
+    "radmoe study --list",
+    "radmoe study readouts pools/lab-qwen-thinking-*",
+    "radmoe study kernel,scaling pools/* --out studies/",
+    "radmoe study all pools/* --out studies/ --quick",
+)
+
+
+def command(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A study by name or number, several with commas, or all.", show_default=False
+        ),
+    ] = None,
+    pools: Annotated[
+        list[Path] | None, typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Name every study and what it needs, and exit.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write pages, CSV, JSON, figures and claims.md into this directory.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A tenth of the resamples and sub-cohorts, for a look.")
+    ] = False,
+    resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 5_000,
+    subcohorts: Annotated[int, typer.Option("--subcohorts", help="Sub-cohorts drawn of every problem.")] = 200,
+    window: Annotated[
+        int, typer.Option("--window", help="Tokens of a confidence window (the paper: 2048; lab rollouts are short).")
+    ] = 32,
+    seed: Annotated[int, typer.Option("--seed", help="Of everything that is drawn.")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="Processes; changes no result.", show_default="all cores")
+    ] = None,
+    cache: Annotated[
+        bool, typer.Option("--cache/--no-cache", help="Keep what was read in the user's cache for the next call.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """Run analyses of the paper on graded pools: tables, figures, and for every claim a verdict by a rule written before.
+
+    A study says what it needs; where pools lack that, it says what is missing and which command would capture it, and the
+    others go on. The exit code is 0 only if every study that was asked for ran.
+    """
+    if listed:
+        _list(as_json)
+        return
+    if name is None or not pools:
+        raise InputError("radmoe study needs a study and pools: radmoe study readouts POOL..., or radmoe study --list")
+    try:
+        import matplotlib
+        import scipy  # noqa: F401
+        import sklearn  # noqa: F401
+
+        matplotlib.use("Agg")
+    except ImportError as error:
+        raise InputError(f"study needs {error.name}: pip install 'radmoe[studies]'") from None
+    from radmoe.studies.base import Options
+    from radmoe.studies.run import chosen
+
+    studies = chosen([part.strip() for part in name.split(",") if part.strip()])
+    options = Options(resamples, subcohorts, seed, quick)
+    rans = _run(studies, pools, options, window, jobs, cache)
+    _show(rans, out, as_json, name, pools)
+    if any(ran.lacking for ran in rans):
+        raise typer.Exit(1)
+
+
+def _list(as_json: bool) -> None:
+    from radmoe.studies.base import load
+
+    studies = load().values()
+    if as_json:
+        from radmoe.printing import json_text
+
+        rows = [
+            {"number": s.number, "name": s.name, "title": s.title, "where": s.where}
+            | {"needs": [need.name for need in s.needs], "claims": [claim.sentence for claim in s.claims]}
+            for s in studies
+        ]
+        say_block(json_text(rows))
+        return
+    for study in studies:
+        needs = f" (needs {', '.join(need.name for need in study.needs)})" if study.needs else ""
+        say(f"{study.number:2d}  {study.name:20s} {study.title}{needs}")
+
+
+def _run(studies: Any, pools: list[Path], options: Any, window: int, jobs: int | None, cache: bool) -> list[Any]:
+    """The studies on the pools, with bars; decisions are corrected together."""
+    from dataclasses import replace
+
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    from radmoe.cli.evaluate import cores
+    from radmoe.studies.decision import corrected
+    from radmoe.studies.evidence import gather
+    from radmoe.studies.run import run_studies
+
+    def showing(update: Any) -> Any:
+        return lambda done, total: update(completed=done, total=total)
+
+    columns = (MofNCompleteColumn(), TimeRemainingColumn())
+    with bar("opening pools", *columns) as update:
+        evidence = gather(pools, window=window, jobs=cores(jobs), use_cache=cache, progress=showing(update))
+    rans = []
+    with bar("reading routing", *columns) as update:
+        running = run_studies(studies, evidence, options, reading=showing(update))
+        first = next(running, None)
+    with bar("studies", *columns) as update:
+        while first is not None:
+            rans.append(first)
+            update(completed=len(rans), total=len(studies))
+            first = next(running, None)
+    say(f"{evidence.asked:,} windows asked for, {evidence.windows:,} read, {evidence.kept:,} from the cache", err=True)
+    decisions = iter(corrected([d for ran in rans if ran.findings for d in ran.findings.decisions]))
+    return [
+        ran
+        if ran.findings is None
+        else replace(
+            ran, findings=replace(ran.findings, decisions=tuple(next(decisions) for _ in ran.findings.decisions))
+        )
+        for ran in rans
+    ]
+
+
+def _show(rans: list[Any], out: Path | None, as_json: bool, name: str, pools: list[Path]) -> None:
+    from radmoe.evaluation.cache import checksum
+    from radmoe.evaluation.render import visible_table
+    from radmoe.evaluation.screen import NAME, show_table
+    from radmoe.pool.files import write_atomic
+    from radmoe.pool.schema import disk_errors
+    from radmoe.printing import json_text
+    from radmoe.report.studies import Source, estimate_text, ledger, study_json, write_study
+
+    source = Source(f"radmoe study {name} POOL...", {pool.name: checksum(pool) for pool in pools})
+    if out is not None:
+        for ran in rans:
+            write_study(ran, out, source)
+        with disk_errors(out / "claims.md"):
+            out.mkdir(parents=True, exist_ok=True)
+            write_atomic(out / "claims.md", ledger(rans, source).encode())
+    if as_json:
+        say_block(json_text([study_json(ran, source) for ran in rans]))
+        return
+    screen = console()
+    for ran in rans:
+        screen.print()
+        screen.print(f"{ran.study.number}. {ran.study.title}", style="bold")
+        for reason in ran.lacking:
+            say(f"radmoe: {ran.study.name} was left out: {reason}", err=True)
+        if ran.findings is None:
+            continue
+        for table in ran.findings.tables:
+            screen.print()
+            show_table(visible_table(table, NAME), screen)
+        screen.print()
+        for decision in ran.findings.decisions:
+            screen.print(f"{str(decision.verdict).upper()}: {decision.claim.sentence} {estimate_text(decision)}")
+        for note in ran.findings.notes:
+            screen.print(note, style="dim")
+    if out is not None:
+        say(f"written to {out}: a page, CSV, JSON and figures per study, and claims.md", err=True)
