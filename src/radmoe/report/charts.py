@@ -18,8 +18,18 @@ from radmoe.studies.charts import Chart, Plot, Series
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#666666", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GREY = "#8a8a8a"
-WIDTH, HEIGHT = 4.6, 3.4  # inches of one panel
-_FONT: Any = {"font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "svg.fonttype": "none", "figure.dpi": 150}
+WIDTH, HEIGHT = 4.6, 3.4  # inches of one plot
+_NAMES = 3  # names of series in a line
+_PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5}  # behind words that stand on a plot
+_FONT: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "figure.dpi": 150,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "radmoe",  # the same chart, the same file
+    "text.parse_math": False,
+}
 
 
 def draw(chart: Chart, directory: Path) -> list[Path]:
@@ -57,14 +67,24 @@ def _plain(ax: Any) -> None:
 
 
 def _words(ax: Any, plot: Plot) -> None:
-    ax.set_title(visible(plot.title), loc="left")
+    rows = -(-len(plot.series) // _NAMES) if ax.get_legend() is not None else 0
+    ax.set_title(visible(plot.title), loc="left", pad=5 + 13 * rows)
     ax.set_xlabel(visible(plot.x))
     ax.set_ylabel(visible(plot.y))
     for line in plot.lines:
         (ax.axhline if line.axis == "y" else ax.axvline)(line.at, color=GREY, linewidth=0.9, linestyle="--")
         place = (1.0, line.at) if line.axis == "y" else (line.at, 1.0)
         transform = ax.get_yaxis_transform() if line.axis == "y" else ax.get_xaxis_transform()
-        ax.text(*place, visible(line.name), transform=transform, fontsize=7.5, color=GREY, ha="right", va="bottom")
+        ax.text(
+            *place,
+            visible(line.name),
+            transform=transform,
+            fontsize=7.5,
+            color=GREY,
+            ha="right",
+            va="bottom",
+            bbox=_PAPER,
+        )
 
 
 def _colours(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
@@ -122,6 +142,21 @@ def _name_ends(ends: Sequence[tuple[Any, float, float, str, str]]) -> None:
         )
 
 
+def _legend(ax: Any, plot: Plot) -> None:
+    """The names of several series above the plot, where they hide nothing."""
+    if len(plot.series) > 1:
+        ax.legend(
+            frameon=False,
+            fontsize=7.5,
+            ncols=_NAMES,
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            borderaxespad=0.2,
+            columnspacing=1.0,
+            handlelength=1.2,
+        )
+
+
 def _bars(ax: Any, plot: Plot) -> None:
     """Groups of bars with intervals; series are side by side."""
     colours = _colours(plot.series)
@@ -140,8 +175,7 @@ def _bars(ax: Any, plot: Plot) -> None:
     if len(names) > 5:
         for label in ax.get_xticklabels():
             label.set_ha("right")
-    if len(plot.series) > 1:
-        ax.legend(frameon=False, fontsize=7.5, ncols=min(len(plot.series), 3), loc="best")
+    _legend(ax, plot)
 
 
 def _points(ax: Any, plot: Plot) -> None:
@@ -159,8 +193,7 @@ def _points(ax: Any, plot: Plot) -> None:
             ax.errorbar(x, y, error, fmt="none", ecolor=colour, elinewidth=0.7, alpha=0.6)
         for label, px, py in zip(one.labels or (), x, y, strict=False):
             ax.annotate(visible(label), (px, py), xytext=(4, 3), textcoords="offset points", fontsize=7, color=colour)
-    if len(plot.series) > 1:
-        ax.legend(frameon=False, fontsize=7.5, loc="best")
+    _legend(ax, plot)
 
 
 def _dumbbells(ax: Any, plot: Plot) -> None:
@@ -180,7 +213,7 @@ def _dumbbells(ax: Any, plot: Plot) -> None:
     ax.set_yticks(range(len(names)), [visible(name) for name in names])
     ax.invert_yaxis()
     ax.grid(axis="x", color="#dddddd", linewidth=0.6)
-    ax.legend(frameon=False, fontsize=7.5, loc="best")
+    _legend(ax, plot)
 
 
 def _heat(ax: Any, plot: Plot) -> None:

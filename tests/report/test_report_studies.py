@@ -1,0 +1,52 @@
+"""Findings as files: every number that was decided stands on the page, in the JSON and in the ledger."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+from planted_panels import evidence, panel
+from radmoe.report.studies import Source, ledger, write_study
+from radmoe.studies.base import Options, Ran, study_named
+from radmoe.studies.paper.readouts import READOUTS
+from radmoe.studies.run import run_studies
+
+SOURCE = Source("radmoe study readouts POOL...", {"pool": "0" * 64})
+
+
+def readouts(**options: object) -> Ran:
+    planted = evidence(panel(requests=READOUTS, **options))  # type: ignore[arg-type]
+    (ran,) = run_studies([study_named("readouts")], planted, Options(quick=True))
+    return ran
+
+
+def test_a_study_is_a_page_csv_json_and_figures(tmp_path: Path) -> None:
+    files = write_study(readouts(), tmp_path, SOURCE)
+    assert {file.name for file in files} == {f"readouts.{end}" for end in ("md", "csv", "json", "svg", "png")}
+    body = json.loads((tmp_path / "readouts.json").read_text())
+    assert body["pools"] == {"pool": "0" * 64}
+    page = (tmp_path / "readouts.md").read_text()
+    for decision in body["decisions"]:
+        assert decision["rule"] in page
+        assert f"{decision['verdict'].capitalize()}: {decision['estimate']:.2f}" in page
+    with (tmp_path / "readouts.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 6  # one configuration and all; problems and five readouts
+
+
+def test_a_hostile_model_name_breaks_neither_page_nor_table(tmp_path: Path) -> None:
+    write_study(readouts(model="a|b\x1b[31m<script>\n# x"), tmp_path, SOURCE)
+    page = (tmp_path / "readouts.md").read_text()
+    assert "\x1b" not in page
+    assert "\n# x" not in page
+    assert "a\\|b" in page
+    assert "\\<script>" in page
+
+
+def test_the_ledger_has_every_decision_and_what_was_left_out() -> None:
+    lacking = Ran(study_named("readouts"), lacking=("needs programs: radmoe capture --task code",))
+    text = ledger([readouts(), lacking], SOURCE, rules="abc1234")
+    assert text.count("| 2 readouts |") == 2
+    assert "commit abc1234" in text
+    assert "Left out:\n\n- 2 readouts: needs programs: radmoe capture" in text

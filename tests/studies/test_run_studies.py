@@ -1,0 +1,54 @@
+"""Running studies: what is lacking is said with the way to get it, and the others go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from planted_panels import evidence, panel
+from radmoe.errors import InputError
+from radmoe.studies.base import Options, load, study_named
+from radmoe.studies.paper.readouts import READOUTS
+from radmoe.studies.run import chosen, run_studies
+
+STUDIES = load()
+
+
+def test_a_study_that_lacks_something_says_what_and_the_others_go_on() -> None:
+    only_code = evidence(panel(kind="code", dataset="code", requests=READOUTS))
+    (ran,) = run_studies(chosen(["readouts"]), only_code, Options(quick=True))
+    assert ran.findings is None
+    assert ran.lacking[0].startswith("needs answers that can be counted")
+    assert "radmoe capture --task" in ran.lacking[0]
+
+
+def test_studies_are_named_by_name_or_number_once_and_in_order() -> None:
+    assert [study.name for study in chosen(["2", "readouts"])] == ["readouts"]
+    assert [study.name for study in chosen(["all"])] == list(STUDIES)
+    with pytest.raises(InputError, match=r"unknown study 'nope': use one of .*readouts"):
+        study_named("nope")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_claim_says_its_rule_the_papers_number_and_its_place(name: str) -> None:
+    study = STUDIES[name]
+    assert study.title
+    assert study.where
+    for claim in study.claims:
+        assert claim.key.startswith(f"{name}.")
+        assert min(len(claim.sentence), len(claim.paper), len(claim.where)) > 0
+        assert len(claim.rule.split()) >= 12
+        assert claim.rule.endswith(".")
+
+
+def test_no_two_studies_or_claims_share_a_name() -> None:
+    numbers = [study.number for study in STUDIES.values()]
+    claims = [claim.key for study in STUDIES.values() for claim in study.claims]
+    assert len(set(numbers)) == len(numbers)
+    assert len(set(claims)) == len(claims)
+
+
+def test_quick_draws_a_tenth_and_never_too_few() -> None:
+    assert (Options(quick=True).draws, Options(quick=True).samples) == (500, 20)
+    assert Options(resamples=1).draws == 200
+    with pytest.raises(InputError, match="resamples must be at least 1, got 0"):
+        Options(resamples=0)
