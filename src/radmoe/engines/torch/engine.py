@@ -27,6 +27,7 @@ from radmoe.engines.base import Completion, Engine, Forced, Sampling, check_prom
 from radmoe.engines.models import SHIPPED, SHIPPED_DTYPE, recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
 from radmoe.engines.torch.batcher import Batcher
+from radmoe.engines.torch.cpu_experts import fuse_experts
 from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.dense_experts import compute_densely
@@ -108,6 +109,7 @@ class TransformersEngine(Engine):
         torch.set_num_threads(max(threads // self.streams, 1))
         if small_on_cpu:
             _lay_out_experts(model)
+            fuse_experts(model)
         self._decoders: list[Decoder | StaticDecoder] = []
         self._kept: dict[tuple[int, bool], StaticDecoder] = {}
         self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
