@@ -62,7 +62,9 @@ def multiply_tile(
     return signature, write
 
 
-def _sums(context: Any, builder: Any, left: list[Any], right: tuple[Any, Any], walk: Any, width: int) -> list[list[Any]]:
+def _sums(
+    context: Any, builder: Any, left: list[Any], right: tuple[Any, Any], walk: Any, width: int
+) -> list[list[Any]]:
     """Write the loop over the depth; its sums stay in registers."""
     start, stride, depth = walk
     vector, entry = ir.VectorType(_F32, LANES), builder.block
@@ -80,7 +82,9 @@ def _sums(context: Any, builder: Any, left: list[Any], right: tuple[Any, Any], w
     updated: list[list[Any]] = []
     for row, total in zip(left, totals, strict=True):
         value = builder.load(builder.gep(row, [k]))
-        value = builder.shuffle_vector(builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0)), nothing, broadcast)
+        value = builder.shuffle_vector(
+            builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0)), nothing, broadcast
+        )
         updated.append(
             [
                 builder.fadd(before, builder.fmul(value, column, flags=_CONTRACT), flags=_CONTRACT)

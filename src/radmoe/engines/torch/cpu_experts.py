@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from radmoe.jit import jit
+from radmoe.kernels.exponential import exponentials
 from radmoe.kernels.simd import LANES
 from radmoe.kernels.tile import ROWS, VECTORS, multiply_tile
 
@@ -122,28 +123,6 @@ def _by_expert(ids: NDArray[np.int64], experts: int) -> tuple[NDArray[np.int64],
 
 
 @jit
-def _silu(x: Array, slope: np.float32, bits: NDArray[np.int32], power: Array, out: Array) -> None:
-    """out = x / (1 + exp(-slope x)), exp as a polynomial that the compiler turns into vectors (1e-7 relative)."""
-    for i in range(len(x)):
-        y = min(max(-slope * x[i], np.float32(-87.0)), np.float32(87.0))
-        n = y * np.float32(1.4426950408889634) + np.float32(12582912.0)  # adding 1.5 * 2^23 rounds to an integer
-        n = n - np.float32(12582912.0)
-        bits[i] = (np.int32(n) + np.int32(127)) << np.int32(23)
-        r = y - n * np.float32(0.693359375)
-        out[i] = r - n * np.float32(-2.12194440e-4)
-    for i in range(len(x)):
-        r = out[i]
-        p = np.float32(1.9875691500e-4)
-        p = p * r + np.float32(1.3981999507e-3)
-        p = p * r + np.float32(8.3334519073e-3)
-        p = p * r + np.float32(4.1665795894e-2)
-        p = p * r + np.float32(1.6666665459e-1)
-        p = p * r + np.float32(5.0000001201e-1)
-        p = p * r * r + r + np.float32(1.0)
-        out[i] = x[i] / (np.float32(1.0) + p * power[i])
-
-
-@jit
 def _mix(
     hidden: Array,
     ids: NDArray[np.int64],
@@ -171,7 +150,6 @@ def _mix(
     both, result = np.empty((ROWS, double), np.float32), np.empty((ROWS, width), np.float32)
     gate, value = np.empty(ROWS * inner, np.float32), np.empty(ROWS * inner, np.float32)
     bits, active = np.empty(ROWS * inner, np.int32), np.empty(ROWS * inner, np.float32)
-    power = bits.view(np.float32)
     out[:] = 0
     for expert in range(experts):
         for first in range(starts[expert], starts[expert + 1], ROWS):
@@ -194,9 +172,11 @@ def _mix(
                     for j in range(inner):
                         to_gate[j] = min(line[j] + bias[j], limit)
                         to_value[j] = min(max(line[inner + j] + bias[inner + j], -limit), limit) + shift
-            _silu(gate[: rows * inner], slope, bits, power, active)
             for j in range(rows * inner):
-                active[j] *= value[j]
+                active[j] = -slope * gate[j]
+            exponentials(active[: rows * inner], bits)
+            for j in range(rows * inner):
+                active[j] = value[j] * gate[j] / (np.float32(1.0) + active[j])
             for column in range(0, width, block):
                 vectors = min(block, width - column) // LANES
                 multiply_tile(
@@ -204,6 +184,11 @@ def _mix(
                 )  # fmt: skip
             for r in range(rows):
                 pair = order[first + r]
-                target, line, bias, weight = out[pair // choices], result[r], down_bias[expert], weights[pair // choices, pair % choices]
+                target, line, bias, weight = (
+                    out[pair // choices],
+                    result[r],
+                    down_bias[expert],
+                    weights[pair // choices, pair % choices],
+                )
                 for j in range(width):
                     target[j] += weight * (line[j] + bias[j])
