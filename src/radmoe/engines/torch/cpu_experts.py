@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from radmoe.engines.torch.shares import in_shares
 from radmoe.jit import jit
 from radmoe.kernels.exponential import exponentials
 from radmoe.kernels.simd import LANES
@@ -25,6 +26,7 @@ from radmoe.kernels.tile import ROWS, VECTORS, multiply_tile
 Array = NDArray[np.float32]
 _SAME = 1e-4  # of the largest value: how far two ways of computing experts may differ on the same numbers
 _PROBES = 16  # tokens
+_LEAST = 64  # tokens of a thread's share
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,11 @@ class _Experts:
 
     def mix(self, hidden: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
         """The weighted sum [N, H] of the experts of each token."""
-        out = torch.empty_like(hidden)
-        arrays = [x.contiguous().numpy() for x in (hidden, ids, weights)]
+        out = torch.empty(hidden.shape)
+        arrays = [x.contiguous().numpy() for x in (hidden, ids, weights, out)]
         matrices = (self.up, self.up_bias, self.down, self.down_bias)
         constants = (self.interleaved, *(np.float32(x) for x in (self.slope, self.limit, self.shift)))
-        _mix(*arrays, *matrices, *constants, out.numpy())
+        in_shares(lambda share: _mix(*(x[share] for x in arrays), *matrices, *constants), len(hidden), _LEAST)
         return out
 
 
@@ -127,6 +129,7 @@ def _mix(
     hidden: Array,
     ids: NDArray[np.int64],
     weights: Array,
+    out: Array,
     up: Array,
     up_bias: Array,
     down: Array,
@@ -135,7 +138,6 @@ def _mix(
     slope: np.float32,
     limit: np.float32,
     shift: np.float32,
-    out: Array,
 ) -> None:
     """out[n] = sum over the experts e of token n of weight * (down[e] (value + shift) silu(gate) + down_bias[e]).
 
