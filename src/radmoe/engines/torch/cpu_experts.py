@@ -45,10 +45,15 @@ class _Experts:
     def mix(self, hidden: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
         """The weighted sum [N, H] of the experts of each token."""
         out = torch.empty(hidden.shape)
-        arrays = [x.contiguous().numpy() for x in (hidden, ids, weights, out)]
+        rows, choices, mass, sums = (x.contiguous().numpy() for x in (hidden, ids, weights, out))
         matrices = (self.up, self.up_bias, self.down, self.down_bias)
-        constants = (self.interleaved, *(np.float32(x) for x in (self.slope, self.limit, self.shift)))
-        in_shares(lambda share: _mix(*(x[share] for x in arrays), *matrices, *constants), len(hidden), _LEAST)
+        slope, limit, shift = np.float32(self.slope), np.float32(self.limit), np.float32(self.shift)
+
+        def work(share: slice) -> None:
+            tokens = (rows[share], choices[share], mass[share], sums[share])
+            _mix(*tokens, *matrices, self.interleaved, slope, limit, shift)
+
+        in_shares(work, len(hidden), _LEAST)
         return out
 
 
@@ -110,11 +115,11 @@ def _by_expert(ids: NDArray[np.int64], experts: int) -> tuple[NDArray[np.int64],
     """Pairs (flat indices into ids [N, K]) in the order of their experts, and where each expert's begin [E + 1]."""
     flat = ids.reshape(-1)
     starts = np.zeros(experts + 2, np.int64)
-    for expert in flat:
-        if 0 <= expert < experts:
-            starts[expert + 2] += 1
-    for expert in range(experts):
-        starts[expert + 2] += starts[expert + 1]
+    for pair in range(len(flat)):
+        if 0 <= flat[pair] < experts:
+            starts[flat[pair] + 2] += 1
+    for e in range(experts):
+        starts[e + 2] += starts[e + 1]
     order = np.empty(starts[experts + 1], np.int64)
     for pair in range(len(flat)):
         expert = flat[pair]

@@ -91,9 +91,9 @@ class Walk:
         (states,) = self._keep(self._next(_RULE), (self._branches, heads, *dims))
         pairs = torch.stack([key[0], query[0] * dims[0] ** -0.5], 2)  # [S, H, 2, K]
         out = torch.empty(value.shape)
-        arrays = [x.contiguous().numpy() for x in (pairs, value[0], log_decay[0].exp(), beta[0])]
-        slots = self._slots[part.first : part.last]
-        _advance(*arrays, part.segments, self._parents(part), slots, states, out[0].numpy())
+        arrays = [x.contiguous().numpy() for x in (pairs, value[0], log_decay[0].exp(), beta[0], out[0])]
+        nodes = (part.segments, self._parents(part), self._slots[part.first : part.last])
+        _advance(*nodes, states, *arrays)
         return out
 
     def _of_this_pass(self, nodes: int) -> Part:
@@ -148,8 +148,8 @@ def teach(model: Any) -> None:
         for name, make in ((_CONVOLUTION, _convolution), (_RULE, _rule)):
             reference = getattr(sys.modules.get(home), name, None)
             if reference is not None and not hasattr(reference, "knows_trees"):
-                function = make(reference)
-                function.knows_trees = True  # type: ignore[attr-defined]
+                function: Any = make(reference)
+                function.knows_trees = True
                 setattr(sys.modules[home], name, function)
 
 
@@ -282,14 +282,14 @@ def _convolve(x: Array, taps: Array, segments: Integers, parents: Integers, slot
 
 @jit
 def _advance(
-    pairs: Array,
-    value: Array,
-    decay: Array,
-    beta: Array,
     segments: Integers,
     parents: Integers,
     slots: Integers,
     states: Array,
+    pairs: Array,
+    value: Array,
+    decay: Array,
+    beta: Array,
     out: Array,
 ) -> None:
     """S = decay S + key x delta with delta = beta (value - decay key S), and out = query S, along the paths.
