@@ -103,7 +103,8 @@ def _agree(module: Any, experts: _Experts) -> bool:
 
 def _forward(experts: _Experts, otherwise: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def forward(_: Any, hidden: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
-        if hidden.dtype == weights.dtype == torch.float32 and hidden.device.type == "cpu" and hidden.ndim == 2:
+        plain = hidden.ndim == 2 and hidden.device.type == "cpu" and not hidden.requires_grad
+        if plain and hidden.dtype == weights.dtype == torch.float32:
             return experts.mix(hidden, ids, weights)
         return otherwise(hidden, ids, weights)
 
