@@ -55,14 +55,19 @@ def main() -> None:
     for module in plain.model.modules():
         vars(module).pop("forward", None)  # transformers' own again
     rates: dict[str, list[float]] = {"transformers": [], "alone": [], "replay": []}
+    costs: dict[str, list[float]] = {name: [] for name in rates}  # CPU ms per rollout: others may be at work too
+
+    def note(name: str, rollouts: int, start: float, cpu: float) -> None:
+        rates[name].append(rollouts / (time.perf_counter() - start))
+        costs[name].append(1000 * (time.process_time() - cpu) / rollouts)
 
     def one_at_a_time(name: str, own: TransformersEngine) -> dict[int, list[Any]]:
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         passed = {
             i: [own.teacher_forced([*prompts[i], *tail[:-1]]) for tail in tails[: N // 4]]
             for i, tails in tokens.items()
         }
-        rates[name].append(len(passed) * (N // 4) / (time.perf_counter() - start))
+        note(name, len(passed) * (N // 4), start, cpu)
         return passed
 
     engine.force(prompts[0], [tokens[0][0][:4]], topk_logprobs=1)  # compiles
@@ -77,9 +82,9 @@ def main() -> None:
             shutil.rmtree(out, ignore_errors=True)
             alone = one_at_a_time("transformers", plain)
             one_at_a_time("alone", engine)
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             replayed = replay(source, engine, out)
-            rates["replay"].append(replayed.rollouts / (time.perf_counter() - start))
+            note("replay", replayed.rollouts, start, cpu)
         same = of = picks = 0
         for i, group in enumerate(open_pool(out).groups()):
             ours = group.rollouts[: N // 4]
@@ -97,15 +102,15 @@ def main() -> None:
     print(
         f"{options.model}, {options.task}: {len(asked)} problems x {N}, {replayed.tokens:,} tokens, {engine.streams} streams"
     )
-    print("| replay | rollouts/s | ratio |\n| --- | ---: | ---: |")
+    print("| replay | rollouts/s | ratio | CPU ms per rollout |\n| --- | ---: | ---: | ---: |")
     labels = (
         "one at a time, transformers' experts, no log-probabilities",
         "one at a time, radmoe's experts, no log-probabilities",
         "as a tree or in batches, with log-probabilities and a pool",
     )
-    for label, rate in zip(labels, rates.values(), strict=True):
+    for label, (name, rate) in zip(labels, rates.items(), strict=True):
         ratio = median(a / b for a, b in zip(rate, rates["transformers"], strict=True))
-        print(f"| {label} | {median(rate):.1f} | {ratio:.1f} |")
+        print(f"| {label} | {median(rate):.1f} | {ratio:.1f} | {median(costs[name]):.0f} |")
     print(f"\n{same:,} of {of:,} expert sets are equal ({same / of:.4%}), and {picks} of {len(asked)} picks.")
 
 
