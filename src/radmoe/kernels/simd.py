@@ -22,22 +22,22 @@ LARGEST = 2.0**120  # 64 entries up to this cannot overflow a float32 block sum
 _I1, _I32, _I64, _F32, _F64 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
 
 
-def _intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
+def write_llvm(function: Callable[..., Any]) -> Callable[..., Any]:
     """Register a function that writes its own LLVM."""
     return cast(Callable[..., Any], intrinsic(function))
 
 
-def _int(value: int) -> ir.Constant:
+def int64(value: int) -> ir.Constant:
     return ir.Constant(_I64, value)
 
 
-def _vector_at(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, element: Any, lanes: int) -> Any:
+def vector_at(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, element: Any, lanes: int) -> Any:
     """Pointer to `lanes` elements of a C-order array, from a flat offset on."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [offset]), ir.VectorType(element, lanes).as_pointer())
 
 
-@_intrinsic
+@write_llvm
 def masks_of(_: Any, Z: Any, start: Any) -> Any:
     """Two masks of Z.flat[start : start + BLOCK], one bit per entry.
 
@@ -46,7 +46,7 @@ def masks_of(_: Any, Z: Any, start: Any) -> Any:
     signature = types.UniTuple(types.uint64, 2)(Z, types.int64)  # type: ignore[no-untyped-call]
 
     def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bits = builder.load(_vector_at(context, builder, signature.args[0], args[0], args[1], _I32, BLOCK), align=4)
+        bits = builder.load(vector_at(context, builder, signature.args[0], args[0], args[1], _I32, BLOCK), align=4)
 
         def splat(value: int) -> ir.Constant:
             return ir.Constant(bits.type, [value] * BLOCK)
@@ -61,7 +61,7 @@ def masks_of(_: Any, Z: Any, start: Any) -> Any:
     return signature, write
 
 
-@_intrinsic
+@write_llvm
 def transpose(_: Any, Z: Any, start: Any, stride: Any, last: Any, panel: Any, out: Any) -> Any:
     """Transpose SQUARE rows of Z, `stride` apart, into rows of `panel`, BLOCK apart; rows past `last` repeat it."""
     signature = types.void(Z, types.int64, types.int64, types.int64, panel, types.int64)
@@ -70,9 +70,9 @@ def transpose(_: Any, Z: Any, start: Any, stride: Any, last: Any, panel: Any, ou
         z, start, stride, last, panel, out = args
         rows = []
         for k in range(SQUARE):
-            row = builder.select(builder.icmp_signed("<", _int(k), last), _int(k), last)
+            row = builder.select(builder.icmp_signed("<", int64(k), last), int64(k), last)
             offset = builder.add(start, builder.mul(row, stride))
-            source = _vector_at(context, builder, signature.args[0], z, offset, _F32, SQUARE)
+            source = vector_at(context, builder, signature.args[0], z, offset, _F32, SQUARE)
             rows.append(builder.load(source, align=4))
         for step in (1, 2, 4):  # swap off-diagonal squares of side 1, then 2, then 4
             order = [[j + (SQUARE - step if j & step else 0) for j in range(SQUARE)]]
@@ -83,15 +83,15 @@ def transpose(_: Any, Z: Any, start: Any, stride: Any, last: Any, panel: Any, ou
                     pair = rows[k], rows[k + step]
                     rows[k], rows[k + step] = (builder.shuffle_vector(*pair, o) for o in (low, high))
         for k, row in enumerate(rows):
-            offset = builder.add(out, _int(k * BLOCK))
-            target = _vector_at(context, builder, signature.args[4], panel, offset, _F32, SQUARE)
+            offset = builder.add(out, int64(k * BLOCK))
+            target = vector_at(context, builder, signature.args[4], panel, offset, _F32, SQUARE)
             builder.store(row, target, align=4)
         return context.get_dummy_value()
 
     return signature, write
 
 
-@_intrinsic
+@write_llvm
 def add_minima(_: Any, panels: Any, own: Any, other: Any, mask: Any, sums: Any, out: Any, width: Any) -> Any:
     """sums.flat[out + j] += sum over set bits e of min(panels[own + 64 e], panels[other + 64 e + j]), j < 16 width.
 
@@ -106,42 +106,42 @@ def add_minima(_: Any, panels: Any, own: Any, other: Any, mask: Any, sums: Any, 
             ir.Constant(ir.VectorType(_F32, 1), ir.Undefined),
             ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES),
         )
-        halves = [builder.and_(mask, _int(half)) for half in (0xFFFFFFFF, 0xFFFFFFFF << 32)]
+        halves = [builder.and_(mask, int64(half)) for half in (0xFFFFFFFF, 0xFFFFFFFF << 32)]
         done = builder.append_basic_block()
         switch = builder.switch(width, done)
         for vectors in range(1, BLOCK // LANES + 1):
             entry, loop, leave = (builder.append_basic_block() for _ in range(3))
-            switch.add_case(_int(vectors), entry)
+            switch.add_case(int64(vectors), entry)
             builder.position_at_end(entry)
             builder.branch(loop)
             builder.position_at_end(loop)
             lefts = [builder.phi(_I64) for _ in halves]
             totals = [[builder.phi(vector) for _ in range(vectors)] for _ in halves]
             updated: list[list[Any]] = []
-            more = _int(0)
+            more = int64(0)
             for half, left, total in zip(halves, lefts, totals, strict=True):
-                feature = builder.mul(builder.cttz(left, ir.Constant(_I1, 0)), _int(BLOCK))  # 64 when none is left
-                source = _vector_at(context, builder, signature.args[0], panels, builder.add(own, feature), _F32, 1)
+                feature = builder.mul(builder.cttz(left, ir.Constant(_I1, 0)), int64(BLOCK))  # 64 when none is left
+                source = vector_at(context, builder, signature.args[0], panels, builder.add(own, feature), _F32, 1)
                 value = builder.shuffle_vector(builder.load(source, align=4), nothing, broadcast)
                 updated.append([])
                 for v, before in enumerate(total):
-                    offset = builder.add(builder.add(other, feature), _int(v * LANES))
-                    source = _vector_at(context, builder, signature.args[0], panels, offset, _F32, LANES)
+                    offset = builder.add(builder.add(other, feature), int64(v * LANES))
+                    source = vector_at(context, builder, signature.args[0], panels, offset, _F32, LANES)
                     column = builder.load(source, align=4)
                     least = builder.select(builder.fcmp_ordered("<", value, column), value, column)
                     updated[-1].append(builder.fadd(before, least))
                     before.add_incoming(ir.Constant(vector, [0.0] * LANES), entry)
                     before.add_incoming(updated[-1][v], loop)
-                rest = builder.and_(left, builder.sub(left, _int(1)))
+                rest = builder.and_(left, builder.sub(left, int64(1)))
                 left.add_incoming(half, entry)
                 left.add_incoming(rest, loop)
                 more = builder.or_(more, rest)
-            builder.cbranch(builder.icmp_unsigned("!=", more, _int(0)), loop, leave)
+            builder.cbranch(builder.icmp_unsigned("!=", more, int64(0)), loop, leave)
             builder.position_at_end(leave)
             for v, (low, high) in enumerate(zip(*updated, strict=True)):
                 block_sum = builder.fpext(builder.fadd(low, high), ir.VectorType(_F64, LANES))
-                offset = builder.add(out, _int(v * LANES))
-                target = _vector_at(context, builder, signature.args[4], sums, offset, _F64, LANES)
+                offset = builder.add(out, int64(v * LANES))
+                target = vector_at(context, builder, signature.args[4], sums, offset, _F64, LANES)
                 builder.store(builder.fadd(builder.load(target, align=8), block_sum), target, align=8)
             builder.branch(done)
         builder.position_at_end(done)
@@ -150,7 +150,7 @@ def add_minima(_: Any, panels: Any, own: Any, other: Any, mask: Any, sums: Any, 
     return signature, write
 
 
-@_intrinsic
+@write_llvm
 def popcount(_: Any, word: Any) -> Any:
     """The number of set bits in a 64-bit word."""
 

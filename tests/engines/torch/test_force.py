@@ -11,6 +11,7 @@ import tiny_moe
 from radmoe.engines.base import Sampling
 from radmoe.engines.torch import force as module
 from radmoe.engines.torch.engine import TransformersEngine
+from radmoe.engines.torch.force import force
 
 FAMILIES = tuple(tiny_moe.FAMILIES)
 PROMPT = [5, 6, 7, 8, 9, 10, 11]
@@ -22,7 +23,7 @@ def tails(seed: int = 0, lengths: tuple[int, ...] = (1, 30, 7, 41, 2, 30, 80)) -
 
 
 def compare(engine: TransformersEngine, prompt: list[int], given_tails: list[list[int]]) -> None:
-    forced = engine.force(prompt, given_tails)
+    forced = force(engine.model, engine._recorder, prompt, given_tails, topk_logprobs=0)
     for tail, one in zip(given_tails, forced, strict=True):
         ids, weights = engine.teacher_forced([*prompt, *tail[:-1]])
         same = (np.sort(one.ids, -1) == np.sort(ids[len(prompt) - 1 :], -1)).all(-1)
@@ -49,10 +50,10 @@ def test_any_lengths_go_together(lengths: list[int], prompt: int, seed: int) -> 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_pieces_and_small_batches_change_nothing(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = tiny_moe.engine(family)
-    whole = engine.force(PROMPT, tails(), topk_logprobs=4)
+    whole = force(engine.model, engine._recorder, PROMPT, tails(), topk_logprobs=4)
     monkeypatch.setattr(module, "_POSITIONS", {"cpu": 90})
-    monkeypatch.setattr(module, "_LOGITS_BYTES", 9 * 4 * engine.model.config.get_text_config().vocab_size)
-    pieces = engine.force(PROMPT, tails(), topk_logprobs=4)
+    monkeypatch.setattr(module, "LOGITS_BYTES", 9 * 4 * engine.model.config.get_text_config().vocab_size)
+    pieces = force(engine.model, engine._recorder, PROMPT, tails(), topk_logprobs=4)
     for one, other in zip(whole, pieces, strict=True):
         same = (np.sort(one.ids, -1) == np.sort(other.ids, -1)).all(-1)
         assert same.mean() > 0.999

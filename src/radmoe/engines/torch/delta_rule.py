@@ -7,11 +7,9 @@ processor's cache, which gives the same sums. On a GPU matrix products change it
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, wraps
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from radmoe.engines.torch.shares import in_shares
 from radmoe.jit import jit
 
 Array = NDArray[np.float32]
@@ -58,12 +57,7 @@ def step(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Ten
     out = torch.empty(value.shape)
     tensors = (query, key, value, log_decay.float().exp(), beta.float(), state, out)
     arrays = [x.flatten(0, 1).contiguous().numpy() for x in tensors]
-    shares = min(torch.get_num_threads(), len(arrays[0]))
-    if shares == 1:
-        _advance(*arrays)
-    else:
-        cuts = [slice(i * len(arrays[0]) // shares, (i + 1) * len(arrays[0]) // shares) for i in range(shares)]
-        list(_threads().map(lambda cut: _advance(*(x[cut] for x in arrays)), cuts))
+    in_shares(lambda share: _advance(*(x[share] for x in arrays)), len(arrays[0]))
     return out
 
 
@@ -78,11 +72,6 @@ def step_by_products(
     state.flatten(0, 1).baddbmm_(key.flatten(0, 1)[:, :, None], delta.flatten(0, 1)[:, None])
     out: Tensor = (query[..., None, :] @ state)[..., 0, :]
     return out
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), "delta")
 
 
 @jit

@@ -22,7 +22,7 @@ from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.topk import largest
 
 _POSITIONS = {"cpu": 1024, "cuda": 65536}  # of a pass, padding included: on a CPU more leave its cache
-_LOGITS_BYTES = 256 << 20  # of a pass
+LOGITS_BYTES = 256 << 20  # of a pass
 
 
 @torch.inference_mode()
@@ -87,7 +87,7 @@ class _Batch:
         piece = width
         if self._top:
             row_bytes = 4 * int(self._model.config.get_text_config().vocab_size)
-            piece = max(_LOGITS_BYTES // (row_bytes * len(self._lengths)), 1)
+            piece = max(LOGITS_BYTES // (row_bytes * len(self._lengths)), 1)
         parts = [self._pass(start, min(start + piece, width)) for start in range(0, width, piece)]
         columns = [np.concatenate(column, 1) for column in zip(*parts, strict=True)]
         return [Forced(*(column[row, :length] for column in columns)) for row, length in enumerate(self._lengths)]
