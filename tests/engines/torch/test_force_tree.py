@@ -12,7 +12,7 @@ from radmoe.engines.torch import force_tree as module
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.engines.torch.force import force
 from radmoe.engines.torch.force_tree import force_tree, knows_trees
-from radmoe.engines.torch.tree_layers import current_walk
+from radmoe.engines.torch.walks import current_walk
 
 UNKNOWN = "deepseek-v3"  # its keys have 24 dimensions
 FAMILIES = tuple(family for family in tiny_moe.FAMILIES if family != UNKNOWN)

@@ -12,7 +12,7 @@ A rollout ends with its end token, which is kept, or where it was cut off.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,12 +27,10 @@ from radmoe.engines.base import Completion, Engine, Forced, Sampling, check_prom
 from radmoe.engines.models import SHIPPED, SHIPPED_DTYPE, recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
 from radmoe.engines.torch.batcher import Batcher
-from radmoe.engines.torch.cpu_experts import fuse_experts
 from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.dense_experts import compute_densely
 from radmoe.engines.torch.force import force
-from radmoe.engines.torch.force_tree import force_tree, knows_trees
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
 from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.static_decode import FAMILIES, StaticDecoder
@@ -109,6 +107,8 @@ class TransformersEngine(Engine):
         self.streams = streams or (min(threads, _MOST_STREAMS) if small_on_cpu else 1)
         torch.set_num_threads(max(threads // self.streams, 1))
         if small_on_cpu:
+            from radmoe.engines.torch.cpu_experts import fuse_experts  # compiled code that a GPU has no use for
+
             _lay_out_experts(model)
             fuse_experts(model)
         self._decoders: list[Decoder | StaticDecoder] = []
@@ -224,12 +224,17 @@ class TransformersEngine(Engine):
     def force(self, prompt: Sequence[int], tails: Sequence[Sequence[int]], *, topk_logprobs: int = 0) -> list[Forced]:
         """As `Engine.force` says, in batches that share the prompt's cache. The logprobs are those that capture keeps."""
         with _memory(f"{len(tails)} rollouts", "replay fewer of them, or shorter ones"):
-            run = force_tree if self._knows_trees else force
+            run = force if (tree := self._tree_pass) is None else tree
             return run(self.model, self._recorder, prompt, tails, topk_logprobs=topk_logprobs)
 
     @cached_property
-    def _knows_trees(self) -> bool:
-        return self._small_on_cpu and knows_trees(self.model, self._recorder)
+    def _tree_pass(self) -> Callable[..., list[Forced]] | None:
+        """The pass over a tree of continuations, where this model has one: small ones on a CPU."""
+        if not self._small_on_cpu:
+            return None
+        from radmoe.engines.torch.force_tree import force_tree, knows_trees
+
+        return force_tree if knows_trees(self.model, self._recorder) else None
 
     def _completions(self, streams: Sequence[Stream[Finished]], batch_size: int) -> Iterator[Completion]:
         with closing(merge(streams)) as running:  # the threads have ended when this iterator is closed

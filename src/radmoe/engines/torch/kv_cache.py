@@ -23,7 +23,7 @@ from transformers.cache_utils import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from radmoe.engines.torch.tree_layers import attend_tree, current_walk
+from radmoe.engines.torch.walks import current_walk
 from radmoe.errors import EngineError
 
 ATTENTION = "radmoe_rows"
@@ -167,7 +167,7 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
     eighth of the time at B = 64, 150 columns and three heads per key on CPU.
     """
     if (walk := current_walk()) is not None:
-        return attend_tree(walk, module, query, key, value, **kwargs), None
+        return walk.attend_for(module, query, key, value, **kwargs), None
     if kwargs.get("s_aux") is not None:
         return attend_by_products(query, key, value, attention_mask, kwargs["scaling"], kwargs["s_aux"]), None
     groups = getattr(module, "num_key_value_groups", 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -22,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from radmoe.engines.torch.tree import Integers, Part, Tree
+from radmoe.engines.torch.walks import current_walk, under_way
 from radmoe.jit import jit
 from radmoe.kernels.exponential import exponentials
 from radmoe.kernels.simd import LANES
@@ -50,11 +50,21 @@ class Walk:
     @contextmanager
     def passing(self, part: Part) -> Iterator[None]:
         """Inside, passes of this thread are over this part of the tree; the parts come in their order."""
-        self._part, self._calls, _current.walk = part, {}, self
+        self._part, self._calls, under_way.walk = part, {}, self
         try:
             yield
         finally:
-            _current.walk = None
+            under_way.walk = None
+
+    def attend_for(self, module: Any, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        """The attention of a module that transformers calls with these options."""
+        other = any(options.get(name) is not None for name in _OTHER_OPTIONS)
+        if other or not getattr(module, "is_causal", True) or not hasattr(module, "layer_idx"):
+            raise Unfit
+        scaling = options.get("scaling")
+        scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+        window, sinks = options.get("sliding_window"), options.get("s_aux")
+        return self.attend(module.layer_idx, query, key, value, scaling, window, sinks)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None, sinks: Tensor | None) -> Tensor:  # fmt: skip
         """Attention [1, S, H, V] of query [1, H, S, D] to keys [1, H / G, S, D] and values of these nodes and their paths."""
@@ -116,30 +126,6 @@ class Walk:
         """The slot of the node before each segment; -1 for the first of all."""
         before = part.segments[:, 0] + part.segments[:, 1] - 1
         return np.where(part.segments[:, 1] > 0, self._slots[self._tree.paths[before]], -1)
-
-
-class _Current(threading.local):
-    walk: Walk | None = None
-
-
-_current = _Current()
-
-
-def current_walk() -> Walk | None:
-    """The pass over a tree that is under way in this thread."""
-    return _current.walk
-
-
-def attend_tree(walk: Walk, module: Any, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """The attention of a module that transformers calls with these options."""
-    other = any(options.get(name) is not None for name in _OTHER_OPTIONS)
-    if other or not getattr(module, "is_causal", True) or not hasattr(module, "layer_idx"):
-        raise Unfit
-    scaling = options.get("scaling")
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return walk.attend(
-        module.layer_idx, query, key, value, scaling, options.get("sliding_window"), options.get("s_aux")
-    )
 
 
 def teach(model: Any) -> None:
