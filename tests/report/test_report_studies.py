@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from planted_panels import evidence, panel
-from radmoe.report.studies import Source, ledger, write_study
-from radmoe.studies.base import Options, Ran, study_named
+from radmoe.report.studies import Source, ledger, rules, write_study
+from radmoe.studies.base import Options, Ran, load, study_named
 from radmoe.studies.paper.readouts import READOUTS
 from radmoe.studies.run import run_studies
 
@@ -46,7 +46,12 @@ def test_a_hostile_model_name_breaks_neither_page_nor_table(tmp_path: Path) -> N
 
 def test_the_ledger_has_every_decision_and_what_was_left_out() -> None:
     lacking = Ran(study_named("readouts"), lacking=("needs programs: radmoe capture --task code",))
-    text = ledger([readouts(), lacking], SOURCE, rules="abc1234")
+    text = ledger([readouts(), lacking], SOURCE, cited="abc1234")
     assert text.count("| 2 readouts |") == 2
-    assert "commit abc1234" in text
+    assert "docs/rules.md at abc1234" in text
     assert "Left out:\n\n- 2 readouts: needs programs: radmoe capture" in text
+
+
+def test_the_page_of_rules_is_that_of_the_code() -> None:
+    page = Path(__file__).parents[2] / "docs" / "rules.md"
+    assert page.read_text() == rules(load().values()), "radmoe study --rules > docs/rules.md"

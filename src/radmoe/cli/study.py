@@ -30,6 +30,12 @@ def command(
         list[Path] | None, typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Name every study and what it needs, and exit.")] = False,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="Print every claim with the rule that decides it, and exit.")
+    ] = False,
+    cited: Annotated[
+        str, typer.Option("--cite", help="What claims.md cites for the rules, such as a commit of docs/rules.md.")
+    ] = "",
     out: Annotated[
         Path | None, typer.Option("--out", help="Write pages, CSV, JSON, figures and claims.md into this directory.")
     ] = None,
@@ -58,6 +64,12 @@ def command(
     if listed:
         _list(as_json)
         return
+    if rules:
+        from radmoe.report.studies import rules as every_rule
+        from radmoe.studies.base import load
+
+        say_block(every_rule(load().values()).removesuffix("\n"))
+        return
     if name is None or not pools:
         raise InputError("radmoe study needs a study and pools: radmoe study readouts POOL..., or radmoe study --list")
     try:
@@ -74,7 +86,7 @@ def command(
     studies = chosen([part.strip() for part in name.split(",") if part.strip()])
     options = Options(resamples, subcohorts, seed, quick)
     rans = _run(studies, pools, options, window, jobs, cache)
-    _show(rans, out, as_json, name, pools)
+    _show(rans, out, as_json, name, pools, cited)
     if any(ran.lacking for ran in rans):
         raise typer.Exit(1)
 
@@ -136,7 +148,7 @@ def _run(studies: Any, pools: list[Path], options: Any, window: int, jobs: int |
     ]
 
 
-def _show(rans: list[Any], out: Path | None, as_json: bool, name: str, pools: list[Path]) -> None:
+def _show(rans: list[Any], out: Path | None, as_json: bool, name: str, pools: list[Path], cited: str) -> None:
     from radmoe.evaluation.cache import checksum
     from radmoe.evaluation.render import visible_table
     from radmoe.evaluation.screen import NAME, show_table
@@ -151,7 +163,7 @@ def _show(rans: list[Any], out: Path | None, as_json: bool, name: str, pools: li
             write_study(ran, out, source)
         with disk_errors(out / "claims.md"):
             out.mkdir(parents=True, exist_ok=True)
-            write_atomic(out / "claims.md", ledger(rans, source).encode())
+            write_atomic(out / "claims.md", ledger(rans, source, cited=cited).encode())
     if as_json:
         say_block(json_text([study_json(ran, source) for ran in rans]))
         return

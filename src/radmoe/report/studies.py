@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
 from radmoe.printing import json_text, visible
 from radmoe.report.charts import draw
-from radmoe.studies.base import Ran
+from radmoe.studies.base import Ran, Study
 from radmoe.studies.decision import Decision
 
 
@@ -136,16 +136,35 @@ def decision_json(decision: Decision) -> dict[str, Any]:
     }
 
 
-def ledger(rans: Sequence[Ran], source: Source, *, rules: str = "") -> str:
+def rules(studies: Iterable[Study]) -> str:
+    """Every claim with its rule, as it stood before any number: what docs/rules.md holds."""
+    parts = [
+        "# Rules",
+        "Every claim of the paper that a study tests, and the rule that decides it. `radmoe study --rules` prints this page, and a "
+        "test holds it to the code, so that its history shows which rules stood when. docs/studies.md says what verdicts mean.",
+    ]
+    for study in studies:
+        parts.append(f"## {study.number}. {study.name}: {study.title}")
+        if not study.claims:
+            parts.append("It reports, and decides nothing.")
+        parts += [
+            f"**{markdown_text(claim.sentence)}** (`{claim.key}`; {markdown_text(claim.where)}; the paper: "
+            f"{markdown_text(claim.paper)})  \n{markdown_text(claim.rule)}"
+            for claim in study.claims
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def ledger(rans: Sequence[Ran], source: Source, *, cited: str = "") -> str:
     """The claims ledger: every claim with the paper's number, ours, and the verdict by its rule.
 
-    The decisions must have been corrected together. `rules` names the commit at which the rules were written.
+    The decisions must have been corrected together. `cited` says where the rules stood before, such as a commit of docs/rules.md.
     """
     parts = [
         "# Claims of the paper, and what these pools say",
         f"Made by `{visible(source.command)}` over {len(source.pools)} pools, radmoe {__version__}. "
         "Verdicts follow from rules that were written before the numbers"
-        + (f" (commit {rules})" if rules else "")
+        + (f" (docs/rules.md at {visible(cited)})" if cited else "")
         + "; p-values are corrected by Holm over all claims below, for and against apart.",
     ]
     head = ["study", "claim", "the paper", "here", "verdict", "p for / against, raw", "after Holm"]
