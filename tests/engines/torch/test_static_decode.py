@@ -111,6 +111,28 @@ def test_a_run_that_was_given_up_leaves_nothing_behind_for_the_next() -> None:
     assert decoder.sampled == sum(map(len, expected.values()))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_requests_that_come_one_by_one_share_a_batch_of_fixed_size(family: str) -> None:
+    """As on a GPU: the batcher and `generate` take their decoder from the engine."""
+    engine = TransformersEngine(tiny_moe.model(family), tokenizer=tiny_moe.tokenizer(), streams=1)
+    work = jobs(engine, {}, 2)
+    expected = growing(engine, work, 8)
+    engine._static = True
+    with engine.batcher(batch_size=3, topk_logprobs=4) as batch:
+        futures = {
+            (job.prompt_index, job.rollout_index): batch.submit(
+                PROMPTS[job.prompt_index], sampling=SAMPLING, key=job.key, rollout_index=job.rollout_index
+            )
+            for job in work
+        }
+        for name, future in futures.items():
+            made = future.result(timeout=60)._replace(prompt_index=name[0])
+            assert same(made, expected[name]), name
+    again = engine.generate(PROMPTS, 2, sampling=SAMPLING, keys=[f"p{i}" for i in range(len(PROMPTS))], batch_size=5)
+    assert all(same(c, expected[c.prompt_index, c.rollout_index]) for c in again)
+    assert engine.tokens_sampled == sum(len(c.rollout) for c in expected.values())
+
+
 def test_it_stops_when_told_to() -> None:
     engine = tiny_moe.engine("qwen3-moe")
     decoder = StaticDecoder(engine.model, engine._recorder, topk_logprobs=0, eos=engine.eos, words=len(engine.vocab))
