@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Unit, missing
-from radmoe.studies.evidence import Floats, Panel
+from radmoe.studies.evidence import Bools, Floats, Panel
 from radmoe.studies.resample import Resampled, resample
 
 # The paper's four pools of problems, by the domains they consist of.
@@ -63,7 +63,7 @@ def stack(panels: Sequence[Panel], table: Callable[[Panel], Floats]) -> Rows:
     if not tables:
         return Rows(np.empty((0, 1)), [])
     rows = np.concatenate(tables)
-    kept = np.isfinite(rows).any(1)
+    kept: Bools = np.asarray(np.isfinite(rows).any(1))
     return Rows(rows[kept], [problem for problem, keep in zip(problems, kept, strict=True) if keep])
 
 

@@ -16,7 +16,7 @@ from radmoe.stats import mcnemar
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, within
-from radmoe.studies.evidence import Evidence, Panel
+from radmoe.studies.evidence import Evidence, Floats, Panel
 from radmoe.studies.outcomes import hits_of, records_of
 from radmoe.studies.pooling import configuration, groups, of_pool, shown, stack
 from radmoe.studies.resample import Resampled
@@ -133,7 +133,7 @@ def difference(records: Hits, pool: str, one: str, other: str, options: Options)
     Columns: one, other, one - other; rows are problems that both have.
     """
 
-    def pairs(panel: Panel) -> np.ndarray:  # type: ignore[type-arg]
+    def pairs(panel: Panel) -> Floats:
         a, b = hits_of(records, panel, one), hits_of(records, panel, other)
         return np.column_stack([np.where(np.isfinite(b), a, np.nan), np.where(np.isfinite(a), b, np.nan), a - b])
 
