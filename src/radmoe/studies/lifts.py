@@ -7,16 +7,16 @@ problems, those with two or more located rollouts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from radmoe.stats import poisson_binomial_test
 from radmoe.studies import picks
-from radmoe.studies.evidence import Floats, Panel
+from radmoe.studies.evidence import Floats, Panel, Request
 from radmoe.studies.fusions import fused
-from radmoe.studies.pooling import Rows, stack
+from radmoe.studies.pooling import Rows, clusters, stack
 from radmoe.studies.resample import Resampled, resample
 
 FULL, COHORT, MAJORITY, DENSE, FUSED = range(5)
@@ -96,3 +96,56 @@ def interval(draws: Floats, level: float = 0.95) -> tuple[float, float]:
     """The central part of some draws; NaN where one of them is no number."""
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def wanted(panel: Panel) -> list[Request]:
+    """What lifts read: the panel's standard readout, for kinds that the paper takes apart."""
+    return [picks.standard(panel)] if panel.domain in ("math", "science", "code") else []
+
+
+def paired(panels: Sequence[Panel], one: str, other: str, tables: Mapping[Panel, Floats]) -> Rows:
+    """Problems that one model answered in two styles, eligible in both: five columns of the first, then of the second."""
+    rows, problems = [], []
+    for first in (panel for panel in panels if panel.style == one):
+        for second in (p for p in panels if p.style == other and (p.model, p.dataset) == (first.model, first.dataset)):
+            place = {problem: i for i, problem in enumerate(second.problem_ids)}
+            for i, (problem, cluster) in enumerate(zip(first.problem_ids, clusters(first), strict=True)):
+                row = tables[first][i]
+                partner = tables[second][place[problem]] if problem in place else row * np.nan
+                if np.isfinite([row[DENSE], partner[DENSE]]).all():
+                    rows.append(np.concatenate([row, partner]))
+                    problems.append(cluster)
+    return Rows(np.reshape(rows, (-1, 2 * len(COLUMNS))), problems)
+
+
+class Contrast:
+    """Lifts in two styles on the same problems, and how they differ: the first minus the second."""
+
+    def __init__(self, rows: Rows, resamples: int, seed: int) -> None:
+        self.n = len(rows.table)
+        self.means = resample(*rows, resamples=resamples, seed=seed)
+
+    def lift(self, side: int, top: int = DENSE, floor: int = COHORT) -> Estimate:
+        """A lift in the first style (0) or the second (1)."""
+        return self.means.difference(side * len(COLUMNS) + top, side * len(COLUMNS) + floor)
+
+    def share(self, side: int) -> Estimate:
+        """Delta-sel as a share of the headroom in one style."""
+        value, draws = self.lift(side)
+        cohort = side * len(COLUMNS) + COHORT
+        left = 1 - np.append(self.means.draws[:, cohort], self.means.estimate[cohort])
+        shares = np.divide(np.append(draws, value), left, out=np.full(len(left), np.nan), where=left > 0)
+        return float(shares[-1]), shares[:-1]
+
+    def difference(self, top: int = DENSE, floor: int = COHORT) -> Estimate:
+        return minus(self.lift(0, top, floor), self.lift(1, top, floor))
+
+
+def minus(one: Estimate, other: Estimate, times: float = 1.0) -> Estimate:
+    """One quantity minus `times` another, draw by draw."""
+    return one[0] - times * other[0], one[1] - times * other[1]
+
+
+def finite(estimate: Estimate) -> bool:
+    """Whether a rule can be put to a quantity: it and all its draws are numbers."""
+    return bool(np.isfinite(estimate[0]) and np.isfinite(estimate[1]).all())
