@@ -44,8 +44,24 @@ def test_anchor_and_selection_add_up_to_what_was_planted() -> None:
 def test_code_has_no_vote_and_pools_are_kept_apart() -> None:
     own = evidence(panel(requests=READ), panel(requests=READ, kind="code", dataset="code"))
     (table,) = decomposition(own, OPTIONS).tables
-    assert [row.section for row in table.rows] == ["math", "math", "well-posed", "well-posed", "code", "code"]
+    here = [row for row in table.rows if "paper" not in row.section]
+    assert [row.section for row in here] == ["math", "math", "well-posed", "well-posed", "code", "code"]
     assert all(row.cells[5].value is None for row in table.rows if row.section == "code")
+
+
+def test_the_papers_rows_stand_beside_ours_and_add_up() -> None:
+    (table,) = decomposition(evidence(panel(requests=READ)), OPTIONS).tables
+    printed = [row for row in table.rows if row.section.startswith("paper, ")]
+    assert len(printed) == 40
+    for row in printed:
+        assert len(row.cells) == len(table.columns)
+        anchor, gain, full = (float(cell.value) for cell in row.cells[7:10])  # type: ignore[arg-type]
+        assert anchor + gain == pytest.approx(full, abs=0.0021)
+    counts = {
+        p: sum(int(row.cells[1].value) for row in printed if row.section == f"paper, {p}")
+        for p in ("well-posed", "code")
+    }  # type: ignore[arg-type]
+    assert counts == {"well-posed": 3153, "code": 1625}
 
 
 def test_ineligible_problems_are_counted_beside_and_nothing_is_a_note() -> None:

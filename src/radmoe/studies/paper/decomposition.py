@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.evidence import Evidence
 from radmoe.studies.lifts import COHORT, DENSE, FULL, MAJORITY, Lift, interval, lifts, wanted
+from radmoe.studies.per_model import PER_MODEL
 from radmoe.studies.pooling import POOLS, configuration, groups, of_pool, shown, stars_of
-
-# Eligible problems of the paper's ten configurations, and the means of its columns over them.
-PAPER_NOTE = (
-    "In the paper delta-sel on math runs from +2.2 (Next-80B thinking) to +14.2 points (20B medium), on GPQA from +0.1 to "
-    "+4.3, on code from -1.6 to +6.9; 3,153 of 3,180 well-posed and 1,625 of 1,670 code problems are eligible."
-)
 
 
 @study(
@@ -35,7 +30,7 @@ def decomposition(evidence: Evidence, options: Options) -> Findings:
     notes = [
         "Delta-anchor is what reaching the anchor tells about a rollout; delta-sel is what RAD adds to a random located "
         "rollout. Stars are the exact Poisson-binomial test of the latter: * below .05, ** below .01, *** below .001.",
-        PAPER_NOTE,
+        "In the paper 3,153 of 3,180 well-posed and 1,625 of 1,670 code problems are eligible.",
     ]
     nobody = sorted({f"{name} ({pool})" for (pool, name), lift in parts.items() if not lift and name != "all"})
     if nobody:
@@ -62,9 +57,17 @@ def _table(parts: dict[tuple[str, str], Lift]) -> Table:
             shown(share, "percent", interval(s), note="no headroom: every located rollout is right"),
         )
         rows.append(Row((Cell(name), *cells), pool))
+    for pool, name, n, (*means, anchors, gains, lifted, part) in PER_MODEL:
+        first = (
+            Cell(n, "count"),
+            missing("not printed"),
+            *(shown(v, "percent", note="no vote over programs") for v in means),
+        )
+        last = (*(shown(v, "points") for v in (anchors, gains, lifted)), shown(part, "percent"))
+        rows.append(Row((Cell(name), *first, *last), f"paper, {pool}"))
     heads = ("configuration", "eligible", "problems", "avg@full", "avg@coh", "maj", "dens")
-    gains = tuple(Column(f"delta-{name}", "95% CI") for name in ("anchor", "sel", "full"))
-    columns = (*map(Column, heads), *gains, Column("delta-sel / headroom", "95% CI"))
+    deltas = tuple(Column(f"delta-{name}", "95% CI") for name in ("anchor", "sel", "full"))
+    columns = (*map(Column, heads), *deltas, Column("delta-sel / headroom", "95% CI"))
     return Table("decomposition", "RAD's lift, taken apart", columns, tuple(rows), sections="comparison")
 
 
