@@ -224,7 +224,7 @@ def _chart(records: Hits, options: Options) -> Chart:
             if result is None or method in ("average", "oracle") or (pool == "code" and method in VOTES) or not panels:
                 continue
             low, high = result.interval(2)
-            names.append(label.replace(", ", "\n"))
+            names.append(label)
             values.append(100 * float(result.estimate[2]))
             lows.append(100 * low)
             highs.append(100 * high)
