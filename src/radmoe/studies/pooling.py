@@ -67,11 +67,6 @@ def stack(panels: Sequence[Panel], table: Callable[[Panel], Floats]) -> Rows:
     return Rows(rows[kept], [problem for problem, keep in zip(problems, kept, strict=True) if keep])
 
 
-def usable(result: Resampled | None, *columns: int) -> bool:
-    """Whether a rule can be put to these columns: all their draws are numbers."""
-    return result is not None and bool(np.isfinite(result.draws[:, list(columns)]).all())
-
-
 def shown(
     value: float | None,
     unit: Unit,

@@ -13,7 +13,7 @@ from radmoe.studies.base import Options
 from radmoe.studies.decision import Verdict
 from radmoe.studies.evidence import Panel, Request
 from radmoe.studies.moments import moments
-from radmoe.studies.paper.disagreement import disagreement, entropies, nulls, problems
+from radmoe.studies.paper.disagreement import disagreement, entropies, nulls, problems, within_bands
 
 OPTIONS = Options(resamples=400)
 READ = (Request("delimiter@16"),)
@@ -92,3 +92,15 @@ def test_too_little_is_said_in_notes() -> None:
             assert all(np.isfinite(cell.value) for cell in row.cells if isinstance(cell.value, float))
     nobody = disagreement(evidence(panel(requests=READ, located=0.0)), OPTIONS)
     assert not nobody.tables
+
+
+def test_within_bands_of_the_rate_a_selector_that_only_follows_the_rate_is_told_from_one_that_follows_entropy() -> None:
+    one = mixed(0)
+    rows = problems(one)
+    rows[:, 2] = rows[:, 1] > 0.5  # its hit is a curve of the rate and of nothing else
+    members, weights = [list(range(len(rows)))], np.ones((200, len(rows)))
+    value, draws = within_bands([rows], members, weights)
+    assert value == pytest.approx(draws[0])
+    helped = rows.copy()
+    helped[:, 2] = rows[:, 0] > np.median(rows[:, 0])
+    assert within_bands([helped], members, weights)[0] > value + 0.2

@@ -50,7 +50,7 @@ def test_the_tables_hold_both_styles_of_whole_pairs_and_the_papers() -> None:
     ]
     rows = {row.cells[0].value: row.cells for row in table.rows}
     assert rows["lab-qwen instruct"][4].value == pytest.approx(0.4, abs=0.03)  # all of the headroom
-    assert rows["Qwen3-30B instruct"][4].value == 0.123
+    assert rows["Qwen3-30B Instruct"][4].value == 0.123
     assert rows["lab-qwen instruct"][5].value is None  # no science
     assert [row.cells[0].value for row in pairs.rows] == ["all", "lab-qwen"]
 

@@ -20,7 +20,7 @@ from radmoe.studies.decision import Claim, Decision, above
 from radmoe.studies.evidence import Bools, Evidence, Floats, Ints, Panel
 from radmoe.studies.lifts import wanted
 from radmoe.studies.outcomes import records_of
-from radmoe.studies.pooling import Rows, groups, shown, stack
+from radmoe.studies.pooling import Rows, groups, of_pool, shown, stack
 from radmoe.studies.resample import Resampled
 
 TIED = 3  # answers that share the most votes
@@ -50,8 +50,8 @@ TIES = Claim(
     "Where votes are tied, RAD's pick is right more often than a tied answer drawn at random.",
     "no number: 'over-represented on AIME25, BRUMO25'",
     "App. case-studies",
-    f"On problems on which {TIED} or more answers share the most votes, all configurations pooled, RAD's hit minus the share "
-    "of right ones among the tied answers is above 0: one-sided on the bootstrap over problems.",
+    f"On well-posed problems on which {TIED} or more answers share the most votes, all configurations pooled, RAD's hit minus "
+    "the share of right ones among the tied answers is above 0: one-sided on the bootstrap over problems.",
 )
 
 
@@ -118,6 +118,8 @@ def findings(records: Mapping[Panel, Records], options: Options) -> Findings:
     notes += [
         "Difficulty is the share of right rollouts: up to a third is hard. A consensus on a hard problem is wrong almost by "
         "definition, so that no claim is made about difficulty.",
+        "On code nearly every program is an answer of its own, so that all are tied: such ties are counted in the tables, and "
+        "left out of the claim about ties.",
         "The paper asks for 32 of 64 rollouts; here it is half of the rollouts that a problem has.",
     ]
     tables = (_counts(own), _difficulty(own), _examples(own))
@@ -153,8 +155,8 @@ def _decide(own: Mapping[Panel, Cases], options: Options) -> tuple[list[Decision
         return rows.resampled(options.draws, options.seed)
 
     put(TRUTH, means(stack(panels, wrong)), 0, None, "share", RARE)
-    put(SCIENCE, means(stack([p for p in panels if p.domain != "code"], by_domain)), 1, 0, "share", 0.0)
-    put(TIES, means(stack(panels, ties)), 0, None, "points", 0.0)
+    put(SCIENCE, means(stack(of_pool(panels, "well-posed"), by_domain)), 1, 0, "share", 0.0)
+    put(TIES, means(stack(of_pool(panels, "well-posed"), ties)), 0, None, "points", 0.0)
     return decisions, notes
 
 

@@ -7,8 +7,10 @@ from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.evidence import Evidence
 from radmoe.studies.lifts import COHORT, DENSE, FULL, MAJORITY, Lift, interval, lifts, wanted
-from radmoe.studies.per_model import PER_MODEL
 from radmoe.studies.pooling import POOLS, configuration, groups, of_pool, shown, stars_of
+from radmoe.studies.printed import percent, pool_of, printed
+
+MEANS = ("avg_full", "avg_coh", "maj", "dens")  # columns of the paper's table
 
 
 @study(
@@ -29,7 +31,7 @@ def decomposition(evidence: Evidence, options: Options) -> Findings:
     }
     notes = [
         "Delta-anchor is what reaching the anchor tells about a rollout; delta-sel is what RAD adds to a random located "
-        "rollout. Stars are the exact Poisson-binomial test of the latter: * below .05, ** below .01, *** below .001.",
+        "rollout. Stars are the exact Poisson-binomial test of the latter: * below .05, ** below .01, *** below .001. Votes are scored by expectation over tied answers.",
         "In the paper 3,153 of 3,180 well-posed and 1,625 of 1,670 code problems are eligible.",
     ]
     nobody = sorted({f"{name} ({pool})" for (pool, name), lift in parts.items() if not lift and name != "all"})
@@ -57,14 +59,11 @@ def _table(parts: dict[tuple[str, str], Lift]) -> Table:
             shown(share, "percent", interval(s), note="no headroom: every located rollout is right"),
         )
         rows.append(Row((Cell(name), *cells), pool))
-    for pool, name, n, (*means, anchors, gains, lifted, part) in PER_MODEL:
-        first = (
-            Cell(n, "count"),
-            missing("not printed"),
-            *(shown(v, "percent", note="no vote over programs") for v in means),
-        )
-        last = (*(shown(v, "points") for v in (anchors, gains, lifted)), shown(part, "percent"))
-        rows.append(Row((Cell(name), *first, *last), f"paper, {pool}"))
+    for row in printed("per-model"):
+        means = [shown(percent(row[key]), "percent", note="no vote over programs") for key in MEANS]
+        gains = [shown(percent(row[key]), "points") for key in ("d_anchor", "d_sel", "d_full")]
+        first = (Cell(row["model"]), Cell(int(row["n"]), "count"), missing("see the note"))
+        rows.append(Row((*first, *means, *gains, shown(percent(row["headroom"]), "percent")), f"paper, {pool_of(row)}"))
     heads = ("configuration", "eligible", "problems", "avg@full", "avg@coh", "maj", "dens")
     deltas = tuple(Column(f"delta-{name}", "95% CI") for name in ("anchor", "sel", "full"))
     columns = (*map(Column, heads), *deltas, Column("delta-sel / headroom", "95% CI"))

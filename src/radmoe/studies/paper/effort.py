@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, within
@@ -29,6 +29,7 @@ from radmoe.studies.lifts import (
 )
 from radmoe.studies.needs import EFFORTS
 from radmoe.studies.pooling import of_pool, shown, stars_of
+from radmoe.studies.printed import percent, pool_of, printed
 
 STYLES = ("low", "medium", "high")
 POOLS = ("math", "well-posed")
@@ -68,19 +69,6 @@ ANCHOR = Claim(
     "Delta-anchor at high effort minus at low effort, on math problems eligible at both, all models pooled, is above 0: "
     "one-sided on the paired bootstrap over problems.",
 )
-PAPER = {  # effort: avg, majority, delta-anchor, delta-sel, delta-full, share of headroom, RAD, RAD+DC
-    "low": (0.419, 0.533, 0.001, 0.122, 0.122, 0.210, 0.542, 0.542),
-    "medium": (0.699, 0.825, 0.014, 0.112, 0.126, 0.391, 0.825, 0.842),
-    "high": (0.806, 0.921, 0.110, 0.036, 0.146, 0.431, 0.952, 0.939),
-}
-PAPER_TREND = {  # contrast and method: delta-full and delta-sel of 20B, then of 120B, math
-    ("low - high", "RAD"): (-0.036, 0.093, 0.001, 0.092),
-    ("low - high", "RAD+DC"): (-0.000, 0.129, -0.007, 0.083),
-    ("medium - high", "RAD"): (-0.001, 0.104, -0.027, 0.063),
-    ("medium - high", "RAD+DC"): (0.017, 0.122, -0.002, 0.088),
-    ("low - medium", "RAD"): (-0.036, -0.010, 0.028, 0.029),
-    ("low - medium", "RAD+DC"): (-0.036, -0.010, -0.005, -0.005),
-}
 CONTRASTS = (("low", "high"), ("medium", "high"), ("low", "medium"))
 
 
@@ -147,10 +135,13 @@ def _decomposition(own: Mapping[tuple[str, str], Lift]) -> Table:
                 shown(lift.mean(FUSED), "percent", note="no confidences"),
             )
             rows.append(Row((Cell(style), *cells), pool))
-    for style, (average, vote, anchor, gain, full, share, dense, fused) in PAPER.items():
-        head = (shown(None, "count", note="see the paper"), Cell(average, "percent"), Cell(vote, "percent"))
-        middle = (Cell(anchor, "points"), Cell(gain, "points"), Cell(full, "points"), Cell(share, "percent"))
-        rows.append(Row((Cell(style), *head, *middle, Cell(dense, "percent"), Cell(fused, "percent")), "paper, math"))
+    for row in printed("effort-decomp"):
+        first = [shown(percent(row[key]), "percent") for key in ("avg64", "cons64")]
+        gains = [shown(percent(row[key]), "points") for key in ("d_anchor", "d_sel", "d_full")]
+        last = [shown(percent(row[key]), "percent") for key in ("headroom", "rad", "rad_dc")]
+        rows.append(
+            Row((Cell(row["effort"].lower()), missing("see tab:per-model"), *first, *gains, *last), "paper, math")
+        )
     heads = [Column(name) for name in ("effort", "eligible", "Avg@N", "Cons@N")]
     heads += [Column(f"delta-{name}", "95% CI") for name in ("anchor", "sel", "full")]
     columns = (*heads, Column("delta-sel / headroom", "95% CI"), Column("RAD"), Column("RAD+DC"))
@@ -172,15 +163,18 @@ def _trend(panels: Sequence[Panel], tables: Mapping[Panel, Floats], draws: int, 
                     rows.append(
                         Row((Cell(f"{model}: {one} - {other}, {method}"), Cell(contrast.n, "count"), *cells), pool)
                     )
-    for (contrast_name, method), values in PAPER_TREND.items():
-        for size, (full, gain) in (("20B", values[:2]), ("120B", values[2:])):
-            printed = (Cell(full, "points"), Cell(gain, "points"))
-            name = Cell(f"gpt-oss {size}: {contrast_name}, {method}")
-            rows.append(Row((name, shown(None, "count", note="see the paper"), *printed), "paper, math"))
+    for row in printed("effort-trend"):
+        values = [Cell(percent(row[key]), "points", *_bounds(row, key)) for key in ("full", "sel")]
+        name = Cell(f"{row['size']}: {row['contrast'].lower().replace('-', ' - ')}, {row['method']}")
+        rows.append(Row((name, Cell(int(row["n"]), "count"), *values), f"paper, {pool_of(row)}"))
     columns = (Column("contrast"), Column("problems"), Column("delta-full", "95% CI"), Column("delta-sel", "95% CI"))
     return Table(
         "effort-trend", "Differences of lifts on the same problems", columns, tuple(rows), sections="comparison"
     )
+
+
+def _bounds(row: Mapping[str, str], key: str) -> tuple[float, float]:
+    return float(row[f"{key}_low"]) / 100, float(row[f"{key}_high"]) / 100
 
 
 def _charts(own: Mapping[tuple[str, str], Lift]) -> tuple[Chart, ...]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.stats import McNemar, holm, mcnemar
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
@@ -21,6 +21,7 @@ from radmoe.studies.lifts import interval
 from radmoe.studies.needs import LOGPROBS
 from radmoe.studies.picks import rad, standard
 from radmoe.studies.pooling import POOLS, configuration, groups, of_pool, shown, stack
+from radmoe.studies.printed import percent, pool_of, printed
 from radmoe.studies.resample import Resampled, resample
 
 MARGIN = 0.01  # a point: what the paper resolves over all configurations
@@ -44,8 +45,6 @@ RULE = Claim(
     f"Rank sum minus conf50 on well-posed problems and code together, all configurations pooled, lies within "
     f"{100 * MARGIN:g} point of 0: two one-sided tests on the bootstrap over problems.",
 )
-# The paper's rows that pool both sizes of gpt-oss at one effort, well-posed: RAD, conf50, rank sum.
-PAPER = {"low": (0.608, 0.607, 0.610), "medium": (0.748, 0.753, 0.752), "high": (0.826, 0.824, 0.826)}
 
 
 class Group(NamedTuple):
@@ -149,11 +148,16 @@ def _table(compared: Sequence[Group], one: int, other: int, which: str) -> Table
         )
         for group, test, adjusted in zip(compared, tests, holm([test.p for test in tests]), strict=True)
     ]
-    for effort, values in PAPER.items():
-        blank = shown(None, "count", note="see the paper's table")
-        gap = shown(values[other] - values[one], "points")
-        own = (shown(values[one], "percent"), shown(values[other], "percent"), gap)
-        rows.append(Row((Cell(f"{effort}, gpt-oss"), blank, blank, *own, *[blank] * 4), "paper, well-posed"))
+    for row in printed("dc" if which == "dc" else "dc-fusion"):
+        label, n, first, second, gap, only_first, only_second, p = list(row.values())[1:]
+        accuracies = [
+            shown(percent(first), "percent"),
+            shown(percent(second), "percent"),
+            shown(percent(gap), "points"),
+        ]
+        counts = [Cell(int(only_first), "count"), Cell(int(only_second), "count"), Cell(float(p), "p")]
+        head = (Cell(label), Cell(int(n), "count"), missing("see tab:main"))
+        rows.append(Row((*head, *accuracies, *counts, missing("not printed")), f"paper, {pool_of(row)}"))
     heads = ("group", "eligible", "problems", NAMES[one], NAMES[other])
     tail = (f"{NAMES[one]} alone right", f"{NAMES[other]} alone right", "McNemar p", "Holm p")
     columns = (*map(Column, heads), Column("difference", "95% CI"), *map(Column, tail))

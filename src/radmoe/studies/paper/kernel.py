@@ -6,12 +6,12 @@ between two picks of a cell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.evaluation.table import Cell, Column, Row, Table, Unit
 from radmoe.stats import benjamini_hochberg, holm, mcnemar_boundary, mcnemar_exact, mcnemar_mde, mcnemar_power
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
@@ -19,6 +19,7 @@ from radmoe.studies.decision import Claim, Decision, below, within
 from radmoe.studies.evidence import COSINE, Evidence, Floats, Panel, Request
 from radmoe.studies.picks import highest, hits
 from radmoe.studies.pooling import Rows, clusters, configuration, groups, shown
+from radmoe.studies.printed import percent, printed
 from radmoe.studies.resample import Resampled, resample
 
 READOUTS = ("boundary@marker", "delimiter@marker", "delimiter@16", "boundary@16")
@@ -43,13 +44,7 @@ SAME = Claim(
     f"The share of all cells in which weighted and binary Jaccard pick different rollouts is below {100 * RARELY:g}%: "
     "one-sided on the bootstrap over problems.",
 )
-PAPER = {  # readout: n, binary, weighted, b (binary alone right), c (weighted alone right), p
-    "boundary@marker": (3786, 0.7071, 0.7116, 103, 120, 0.284),
-    "delimiter@marker": (3808, 0.7143, 0.7185, 109, 125, 0.327),
-    "delimiter@16": (3808, 0.7358, 0.7382, 72, 81, 0.518),
-    "boundary@16": (3786, 0.7282, 0.7261, 107, 99, 0.626),
-    "all": (15188, 0.7214, 0.7236, 391, 425, 0.248),
-}
+PRINTED: tuple[tuple[str, Unit], ...] = (("ja", "percent"), ("wj", "percent"), ("delta", "points"))
 WEIGHTED, BINARY, COS, GAP, COSGAP, OTHER = range(6)  # columns of a cell
 
 
@@ -172,6 +167,12 @@ _HEADS = (
 )
 
 
+def _paper(row: Mapping[str, str]) -> tuple[Cell, ...]:
+    """Cells, accuracies and counts as printed."""
+    values = [shown(percent(row[key]), unit) for key, unit in PRINTED]
+    return (Cell(int(row["n"]), "count"), *values, Cell(int(row["b"]), "count"), Cell(int(row["c"]), "count"))
+
+
 def _modes(modes: dict[str, Cut], pooled: Cut) -> Table:
     adjusted = dict(zip(modes, holm([one.p for one in modes.values()]), strict=True))
     rows = []
@@ -180,11 +181,10 @@ def _modes(modes: dict[str, Cut], pooled: Cut) -> Table:
         extra = (last, shown(one.means.estimate[OTHER], "percent", one.means.interval(OTHER)))
         cosine = shown(one.means.estimate[COSGAP], "points", one.means.interval(COSGAP))
         rows.append(Row((Cell(name), *_numbers(one), *extra, cosine), "here"))
-    for name, (n, binary, weighted, b, c, p) in PAPER.items():
-        own = [Cell(n, "count"), Cell(binary, "percent"), Cell(weighted, "percent"), Cell(weighted - binary, "points")]
-        tail = [Cell(b, "count"), Cell(c, "count"), Cell(p, "p"), shown(1.0 if name != "all" else None, "p")]
+    for row in printed("wjja-main"):
+        tail = (Cell(float(row["p"]), "p"), shown(float(row["holm"]) if row["holm"].strip("-") else None, "p"))
         none = [shown(None, "percent", note="not printed")] * 2
-        rows.append(Row((Cell(name), *own, *tail, *none), "paper"))
+        rows.append(Row((Cell(row["mode"]), *_paper(row), *tail, *none), "paper"))
     heads = (
         Column("readout"),
         *_HEADS,
@@ -199,6 +199,8 @@ def _modes(modes: dict[str, Cut], pooled: Cut) -> Table:
 
 def _categories(categories: dict[tuple[str, str], Cut]) -> Table:
     rows = [Row((Cell(domain), *_numbers(one)), readout) for (readout, domain), one in categories.items()]
+    blank = shown(None, "p", note="not printed")
+    rows += [Row((Cell(r["category"]), *_paper(r), blank), f"paper, {r['mode']}") for r in printed("wjja-cat")]
     title = "Weighted against binary Jaccard, by readout and domain"
     return Table("kernel-categories", title, (Column("domain"), *_HEADS), tuple(rows), sections="comparison")
 
@@ -223,6 +225,11 @@ def _power(modes: dict[str, Cut], pooled: Cut) -> Table:
                 )
             )
         )
+    for row in printed("wjja-power"):
+        gaps = [shown(percent(row[key]), "points") for key in ("mde", "boundary")]
+        chances = [shown(float(row[key]), "percent") for key in ("power_1pp", "power_05pp")]
+        last = shown(percent(row["observed"]), "points")
+        rows.append(Row((Cell(f"paper: {row['scope']}"), Cell(int(row["n_disc"]), "count"), *gaps, *chances, last)))
     heads = ("readout", "cells that differ", "seen with 80% power", "significant from", "power at 1 point")
     columns = tuple(Column(head) for head in (*heads, "power at 0.5 points", "gap seen"))
     return Table("kernel-power", "What the comparison of kernels could have seen", columns, tuple(rows))

@@ -6,13 +6,11 @@ not in the paper: they read what RAD does not, and cost less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from radmoe.evaluation import Records
-from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.stats import mcnemar
+from radmoe.studies.accuracies import POOLED, VOTES, Hits, accuracy_table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, within
@@ -33,8 +31,6 @@ METHODS = {
     "text-overlap": "text overlap",
     "oracle": "oracle",
 }
-VOTES = ("majority-split", "majority", "deepconf")  # over exact answers: programs are near-unique
-POOLED = ("well-posed", "code")
 
 ON_PAR = Claim(
     "main.on-par-with-majority",
@@ -76,15 +72,7 @@ COMPARISONS = (
     *((one, "average", pool) for pool in POOLED for one in ("rad", "rad+dc", "likelihood", "text-overlap")),
     *(("rad", one, pool) for pool in POOLED for one in ("likelihood", "text-overlap")),
 )
-PRINTED = {  # what the paper prints of its own pools
-    ("average", "well-posed"): 0.663,
-    ("majority", "well-posed"): 0.736,
-    ("rad", "well-posed"): 0.739,
-    ("rad+dc", "well-posed"): 0.742,
-}
 PRINTED_GAPS = {("rad", "majority", "well-posed"): 0.0028, ("rad+dc", "majority", "well-posed"): 0.0057}
-
-Hits = Mapping[Panel, Records]
 
 
 @study(
@@ -101,9 +89,11 @@ def main(evidence: Evidence, options: Options) -> Findings:
 def findings(records: Hits, options: Options) -> Findings:
     """The study on records at hand."""
     panels = list(records)
-    families = accuracy_table("main-families", "Accuracy by family", records, groups(panels, lambda p: p.family))
-    configurations = accuracy_table(
-        "main-configurations", "Accuracy by configuration", records, groups(panels, configuration)
+    families = groups(panels, lambda panel: panel.family)
+    configurations = groups(panels, configuration)
+    accuracies = (
+        accuracy_table("main-families", "Accuracy by family", records, families, METHODS, "main"),
+        accuracy_table("main-configurations", "Accuracy by configuration", records, configurations, METHODS),
     )
     decisions, notes = [], []
     for claim, one, other, pool in RULES:
@@ -123,8 +113,8 @@ def findings(records: Hits, options: Options) -> Findings:
         else "There is no panel.",
     ]
     reasons = {f"{METHODS[m]}: {why}" for r in records.values() for m, why in r.missing.items() if m in METHODS}
-    tables = (families, configurations, _differences(records, options))
-    return Findings(tables, (_chart(records, options),), tuple(decisions), (*notes, *sorted(reasons)))
+    tables = (*accuracies, _differences(records, options))
+    return Findings(tables, _charts(records, options), tuple(decisions), (*notes, *sorted(reasons)))
 
 
 def difference(records: Hits, pool: str, one: str, other: str, options: Options) -> Resampled | None:
@@ -147,40 +137,6 @@ def _decide(claim: Claim, result: Resampled) -> Decision:
     return above(claim, float(result.estimate[2]), result.draws[:, 2], **way)  # type: ignore[arg-type]
 
 
-def mean_hits(records: Hits, panels: Sequence[Panel], method: str) -> float:
-    """The accuracy of a method over the problems of panels, NaN where one of them lacks it."""
-    return float(np.mean(np.concatenate([hits_of(records, panel, method) for panel in panels]))) if panels else np.nan
-
-
-def accuracy_table(
-    key: str, title: str, records: Hits, sections: Mapping[str, Sequence[Panel]], methods: Mapping[str, str] = METHODS
-) -> Table:
-    """Methods by data set, with averages; the gain is that over a random rollout in the same column."""
-    panels = list(records)
-    datasets = list(groups(panels, lambda panel: panel.dataset))
-    rows = []
-    for section, own in [*sections.items(), ("all", panels)]:
-        for method, label in methods.items():
-            cells = []
-            for column in (*datasets, *POOLED):
-                part = of_pool(own, column) if column in POOLED else [p for p in own if p.dataset == column]
-                if method in VOTES and part and all(panel.domain not in ("math", "science") for panel in part):
-                    cells.append(missing("programs and texts are near-unique: an exact vote means nothing"))
-                    continue
-                value, floor = mean_hits(records, part, method), mean_hits(records, part, "average")
-                cells.append(shown(value, "percent", gain=None if method == "average" else value - floor))
-            rows.append(Row((Cell(label), *cells), section))
-    for method, label in methods.items():
-        printed = [PRINTED.get((method, column)) for column in POOLED]
-        if any(printed):
-            blank = [missing("other data sets")] * len(datasets)
-            rows.append(
-                Row((Cell(label), *blank, *(shown(v, "percent", note="not printed") for v in printed)), "paper")
-            )
-    columns = (Column("method"), *(Column(name) for name in (*datasets, *POOLED)))
-    return Table(key, title, columns, tuple(rows), sections="comparison")
-
-
 def _differences(records: Hits, options: Options) -> Table:
     rows = []
     for one, other, pool in COMPARISONS:
@@ -188,8 +144,8 @@ def _differences(records: Hits, options: Options) -> Table:
         if result is None:
             continue
         panels = of_pool(records, pool)
-        x = np.concatenate([hits_of(records, panel, one) for panel in panels])
-        y = np.concatenate([hits_of(records, panel, other) for panel in panels])
+        pairs = np.array([np.concatenate([hits_of(records, panel, m) for panel in panels]) for m in (one, other)])
+        x, y = pairs[:, np.isfinite(pairs).all(0)]
         exact = np.isin(x, (0, 1)).all() and np.isin(y, (0, 1)).all()
         test = mcnemar(x, y) if exact else None
         rows.append(
@@ -214,7 +170,7 @@ def _differences(records: Hits, options: Options) -> Table:
     return Table("main-differences", "Methods on the same problems", columns, tuple(rows), sections="comparison")
 
 
-def _chart(records: Hits, options: Options) -> Chart:
+def _charts(records: Hits, options: Options) -> tuple[Chart, ...]:
     plots = []
     for pool in POOLED:
         names, values, lows, highs = [], [], [], []
@@ -237,4 +193,5 @@ def _chart(records: Hits, options: Options) -> Chart:
                     series=(Series(pool, names, values, lows, highs),),
                 )
             )
-    return Chart("main", "How often does each method return a right rollout?", plots, shared_y=True)
+    title = "How often does each method return a right rollout?"
+    return (Chart("main", title, plots, shared_y=True),) if plots else ()

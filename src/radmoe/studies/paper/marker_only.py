@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from radmoe.evaluation import Records
 from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.studies.accuracies import Hits, accuracy_table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above
 from radmoe.studies.evidence import Evidence, Floats, Panel
 from radmoe.studies.outcomes import hits_of, records_of
-from radmoe.studies.paper.main import accuracy_table
 from radmoe.studies.pooling import configuration, groups, of_pool, shown, stack
 from radmoe.studies.resample import Resampled
 
@@ -59,8 +58,6 @@ PRINTED = {  # pool: lift of marker-only RAD, of RAD; in points of accuracy
 }
 PARTS = (("strict", "rad"), ("strict+dc", "rad+dc"))
 
-Hits = Mapping[Panel, Records]
-
 
 @study(
     7,
@@ -95,7 +92,9 @@ def findings(records: Hits, options: Options) -> Findings:
         else:
             value, draws = float(result.estimate[column]), result.draws[:, column]
             decisions.append(above(claim, value, draws, n=result.n, unit="points"))
-    table = accuracy_table("marker-only", "Accuracy by configuration", records, groups(records, configuration), METHODS)
+    sections = groups(records, configuration)
+    title = "Accuracy by configuration"
+    table = accuracy_table("marker-only", title, records, sections, METHODS, "marker-only")
     return Findings((table, _shares(results)), _charts(results), tuple(decisions), tuple(notes))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above
@@ -15,6 +15,7 @@ from radmoe.studies.evidence import Evidence, Panel
 from radmoe.studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, interval, lifts, minus, paired, wanted
 from radmoe.studies.needs import PAIRS
 from radmoe.studies.pooling import configuration, groups, of_pool, shown, stars_of
+from radmoe.studies.printed import percent, printed
 
 STYLES = ("instruct", "thinking")
 POOLS = ("math", "science", "well-posed")
@@ -44,12 +45,6 @@ CONVERGE = Claim(
     "Avg@coh of thinking minus avg@coh of instruct, on math problems eligible in both, all models pooled, is above 0: "
     "one-sided on the paired bootstrap over problems.",
 )
-PAPER = {  # avg@64 and avg@coh on math, delta-sel on math, science, well-posed, RAD on math
-    "Qwen3-30B instruct": (0.609, 0.610, 0.123, 0.036, 0.069, 0.733),
-    "Qwen3-30B thinking": (0.800, 0.871, 0.045, 0.001, 0.018, 0.915),
-    "Qwen3-Next-80B instruct": (0.686, 0.687, 0.071, 0.021, 0.040, 0.758),
-    "Qwen3-Next-80B thinking": (0.836, 0.916, 0.022, 0.001, 0.009, 0.939),
-}
 
 
 @study(
@@ -106,10 +101,11 @@ def _table(own: Mapping[tuple[str, str], Lift]) -> Table:
             bounds = None if draws is None else interval(draws)
             gains.append(shown(value, "points", bounds, stars=stars_of(lift.p) if lift else ""))
         rows.append(Row((Cell(name), Cell(math.n, "count"), *means[:2], *gains, *means[2:]), "here"))
-    for name, (average, cohort, *gained, dense) in PAPER.items():
-        head = (shown(None, "count", note="see the paper"), Cell(average, "percent"), Cell(cohort, "percent"))
-        tail = (Cell(dense, "percent"), shown(None, "percent", note="not printed"))
-        rows.append(Row((Cell(name), *head, *(Cell(gain, "points") for gain in gained), *tail), "paper"))
+    for row in printed("think-instruct"):
+        first = [shown(percent(row[key]), "percent") for key in ("avg64", "avg_coh")]
+        gains = [shown(percent(row[key]), "points") for key in ("sel_math", "sel_gpqa", "sel_wp")]
+        last = (shown(percent(row["rad"]), "percent"), missing("not printed"))
+        rows.append(Row((Cell(row["model"]), missing("see tab:per-model"), *first, *gains, *last), "paper"))
     heads = (Column("configuration"), Column("eligible, math"), Column("Avg@N, math"), Column("avg@coh, math"))
     gain_heads = tuple(Column(f"delta-sel, {pool}", "95% CI") for pool in POOLS)
     columns = (*heads, *gain_heads, Column("RAD, math"), Column("RAD+DC, math"))
