@@ -67,7 +67,8 @@ def accuracy_table(
         rows.append(
             Row((Cell(name), *blank, *(shown(value, "percent", note="not printed") for value in values)), section)
         )
-    columns = (Column("method"), *(Column(name) for name in (*datasets, *POOLED)))
+    heads = (*datasets, *(f"all {pool}" for pool in POOLED))  # a data set may be called as a pool
+    columns = (Column("method"), *map(Column, heads))
     return Table(key, title, columns, tuple(rows), sections="comparison")
 
 

@@ -43,6 +43,11 @@ def test_ties_are_counted_and_broken_where_it_was_planted() -> None:
     assert verdicts({tied(2): 3})["density-breaks-ties"] == Verdict.REFUTES
 
 
+def test_a_handful_of_ties_decides_nothing() -> None:
+    assert "density-breaks-ties" not in verdicts({tied(0, problems=19): 3})
+    assert "density-breaks-ties" in verdicts({tied(0, problems=20): 3})
+
+
 def test_large_wrong_basins_are_a_false_consensus_and_large_right_ones_are_not() -> None:
     assert verdicts({tied(2): 6})["agreement-is-not-truth"] == Verdict.SUPPORTS
     assert verdicts({tied(0, problems=200): 6})["agreement-is-not-truth"] == Verdict.REFUTES

@@ -52,6 +52,7 @@ def test_tables_hold_what_was_planted_and_the_papers_numbers_beside_it() -> None
     assert set(cells(configurations, "lab-oss low")) == set(cells(families, "all"))
     assert cells(families, "paper, all")["RAD"][-2] == 0.739
     assert cells(families, "paper, gpt-oss-20B")["RAD+DC"][-2:] == [0.686, 0.613]
+    assert [column.title for column in families.columns] == ["method", "math-2", "code", "all well-posed", "all code"]
     gaps = cells(differences, "well-posed")
     assert gaps["RAD - Cons@N, first seen"][1] > 0.05  # type: ignore[operator]
     assert gaps["RAD - Cons@N, first seen"][-1] == 0.0028

@@ -27,7 +27,8 @@ TIED = 3  # answers that share the most votes
 LARGE = 0.5  # of the rollouts make a basin a consensus
 RARE = 0.05  # of the consensuses may be wrong before agreement can be called truth
 BUCKETS = ("hard", "medium", "easy")  # up to a third of the rollouts right, up to two thirds, more
-EXAMPLES = 5
+EXAMPLES = 5  # of each regime, per data set
+FEWEST = 20  # problems: resampling fewer cases says little about others
 
 TRUTH = Claim(
     "cases.agreement-is-not-truth",
@@ -143,8 +144,8 @@ def _decide(own: Mapping[Panel, Cases], options: Options) -> tuple[list[Decision
     panels = list(own)
 
     def put(claim: Claim, result: Resampled | None, column: int, less: int | None, unit: str, threshold: float) -> None:
-        if result is None or not np.isfinite(result.draws).all():
-            notes.append(f"{claim.key} cannot be tested: too few problems are such a case.")
+        if result is None or result.n < FEWEST or not np.isfinite(result.draws).all():
+            notes.append(f"{claim.key} cannot be tested: fewer than {FEWEST} problems are such a case.")
             return
         value, draws = float(result.estimate[column]), result.draws[:, column]
         if less is not None:
