@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#6
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GREY = "#8a8a8a"
 WIDTH, HEIGHT = 4.6, 3.4  # inches of one plot
+TITLE, TICKS = 52, 44  # characters of a figure's title, and of names below bars, that fit one plot
 _NAMES = 3  # names of series in a line
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5}  # behind words that stand on a plot
 _FONT: Any = {
@@ -48,7 +50,7 @@ def draw(chart: Chart, directory: Path) -> list[Path]:
             _plain(ax)
             _FORMS[plot.form](ax, plot)
             _words(ax, plot)
-        figure.suptitle(visible(chart.title), fontsize=11)
+        figure.suptitle(fill(visible(chart.title), TITLE * count), fontsize=11)
         if chart.note:
             figure.supxlabel(visible(chart.note), fontsize=8, color="#444444")
         directory.mkdir(parents=True, exist_ok=True)
@@ -171,8 +173,9 @@ def _bars(ax: Any, plot: Plot) -> None:
             error = np.abs(np.stack([y - np.asarray(one.low, float), np.asarray(one.high, float) - y]))
             ax.errorbar(at, y, error, fmt="none", ecolor="#222222", elinewidth=0.9, capsize=2)
     ax.axhline(0, color="#222222", linewidth=0.8)
-    ax.set_xticks(range(len(names)), [visible(name) for name in names], rotation=0 if len(names) <= 5 else 30)
-    if len(names) > 5:
+    wide = max(map(len, names), default=0) * len(names) > TICKS
+    ax.set_xticks(range(len(names)), [visible(name) for name in names], rotation=30 if wide else 0)
+    if wide:
         for label in ax.get_xticklabels():
             label.set_ha("right")
     _legend(ax, plot)

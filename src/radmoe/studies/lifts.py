@@ -1,0 +1,151 @@
+"""The lift of RAD over a random rollout, taken apart (App. "Cohort agreement"): what the anchor gives, what RAD adds.
+
+avg@full is the share of right rollouts, avg@coh that among located ones, dens whether RAD's pick is right. Then
+delta-anchor = avg@coh - avg@full, delta-sel = dens - avg@coh, and delta-full is their sum. All are over eligible
+problems, those with two or more located rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from radmoe.stats import poisson_binomial_test
+from radmoe.studies import picks
+from radmoe.studies.evidence import Floats, Panel, Request
+from radmoe.studies.fusions import fused
+from radmoe.studies.pooling import Rows, clusters, stack
+from radmoe.studies.resample import Resampled, resample
+
+FULL, COHORT, MAJORITY, DENSE, FUSED = range(5)
+COLUMNS = ("avg@full", "avg@coh", "maj", "dens", "RAD+DC")
+
+Estimate = tuple[float, Floats]  # a quantity, and its draws
+
+
+def lifts(panel: Panel) -> Floats:
+    """The five columns per problem [P, 5], NaN on problems that are not eligible. RAD+DC is NaN without confidences.
+
+    A vote is scored by expectation over tied answers, and one without voters is wrong.
+    """
+    located = panel.read(picks.standard(panel)).located
+    table = np.column_stack(
+        [
+            picks.rate(panel),
+            picks.rate(panel, located),
+            np.nan_to_num(picks.majority(panel), nan=0.0),
+            picks.rad(panel),
+            fused(panel),
+        ]
+    )
+    table[~picks.eligible(panel)] = np.nan
+    return table
+
+
+class Lift:
+    """The lift on the eligible problems of some panels, with draws over problems; `of` counts all problems."""
+
+    def __init__(self, rows: Rows, of: int, resamples: int, seed: int) -> None:
+        self.rows, self.of, self.n = rows, of, len(rows.table)
+        self._resamples, self._seed = resamples, seed
+
+    @classmethod
+    def over(cls, panels: Sequence[Panel], tables: dict[Panel, Floats], resamples: int, seed: int) -> Lift:
+        return cls(stack(panels, tables.__getitem__), sum(map(len, panels)), resamples, seed)
+
+    def __bool__(self) -> bool:
+        return self.n > 0
+
+    @cached_property
+    def means(self) -> Resampled:
+        return resample(self.rows.table, self.rows.problems, resamples=self._resamples, seed=self._seed)
+
+    def mean(self, column: int) -> float:
+        return float(self.means.estimate[column])
+
+    @property
+    def anchor(self) -> Estimate:
+        return self.means.difference(COHORT, FULL)
+
+    @property
+    def selection(self) -> Estimate:
+        return self.means.difference(DENSE, COHORT)
+
+    @property
+    def full(self) -> Estimate:
+        return self.means.difference(DENSE, FULL)
+
+    @property
+    def headroom(self) -> Estimate:
+        """Delta-sel as a share of what a perfect selector could add; NaN where every located rollout is right."""
+        value, draws = self.selection
+        left = 1 - np.append(self.means.draws[:, COHORT], self.means.estimate[COHORT])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = np.where(left > 0, np.append(draws, value) / left, np.nan)
+        return float(shares[-1]), shares[:-1]
+
+    @cached_property
+    def p(self) -> float:
+        """The exact one-sided p of RAD's hits against a random located rollout per problem."""
+        return poisson_binomial_test(np.clip(self.rows.table[:, COHORT], 0, 1), self.rows.table[:, DENSE]).p
+
+
+def interval(draws: Floats, level: float = 0.95) -> tuple[float, float]:
+    """The central part of some draws; NaN where one of them is no number."""
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def wanted(panel: Panel) -> list[Request]:
+    """What lifts read: the panel's standard readout, for kinds that the paper takes apart."""
+    return [picks.standard(panel)] if panel.domain in ("math", "science", "code") else []
+
+
+def paired(panels: Sequence[Panel], one: str, other: str, tables: Mapping[Panel, Floats]) -> Rows:
+    """Problems that one model answered in two styles, eligible in both: five columns of the first, then of the second."""
+    rows, problems = [], []
+    for first in (panel for panel in panels if panel.style == one):
+        for second in (p for p in panels if p.style == other and (p.model, p.dataset) == (first.model, first.dataset)):
+            place = {problem: i for i, problem in enumerate(second.problem_ids)}
+            for i, (problem, cluster) in enumerate(zip(first.problem_ids, clusters(first), strict=True)):
+                row = tables[first][i]
+                partner = tables[second][place[problem]] if problem in place else row * np.nan
+                if np.isfinite([row[DENSE], partner[DENSE]]).all():
+                    rows.append(np.concatenate([row, partner]))
+                    problems.append(cluster)
+    return Rows(np.reshape(rows, (-1, 2 * len(COLUMNS))), problems)
+
+
+class Contrast:
+    """Lifts in two styles on the same problems, and how they differ: the first minus the second."""
+
+    def __init__(self, rows: Rows, resamples: int, seed: int) -> None:
+        self.n = len(rows.table)
+        self.means = resample(*rows, resamples=resamples, seed=seed)
+
+    def lift(self, side: int, top: int = DENSE, floor: int = COHORT) -> Estimate:
+        """A lift in the first style (0) or the second (1)."""
+        return self.means.difference(side * len(COLUMNS) + top, side * len(COLUMNS) + floor)
+
+    def share(self, side: int) -> Estimate:
+        """Delta-sel as a share of the headroom in one style."""
+        value, draws = self.lift(side)
+        cohort = side * len(COLUMNS) + COHORT
+        left = 1 - np.append(self.means.draws[:, cohort], self.means.estimate[cohort])
+        shares = np.divide(np.append(draws, value), left, out=np.full(len(left), np.nan), where=left > 0)
+        return float(shares[-1]), shares[:-1]
+
+    def difference(self, top: int = DENSE, floor: int = COHORT) -> Estimate:
+        return minus(self.lift(0, top, floor), self.lift(1, top, floor))
+
+
+def minus(one: Estimate, other: Estimate, times: float = 1.0) -> Estimate:
+    """One quantity minus `times` another, draw by draw."""
+    return one[0] - times * other[0], one[1] - times * other[1]
+
+
+def finite(estimate: Estimate) -> bool:
+    """Whether a rule can be put to a quantity: it and all its draws are numbers."""
+    return bool(np.isfinite(estimate[0]) and np.isfinite(estimate[1]).all())

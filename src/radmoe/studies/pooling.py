@@ -1,0 +1,88 @@
+"""Panels put together: by domain, by configuration or family, and as one table of rows with problems as clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from radmoe.evaluation.table import Cell, Unit, missing
+from radmoe.studies.evidence import Bools, Floats, Panel
+from radmoe.studies.resample import Resampled, resample
+
+# The paper's four pools of problems, by the domains they consist of.
+POOLS: dict[str, tuple[str, ...]] = {
+    "math": ("math",),
+    "science": ("science",),
+    "well-posed": ("math", "science"),
+    "code": ("code",),
+}
+NOTHING = "no problem to compare"
+
+
+def of_pool(panels: Iterable[Panel], pool: str) -> list[Panel]:
+    """The panels of a pool of domains."""
+    return [panel for panel in panels if panel.domain in POOLS[pool]]
+
+
+def groups(panels: Iterable[Panel], name: Callable[[Panel], str]) -> dict[str, list[Panel]]:
+    """Panels by a name, in the order in which the names first occur."""
+    out: dict[str, list[Panel]] = {}
+    for panel in panels:
+        out.setdefault(name(panel), []).append(panel)
+    return out
+
+
+def configuration(panel: Panel) -> str:
+    return panel.configuration
+
+
+def clusters(panel: Panel) -> list[Hashable]:
+    """What identifies each problem of a panel in every configuration."""
+    return [(panel.dataset, problem) for problem in panel.problem_ids]
+
+
+class Rows(NamedTuple):
+    """Rows of several panels one below the other [n, C], and the problem of each."""
+
+    table: Floats
+    problems: list[Hashable]
+
+    def resampled(self, resamples: int, seed: int) -> Resampled | None:
+        """Means with problems as clusters; None where no row has a number in every column."""
+        if not len(self.table) or not np.isfinite(self.table).any(0).all():
+            return None
+        return resample(self.table, self.problems, resamples=resamples, seed=seed)
+
+
+def stack(panels: Sequence[Panel], table: Callable[[Panel], Floats]) -> Rows:
+    """The tables [P, C] of panels as one. Rows that have no number at all are left out."""
+    tables = [np.reshape(table(panel), (len(panel), -1)) for panel in panels]
+    problems = [problem for panel in panels for problem in clusters(panel)]
+    if not tables:
+        return Rows(np.empty((0, 1)), [])
+    rows = np.concatenate(tables)
+    kept: Bools = np.asarray(np.isfinite(rows).any(1))
+    return Rows(rows[kept], [problem for problem, keep in zip(problems, kept, strict=True) if keep])
+
+
+def shown(
+    value: float | None,
+    unit: Unit,
+    interval: tuple[float, float] | None = None,
+    *,
+    stars: str = "",
+    gain: float | None = None,
+    note: str = NOTHING,
+) -> Cell:
+    """A number in a table, with its interval; what is no number is an empty cell that says why."""
+    if value is None or not np.isfinite(value):
+        return missing(note)
+    low, high = interval if interval is not None and np.isfinite(interval).all() else (None, None)
+    return Cell(float(value), unit, low, high, gain=gain, stars=stars)
+
+
+def stars_of(p: float) -> str:
+    """One to three stars for p below .05, .01 and .001, as the paper sets them."""
+    return "*" * sum(p < level for level in (0.05, 0.01, 0.001))
