@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from radmoe.errors import InputError
-from radmoe.studies.decision import Claim, Verdict, above, all_of, below, corrected, within
+from radmoe.studies.decision import Claim, Decision, Verdict, above, all_of, below, corrected, within
 
 CLAIM = Claim("a.b", "Something is above zero.", "+1", "Sec. 1", "above 0")
 DRAWS = np.random.default_rng(0).normal(0.0, 1.0, 2_000)
@@ -38,7 +41,7 @@ def test_zero_up_to_a_margin_needs_a_narrow_interval(shift: float, spread: float
 
 
 def test_an_order_holds_only_if_every_part_does() -> None:
-    strong, weak, wrong = (above(CLAIM, s, DRAWS + s, n=9, unit="r") for s in (5.0, 0.3, -5.0))
+    strong, weak, wrong = (above(CLAIM, s, DRAWS + s, n=50, unit="r") for s in (5.0, 0.3, -5.0))
     assert all_of(CLAIM, [strong, strong]).verdict == Verdict.SUPPORTS
     assert all_of(CLAIM, [strong, weak]).verdict == Verdict.CANNOT_TELL
     assert all_of(CLAIM, [strong, wrong]).verdict == Verdict.REFUTES
@@ -46,11 +49,16 @@ def test_an_order_holds_only_if_every_part_does() -> None:
 
 @given(st.lists(st.floats(-4, 4), min_size=1, max_size=8))
 def test_correction_never_makes_a_verdict_of_what_was_none(shifts: list[float]) -> None:
-    raw = [above(CLAIM, s, DRAWS + s, n=9, unit="r") for s in shifts]
+    raw = [above(CLAIM, s, DRAWS + s, n=50, unit="r") for s in shifts]
     for before, after in zip(raw, corrected(raw), strict=True):
         assert after.adjusted_for is not None
         assert after.adjusted_for >= before.p_for
         assert after.verdict in (before.verdict, Verdict.CANNOT_TELL)
+
+
+@pytest.mark.parametrize("rule", [above, below, partial(within, margin=1.0)])
+def test_a_handful_of_problems_decides_nothing(rule: Callable[..., Decision]) -> None:
+    assert rule(CLAIM, 4.0, DRAWS + 4.0, n=9, unit="points").verdict == Verdict.CANNOT_TELL
 
 
 def test_a_rule_without_draws_is_refused() -> None:

@@ -2,7 +2,8 @@
 
 A rule gives two one-sided p-values: `p_for` is small where the data could hardly look so if the claim were false,
 `p_against` where they could hardly look so if it were true. Below `ALPHA`, after Holm's correction over all claims that
-are decided together, the first supports the claim and the second refutes it; else nobody can tell at this size.
+are decided together, the first supports the claim and the second refutes it; else nobody can tell at this size. Fewer
+than `FEWEST` problems decide nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from radmoe.stats import holm
 
 ALPHA = 0.05
 LEVEL = 0.95  # of every interval
+FEWEST = 10  # problems: resampling fewer says little about others, so that nothing is decided
 
 
 class Verdict(StrEnum):
@@ -128,4 +130,6 @@ def _decision(
     claim: Claim, estimate: float, draws: NDArray[np.float64], n: int, unit: str, p_for: float, p_against: float
 ) -> Decision:
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    if n < FEWEST:
+        p_for = p_against = 1.0
     return Decision(claim, float(estimate), float(low), float(high), unit, n, p_for, p_against)
