@@ -44,9 +44,9 @@ def test_confidence_that_knows_nothing_of_density_is_orthogonal_in_mean_and_in_e
         "every-split": Verdict.SUPPORTS,
         "most-problems": Verdict.SUPPORTS,
     }
-    names = [row.cells[1].value for row in found.tables[0].rows[:4]]
+    names = [row.cells[0].value for row in found.tables[0].rows[:4]]
     assert names == ["lab-qwen thinking", "all", "well-posed", "code"]
-    sd, shuffled = (found.tables[0].rows[1].cells[i].value for i in (4, 5))
+    sd, shuffled = (found.tables[0].rows[1].cells[i].value for i in (3, 4))
     assert isinstance(sd, float)
     assert isinstance(shuffled, float)
     assert abs(sd - shuffled) < 0.03
@@ -65,8 +65,8 @@ def test_signs_that_cancel_are_near_zero_in_mean_but_not_in_single_problems() ->
     assert "every-split" not in verdicts(found)
     assert any("every-split" in note for note in found.notes)
     row = found.tables[0].rows[1]
-    assert abs(float(row.cells[3].value or 0)) < 0.1
-    assert float(row.cells[4].value or 0) > 4 * float(row.cells[5].value or 0)
+    assert abs(float(row.cells[2].value or 0)) < 0.1
+    assert float(row.cells[3].value or 0) > 4 * float(row.cells[4].value or 0)
 
 
 def test_only_located_rollouts_count_and_constant_ones_have_no_correlation() -> None:
@@ -80,4 +80,4 @@ def test_only_located_rollouts_count_and_constant_ones_have_no_correlation() -> 
     assert np.isnan(correlations(flat, REQUESTS[0], 10, 0).r).all()
     found = orthogonality(evidence(flat), OPTIONS)
     assert found.decisions == ()
-    assert found.tables[0].rows[0].cells[3].value is None
+    assert found.tables[0].rows[0].cells[2].value is None

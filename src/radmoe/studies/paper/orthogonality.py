@@ -136,12 +136,14 @@ def orthogonality(evidence: Evidence, options: Options) -> Findings:
         if own
     ]
     columns = (
-        *(Column(title, text=title == "problems of") for title in ("kernel", "problems of", "problems")),
+        *(Column(title) for title in ("problems of", "problems")),
         Column("mean r", "95% CI"),
         *(Column(title) for title in ("sd", "sd permuted", "|r| < .2", "|r| < .2 permuted")),
         *(Column(title) for title in ("paper: mean r", "paper: |r| < .2")),
     )
-    table = Table("orthogonality", "Confidence against routing density, within problems", columns, tuple(rows))
+    table = Table(
+        "orthogonality", "Confidence against routing density, within problems", columns, tuple(rows), sections="kernel"
+    )
     notes.append(
         "Permuted: confidences are shuffled among the rollouts of a problem. An sd above the permuted one means that "
         "single problems have correlations that their mean does not show. The paper's sd is .26 over its 64 rollouts, "
@@ -182,7 +184,6 @@ def _row(kernel: str, name: str, result: Resampled | None, own: list[Correlation
     small = float(np.mean(np.abs(permuted) < SMALL)) if permuted.size else np.nan
     mean, share = PAPER.get((kernel, name), (None, None))
     cells = (
-        Cell(kernel),
         Cell(name),
         Cell(0 if result is None else result.n, "count"),
         mean_cell(result, 0),
