@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 from radmoe.studies.base import Options
 from radmoe.studies.basins import densest, purities
 from radmoe.studies.evidence import Bools, Floats, Ints, Panel, Request
+from radmoe.studies.picks import rate
 from radmoe.studies.pooling import pooled
 from radmoe.studies.resample import Resampled
 
@@ -56,6 +57,7 @@ def with_rollouts(panel: Panel, sizes: Sequence[int], seed: int) -> Course:
 def with_windows(panel: Panel) -> Course:
     """Purity and accuracy with all rollouts, at every width."""
     inside, k = cohort(panel), panel.setting.k
+    inside = inside & np.all([panel.read(request).located for request in REQUESTS], axis=0)
     columns = []
     for request in REQUESTS:
         S = panel.read(request).values
@@ -90,16 +92,28 @@ def rho(values: Floats) -> Floats:
 
 
 class Result(NamedTuple):
-    """The pooled course: columns of means are purity at each step, then accuracy."""
+    """The pooled course. Columns of means are purity at each step, then accuracy.
+
+    The correlations across problems at each step, plain and given the share of right rollouts, are [1 + R, T]: the
+    estimate, then its draws; NaN where purity or accuracy is the same on all problems.
+    """
 
     means: Resampled
     steps: int
-    coupling: Floats  # the correlation across problems at each step, in the first row, and its draws below [1 + R, T]
+    plain: Floats
+    given_rate: Floats
 
     def rho(self, of: int) -> Floats:
         """rho of purity (0) or accuracy (1): the estimate, then its draws."""
         own = slice(of * self.steps, (of + 1) * self.steps)
         return rho(np.vstack([self.means.estimate[own], self.means.draws[:, own]]))
+
+    @property
+    def coupling(self) -> Floats:
+        """The mean over steps of the correlation given the rate: the estimate, then its draws."""
+        known = np.isfinite(self.given_rate) & np.isfinite(self.given_rate[:1])
+        sums = np.where(known, self.given_rate, 0.0).sum(1)
+        return np.where(known.any(1), sums / np.maximum(known.sum(1), 1), np.nan)
 
 
 def pool_courses(panels: list[Panel], courses: dict[Panel, Course], options: Options) -> Result | None:
@@ -109,21 +123,45 @@ def pool_courses(panels: list[Panel], courses: dict[Panel, Course], options: Opt
         return None
     moments = pooled(panels, {panel: _moments(panel, panels, courses) for panel in panels}, options)
     assert moments is not None
-    both = np.vstack([moments.estimate, moments.draws])
-    x, y, xx, yy, xy = np.split(both, 5, axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spread = np.sqrt(np.maximum(xx - x**2, 0) * np.maximum(yy - y**2, 0))
-        coupling = np.where(spread > 1e-12, (xy - x * y) / spread, np.nan)
-    return Result(means, courses[panels[0]].purity.shape[1], coupling)
+    every = np.split(np.vstack([moments.estimate, moments.draws]), 9, axis=1)
+    xy, xz, yz = (_correlation(every, i, j) for i, j in ((0, 1), (0, 2), (1, 2)))
+    z = np.where(np.isfinite(xz) & np.isfinite(yz), 1.0, 0.0)  # a rate that is the same everywhere explains nothing
+    xz, yz = np.where(z > 0, xz, 0.0), np.where(z > 0, yz, 0.0)
+    left = np.sqrt(np.maximum(1 - xz**2, 0) * np.maximum(1 - yz**2, 0))
+    partial = np.where(left > 1e-6, (xy - xz * yz) / np.maximum(left, 1e-6), np.nan)
+    return Result(means, courses[panels[0]].purity.shape[1], xy, partial)
+
+
+def _correlation(moments: list[Floats], i: int, j: int) -> Floats:
+    """Pearson's r from the means of three variables, their squares and their products."""
+    squares = {(0, 0): 3, (1, 1): 4, (2, 2): 5, (0, 1): 6, (0, 2): 7, (1, 2): 8}
+    spread = [np.maximum(moments[squares[of, of]] - moments[of] ** 2, 0.0) for of in (i, j)]
+    norm = np.sqrt(spread[0] * spread[1])
+    shared = moments[squares[i, j]] - moments[i] * moments[j]
+    return np.where(norm > 1e-9, shared / np.maximum(norm, 1e-9), np.nan)
 
 
 def _moments(panel: Panel, panels: list[Panel], courses: dict[Panel, Course]) -> Floats:
-    """Purity and accuracy less the mean of their configuration, their squares and their product [P, 5 T]."""
-    own = [courses[other] for other in panels if other.configuration == panel.configuration]
-    centred = []
-    for values, every in zip(courses[panel], zip(*own, strict=True), strict=True):
-        stacked = np.concatenate(every)
-        known = np.isfinite(stacked)
-        centred.append(values - np.where(known, stacked, 0.0).sum(0) / np.maximum(known.sum(0), 1))
-    x, y = centred
-    return np.hstack([x, y, x * x, y * y, x * y])
+    """Purity, accuracy and the share of right rollouts less the mean of their configuration, their squares, and their
+    products [P, 9 T]."""
+    own = [other for other in panels if other.configuration == panel.configuration]
+    x, y, z = (
+        values - _mean(np.concatenate(every))
+        for values, every in zip(
+            _three(panel, courses), zip(*(_three(other, courses) for other in own), strict=True), strict=True
+        )
+    )
+    return np.hstack([x, y, z, x * x, y * y, z * z, x * y, x * z, y * z])
+
+
+def _three(panel: Panel, courses: dict[Panel, Course]) -> tuple[Floats, Floats, Floats]:
+    """Purity, accuracy and the share of right rollouts [P, T] each."""
+    purity, accuracy = courses[panel]
+    share = np.where(np.isfinite(purity), rate(panel, cohort(panel))[:, None], np.nan)
+    return purity, accuracy, share
+
+
+def _mean(values: Floats) -> Floats:
+    known = np.isfinite(values)
+    mean: Floats = np.where(known, values, 0.0).sum(0) / np.maximum(known.sum(0), 1)
+    return mean

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from planted_panels import evidence, panel
+from radmoe.stats import partial_correlation
 from radmoe.studies.base import Findings, Options
-from radmoe.studies.courses import REQUESTS, rho, sizes_of, with_rollouts
+from radmoe.studies.courses import REQUESTS, pool_courses, rho, sizes_of, with_rollouts
 from radmoe.studies.decision import Verdict
 from radmoe.studies.evidence import Panel, Read
 from radmoe.studies.paper.purity_accuracy import purity_accuracy
+from radmoe.studies.picks import rate
 
 OPTIONS = Options(resamples=300)
 RISING = dict(zip(REQUESTS, (0.03, 0.06, 0.12, 0.3), strict=True))
@@ -19,11 +21,19 @@ def verdicts(found: Findings) -> dict[str, Verdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
-def mixed(right: tuple[float, float], signal: tuple[float, float]) -> list[Panel]:
-    """Two sets of problems, as different in accuracy and in purity as they are asked to be."""
+def mixed(right: float, wrong_answers: int) -> list[Panel]:
+    """Problems with a strong signal and problems with none, equally hard."""
     return [
-        panel(requests=REQUESTS, right=rate, signal=strength, dataset=f"math-{i}", seed=i, n=32, problems=80)
-        for i, (rate, strength) in enumerate(zip(right, signal, strict=True))
+        panel(
+            requests=REQUESTS,
+            right=right,
+            wrong_answers=wrong_answers,
+            signal=strength,
+            dataset=f"math-{i}",
+            seed=i,
+            problems=80,
+        )
+        for i, strength in enumerate((0.3, 0.0))
     ]
 
 
@@ -49,9 +59,23 @@ def test_decoys_that_only_large_cohorts_hold_make_purity_fall() -> None:
     assert found["rise-with-window"] == Verdict.REFUTES
 
 
-def test_pure_problems_that_are_solved_are_coupled_and_pure_problems_that_fail_refute_it() -> None:
-    assert verdicts(purity_accuracy(evidence(*mixed((0.8, 0.2), (0.3, 0.0))), OPTIONS))["coupled"] == Verdict.SUPPORTS
-    assert verdicts(purity_accuracy(evidence(*mixed((0.2, 0.8), (0.3, 0.0))), OPTIONS))["coupled"] == Verdict.REFUTES
+def test_purity_that_helps_at_one_difficulty_is_coupled_and_purity_of_a_wrong_majority_refutes_it() -> None:
+    assert verdicts(purity_accuracy(evidence(*mixed(0.5, 4)), OPTIONS))["coupled"] == Verdict.SUPPORTS
+    assert verdicts(purity_accuracy(evidence(*mixed(0.35, 1)), OPTIONS))["coupled"] == Verdict.REFUTES
+
+
+def test_the_share_of_right_rollouts_alone_couples_nothing() -> None:
+    """Purity corrected for chance falls as one basin grows, and accuracy rises: plain correlations are misled by it."""
+    one = panel(requests=REQUESTS, signal=0.15, right=np.linspace(0.3, 0.8, 200).tolist(), problems=200)
+    course = {one: with_rollouts(one, (4, 8, 16), 0)}
+    result = pool_courses([one], course, OPTIONS)
+    assert result is not None
+    control = np.isfinite(course[one].purity[:, 1])
+    known = partial_correlation(course[one].purity[control, 1], course[one].accuracy[control, 1], rate(one)[control])
+    assert np.isclose(result.given_rate[0, 1], known.r)
+    assert np.isclose(
+        result.plain[0, 1], np.corrcoef(course[one].purity[control, 1], course[one].accuracy[control, 1])[0, 1]
+    )
 
 
 def test_only_problems_with_enough_rollouts_at_every_size_are_in() -> None:

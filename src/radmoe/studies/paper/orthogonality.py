@@ -27,7 +27,7 @@ NEAR = 0.10  # a correlation below this is less than a small one
 SMALL = 0.20  # the paper counts the problems below this
 MOST = 0.50  # "most problems"
 FEWEST = 4  # rollouts: fewer have no correlation worth the name
-BINS = np.linspace(-1.0, 1.0, 41)
+BINS = np.linspace(-1.0, 1.0, 26)
 
 _QUANTITY = (
     "The mean over problems of the Pearson correlation, over the located rollouts of a problem, of cBW (32-token window) "
@@ -201,12 +201,14 @@ def _chart(panels: list[Panel], made: dict[tuple[str, Panel], Correlations]) -> 
     """How the correlations of single problems are spread, beside permuted ones."""
     spread = {kernel: np.concatenate([made[kernel, panel].r for panel in panels]) for kernel in KERNELS}
     spread["permuted"] = np.concatenate([made["weighted", panel].permuted.ravel() for panel in panels])
-    middle = ((BINS[1:] + BINS[:-1]) / 2).tolist()
-    series = []
+    shares = {}
     for name, values in spread.items():
         known = values[np.isfinite(values)]
-        counts = np.histogram(known, BINS)[0] / max(len(known), 1)
-        series.append(Series(name, middle, (100 * counts).tolist()))
+        shares[name] = 100 * np.histogram(known, BINS)[0] / max(len(known), 1)
+    filled = np.flatnonzero(np.sum(list(shares.values()), axis=0))
+    shown = slice(max(filled.min() - 1, 0), filled.max() + 2) if len(filled) else slice(None)
+    middle = ((BINS[1:] + BINS[:-1]) / 2)[shown].tolist()
+    series = [Series(name, middle, own[shown].tolist()) for name, own in shares.items()]
     plot = Plot(
         "lines",
         x="correlation of confidence and density within a problem",

@@ -12,16 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from radmoe.errors import InputError
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.stats import partial_correlation
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.courses import REQUESTS, WIDTHS, Course, Result, pool_courses, sizes_of, with_rollouts, with_windows
 from radmoe.studies.decision import Claim, Decision, above, all_of
 from radmoe.studies.evidence import Evidence, Panel, Request
 from radmoe.studies.needs import VOTES
-from radmoe.studies.picks import majority, rate
+from radmoe.studies.picks import majority
 from radmoe.studies.pooling import by_configuration, mean_cell, number, quantity
 
 DOMAINS = ("math", "science")  # the first that the pools have: the paper's panel is math
@@ -49,8 +47,9 @@ COUPLED = Claim(
     "Purity and accuracy go together at one t as well: t alone does not drive both.",
     "not merely co-monotone in t",
     "App. knn-purity, trajectory plot",
-    "The Pearson correlation across problems of purity (K=1, delimiter@16) with RAD's accuracy at one t, both less their "
-    "configuration's mean, averaged over t, is above 0: one-sided on the bootstrap over problems.",
+    "The correlation across problems of purity (K=1, delimiter@16) with RAD's accuracy at one t, both less their "
+    "configuration's mean and given the share of right rollouts, averaged over t, is above 0: one-sided on the bootstrap "
+    "over problems. The share is held fixed because purity, corrected for chance, and accuracy both depend on it.",
 )
 
 
@@ -86,8 +85,6 @@ def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
         *_coupled(by_size["all"], notes),
         *_rise(WINDOWS, by_window["all"], notes),
     ]
-    if rollouts:
-        notes.append(_given_rate(panels, rollouts))
     tables = [_summary(by_size, by_window)]
     charts = []
     for key, unit, steps, courses, result in (
@@ -113,7 +110,7 @@ def _rise(claim: Claim, result: Result | None, notes: list[str]) -> list[Decisio
 
 
 def _coupled(result: Result | None, notes: list[str]) -> list[Decision]:
-    values = None if result is None else result.coupling.mean(1)
+    values = None if result is None else result.coupling
     q = None if values is None or result is None else quantity(values[0], values[1:], result.means.n)
     if q is None:
         notes.append(f"{COUPLED.key} was not decided: purity or accuracy is the same on all problems, or they are few.")
@@ -121,26 +118,11 @@ def _coupled(result: Result | None, notes: list[str]) -> list[Decision]:
     return [above(COUPLED, q.estimate, q.draws, n=q.n, unit="r")]
 
 
-def _given_rate(panels: list[Panel], courses: dict[Panel, Course]) -> str:
-    """What is left of the correlation at the largest t once the share of right rollouts is known."""
-    x, y = (np.concatenate([courses[panel][of][:, -1] for panel in panels]) for of in (0, 1))
-    control = np.concatenate([rate(panel) for panel in panels])
-    groups = np.concatenate([np.full(len(panel), panel.configuration, dtype=object) for panel in panels])
-    try:
-        left = partial_correlation(x, y, control, groups=groups.astype(str), nan="drop")
-    except InputError:
-        return "Purity and accuracy given the share of right rollouts: not defined on these problems."
-    return (
-        "At the largest t, purity and accuracy across problems, given the share of right rollouts and the configuration, "
-        f"have a partial correlation of {left.r:+.2f} (n {left.n})."
-    )
-
-
 def _summary(by_size: dict[str, Result | None], by_window: dict[str, Result | None]) -> Table:
     titles = (
         "rho of purity with t",
         "rho of accuracy with t",
-        "r at one t",
+        "r at one t, given the rate",
         "rho of purity with W",
         "rho of accuracy with W",
     )
@@ -149,7 +131,7 @@ def _summary(by_size: dict[str, Result | None], by_window: dict[str, Result | No
         window = by_window[name]
         cells = [Cell(name), Cell(0 if result is None else result.means.n, "count")]
         columns = [None if result is None else result.rho(of) for of in (0, 1)]
-        columns.append(None if result is None else result.coupling.mean(1))
+        columns.append(None if result is None else result.coupling)
         columns += [None if window is None else window.rho(of) for of in (0, 1)]
         cells += [missing("no problem has one") if own is None else number(own[0], draws=own[1:]) for own in columns]
         rows.append(Row(tuple(cells)))
@@ -163,7 +145,7 @@ def _steps(key: str, unit: str, steps: Sequence[int], result: Result) -> Table:
         Column(unit),
         Column("purity", "95% CI"),
         Column("RAD accuracy", "95% CI"),
-        Column("r across problems", "95% CI"),
+        *(Column(title, "95% CI") for title in ("r across problems", "given the rate")),
     )
     rows = [
         Row(
@@ -171,7 +153,7 @@ def _steps(key: str, unit: str, steps: Sequence[int], result: Result) -> Table:
                 Cell(str(step)),
                 mean_cell(result.means, i),
                 mean_cell(result.means, i + len(steps), "percent"),
-                number(result.coupling[0, i], draws=result.coupling[1:, i]),
+                *(number(own[0, i], draws=own[1:, i]) for own in (result.plain, result.given_rate)),
             )
         )
         for i, step in enumerate(steps)
