@@ -44,21 +44,33 @@ def densest(S: Matrices, inside: Bools, k: int) -> Ints:
     return np.where(scored.any(1), best, -1)
 
 
-def purities(S: Matrices, inside: Bools, labels: Ints, k: int = 1, chance: Chance = "leave-one-out") -> Floats:
-    """The purity of each problem [P] over the rollouts in the mask, by labels [P, N]; NaN where it is undefined.
+def neighbours(S: Matrices, inside: Bools, k: int) -> Bools:
+    """Whether rollout j is one of the k nearest of rollout i [P, N, N]; ties of similarities go to the lowest index."""
+    near = comparable(S, inside)
+    k = max(min(k, S.shape[1] - 1), 1)
+    last = near.max(2) if k == 1 else -np.partition(-near, k - 1, axis=2)[:, :, k - 1]  # the k-th highest
+    closer = near > last[:, :, None]
+    tied = (near == last[:, :, None]) & np.isfinite(near)
+    places = k - closer.sum(2, dtype=np.int16)
+    chosen: Bools = closer | (tied & (np.cumsum(tied, axis=2, dtype=np.int16) <= places[:, :, None]))
+    return chosen
 
-    It is undefined where fewer than two rollouts are in the mask, or all of them have one label. Ties of similarities
-    go to the lowest index.
+
+def purities(S: Matrices, inside: Bools, labels: Ints, k: int = 1, chance: Chance = "leave-one-out") -> Floats:
+    """The purity of each problem [P] over the rollouts in the mask, by labels [P, N]; NaN where it is undefined."""
+    return purities_of(neighbours(S, inside, k), inside, labels, chance)
+
+
+def purities_of(near: Bools, inside: Bools, labels: Ints, chance: Chance = "leave-one-out") -> Floats:
+    """Purities [P] of neighbours that are known already, as several labels share them.
+
+    A purity is undefined where fewer than two rollouts are in the mask, or all of them have one label.
     """
     n = inside.sum(1).astype(np.float64)
     same = (labels[:, :, None] == labels[:, None, :]) & inside[:, :, None] & inside[:, None, :]
-    near = comparable(S, inside)
-    order = np.argmax(near, axis=2)[:, :, None] if k == 1 else np.argsort(-near, axis=2, kind="stable")[:, :, :k]
-    listed = np.isfinite(np.take_along_axis(near, order, 2))
-    agreeing = np.take_along_axis(same, order, 2) & listed
     pairs = same.sum((1, 2)).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = agreeing.sum((1, 2)) / listed.sum((1, 2))
+        share = (near & same).sum((1, 2)) / near.sum((1, 2))
         expected = (pairs - n) / (n * (n - 1)) if chance == "leave-one-out" else pairs / n**2
         purity = (share - expected) / (1 - expected)
     return np.where((n >= 2) & (pairs < n**2), purity, np.nan)

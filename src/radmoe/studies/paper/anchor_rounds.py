@@ -14,7 +14,7 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.studies.base import Findings, Options, study
-from radmoe.studies.basins import majority_label, purities
+from radmoe.studies.basins import majority_label, neighbours, purities_of
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, all_of
 from radmoe.studies.evidence import Bools, Evidence, Floats, Panel, Request
@@ -87,20 +87,21 @@ def trace(panel: Panel, anchor: str) -> Trace:
     for r in ROUNDS:
         read = panel.read(request(anchor, r))
         inside = cohort & read.located & (read.start < delimiter.start)
+        near = neighbours(read.values, inside, K)
         for label in LABELS:
-            rounds[label].append(_purity(panel, read.values, inside, label))
-        windows.append(_purity(panel, delimiter.values, inside, "majority"))
+            rounds[label].append(_purity(panel, near, inside, label))
+        windows.append(_purity(panel, neighbours(delimiter.values, inside, K), inside, "majority"))
         early = inside & (read.start + WIDTH <= delimiter.start)
-        before.append(_purity(panel, read.values, early, "majority"))
+        before.append(_purity(panel, neighbours(read.values, early, K), early, "majority"))
     columns = {label: np.column_stack(own) for label, own in rounds.items()}
     return Trace(columns, np.column_stack(windows), np.column_stack(before))
 
 
-def _purity(panel: Panel, S: np.ndarray[tuple[int, ...], np.dtype[np.float32]], inside: Bools, label: str) -> Floats:
+def _purity(panel: Panel, near: Bools, inside: Bools, label: str) -> Floats:
     labels = majority_label(panel, inside) if label == "majority" else panel.answer
     if label == "correct":
         labels = panel.correct.astype(np.int64)
-    return np.where(inside.sum(1) >= ENOUGH, purities(S, inside, labels, K), np.nan)
+    return np.where(inside.sum(1) >= ENOUGH, purities_of(near, inside, labels), np.nan)
 
 
 def reached(traces: Sequence[Trace]) -> int:
@@ -167,7 +168,8 @@ def _whole(panel: Panel) -> Floats:
     """The purity of the delimiter window over all answered rollouts, by the majority and by answers [P, 2]."""
     read = panel.read(WINDOW)
     inside = panel.answered & read.located
-    return np.column_stack([_purity(panel, read.values, inside, label) for label in ("majority", "answer")])
+    near = neighbours(read.values, inside, K)
+    return np.column_stack([_purity(panel, near, inside, label) for label in ("majority", "answer")])
 
 
 def _shape(panels: list[Panel], own: dict[Panel, Trace], count: int, options: Options) -> list[Decision] | None:
