@@ -90,7 +90,8 @@ def _words(ax: Any, plot: Plot) -> None:
 def _colours(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
     """A colour and a mark per group, or per series where it has none."""
     groups = dict.fromkeys(one.group or one.name for one in series)
-    return {name: (COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)]) for i, name in enumerate(groups)}
+    rounds = [(COLOURS[i % len(COLOURS)], MARKS[(i + i // len(COLOURS)) % len(MARKS)]) for i in range(len(groups))]
+    return dict(zip(groups, rounds, strict=True))
 
 
 def _lines(ax: Any, plot: Plot) -> None:

@@ -46,13 +46,17 @@ def densest(S: Matrices, inside: Bools, k: int) -> Ints:
 
 def neighbours(S: Matrices, inside: Bools, k: int) -> Bools:
     """Whether rollout j is one of the k nearest of rollout i [P, N, N]; ties of similarities go to the lowest index."""
-    near = comparable(S, inside)
-    k = max(min(k, S.shape[1] - 1), 1)
-    last = near.max(2) if k == 1 else -np.partition(-near, k - 1, axis=2)[:, :, k - 1]  # the k-th highest
-    closer = near > last[:, :, None]
-    tied = (near == last[:, :, None]) & np.isfinite(near)
-    places = k - closer.sum(2, dtype=np.int16)
-    chosen: Bools = closer | (tied & (np.cumsum(tied, axis=2, dtype=np.int16) <= places[:, :, None]))
+    return highest_in_row(comparable(S, inside), k)
+
+
+def highest_in_row(near: Matrices, k: int) -> Bools:
+    """Whether an entry is one of the k highest of its row [..., N, N]; ties go to the lowest index, -inf is no entry."""
+    k = max(min(k, near.shape[-1] - 1), 1)
+    last = near.max(-1) if k == 1 else -np.partition(-near, k - 1, axis=-1)[..., k - 1]  # the k-th highest
+    closer = near > last[..., None]
+    tied = (near == last[..., None]) & np.isfinite(near)
+    places = k - closer.sum(-1, dtype=np.int16)
+    chosen: Bools = closer | (tied & (np.cumsum(tied, axis=-1, dtype=np.int16) <= places[..., None]))
     return chosen
 
 
