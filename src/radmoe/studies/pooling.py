@@ -9,6 +9,7 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell, missing
 from radmoe.studies.base import Options
+from radmoe.studies.charts import Series
 from radmoe.studies.evidence import Floats, Panel
 from radmoe.studies.resample import Resampled, resample
 
@@ -82,3 +83,19 @@ def mean_cell(
     if resampled is None:
         return missing(why)
     return number(float(resampled.estimate[column]), unit, resampled.draws[:, column], why)
+
+
+def series(name: str, x: Sequence[float | str], cells: Sequence[Cell], scale: float = 1.0) -> Series:
+    """Cells as points of a figure, with their intervals; a cell without a number is left out."""
+    points = [
+        (place, cell.value, cell.low, cell.high)
+        for place, cell in zip(x, cells, strict=True)
+        if isinstance(cell.value, float)
+    ]
+    return Series(
+        name,
+        [place for place, *_ in points],
+        [scale * value for _, value, _, _ in points],
+        [scale * (value if low is None else low) for _, value, low, _ in points],
+        [scale * (value if high is None else high) for _, value, _, high in points],
+    )

@@ -79,11 +79,16 @@ def test_a_round_that_few_rollouts_reach_has_no_purity() -> None:
     assert np.isfinite(trace(one, "so").rounds["majority"][:, 2]).all()
 
 
-def test_without_math_or_without_two_answers_nothing_is_decided() -> None:
-    assert anchor_rounds(evidence(panel(kind="choice", dataset="choice")), OPTIONS).decisions == ()
+def test_where_everyone_is_right_nothing_is_decided() -> None:
     none = anchor_rounds(evidence(planted_panel(PAPERS, 0.3, right=1.0)), OPTIONS)
     assert none.decisions == ()
     assert all(cell.value is None for row in none.tables[0].rows for cell in row.cells[2:])
+
+
+def test_without_math_the_study_says_what_it_lacks() -> None:
+    (ran,) = run_studies([study_named("4")], evidence(panel(kind="choice", dataset="choice")), OPTIONS)
+    assert ran.findings is None
+    assert "needs math problems" in ran.lacking[0]
 
 
 def test_on_a_pool_the_rounds_are_those_of_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,11 @@ import numpy as np
 from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.basins import majority_label, neighbours, purities_of
-from radmoe.studies.charts import Chart, Line, Plot, Series
+from radmoe.studies.charts import Chart, Line, Plot
 from radmoe.studies.decision import Claim, Decision, above, all_of
 from radmoe.studies.evidence import Bools, Evidence, Floats, Panel, Request
-from radmoe.studies.needs import VOTES
-from radmoe.studies.pooling import mean_cell, mean_of, number, pooled
+from radmoe.studies.needs import MATH
+from radmoe.studies.pooling import mean_cell, mean_of, pooled, series
 from radmoe.studies.resample import Resampled
 
 ANCHORS = {"so": "so", "paragraph break": ".\n\n"}
@@ -118,7 +118,7 @@ def reached(traces: Sequence[Trace]) -> int:
     where="Fig. exp23",
     requests=requests,
     claims=(SHAPE, LEAP),
-    needs=(VOTES,),
+    needs=(MATH,),
 )
 def anchor_rounds(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if requests(panel)]
@@ -128,8 +128,6 @@ def anchor_rounds(evidence: Evidence, options: Options) -> Findings:
         f"A round of a problem counts if {ENOUGH} rollouts reach it. The paper asks for two, but with {K + 1} or fewer all "
         "others are neighbours, and purity is 0 by construction.",
     ]
-    if not panels:
-        return Findings(notes=(*notes, "No pool has math problems: nothing was read."))
     traces = {anchor: {panel: trace(panel, anchor) for panel in panels} for anchor in ANCHORS}
     counts = {anchor: reached(list(own.values())) for anchor, own in traces.items()}
     shape, leap = [], []
@@ -212,16 +210,11 @@ def _chart(results: dict[str, dict[str, Resampled | None]], counts: dict[str, in
     for column, (title, key) in enumerate(
         (("majority's answer or not", "label majority"), ("answers", "label answer"))
     ):
-        series = []
-        for anchor, own in results.items():
-            cells = [mean_cell(own[key], i) for i in range(counts[anchor])]
-            y, low, high = ([_or_nan(getattr(cell, name)) for cell in cells] for name in ("value", "low", "high"))
-            series.append(Series(anchor, ROUNDS[: counts[anchor]], y, low, high))
-        level = number(np.nan if whole is None else float(whole.estimate[column])).value
-        lines = (Line(float(level), f"delimiter@{WIDTH}"),) if isinstance(level, float) else ()
-        plots.append(Plot("lines", title, "round of the anchor", f"purity (K={K})", series=series, lines=lines))
+        lines = [
+            series(anchor, ROUNDS[: counts[anchor]], [mean_cell(own[key], i) for i in range(counts[anchor])])
+            for anchor, own in results.items()
+        ]
+        level = mean_cell(whole, column).value
+        levels = (Line(level, f"delimiter@{WIDTH}"),) if isinstance(level, float) else ()
+        plots.append(Plot("lines", title, "round of the anchor", f"purity (K={K})", series=lines, lines=levels))
     return Chart("anchor-rounds", "When does routing begin to tell the answer?", tuple(plots), shared_y=True)
-
-
-def _or_nan(value: float | int | str | None) -> float:
-    return float(value) if isinstance(value, float | int) else float("nan")

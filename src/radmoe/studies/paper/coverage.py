@@ -10,10 +10,10 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
-from radmoe.studies.charts import Chart, Plot, Series
+from radmoe.studies.charts import Chart, Plot
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.picks import standard
-from radmoe.studies.pooling import ALL, by_configuration, mean_cell, pooled
+from radmoe.studies.pooling import ALL, by_configuration, mean_cell, pooled, series
 from radmoe.studies.resample import Resampled
 
 COLUMNS = ("a: all located", "b: some located", "c: fewer than two", "rollouts located", "rollouts with an answer")
@@ -82,18 +82,9 @@ def _row(section: str, name: str, result: Resampled | None) -> Row:
 def _chart(charted: dict[str, dict[str, Resampled | None]]) -> Chart:
     plots = []
     for section, results in charted.items():
-        known = {name: result for name, result in results.items() if result is not None}
-        series = []
-        for i, case in enumerate(COLUMNS[:3]):
-            bounds = [result.interval(i) for result in known.values()]
-            series.append(
-                Series(
-                    case,
-                    list(known),
-                    [100 * float(result.estimate[i]) for result in known.values()],
-                    [100 * low for low, _ in bounds],
-                    [100 * high for _, high in bounds],
-                )
-            )
-        plots.append(Plot("bars", section, y="problems (%)", series=series))
+        bars = [
+            series(case, list(results), [mean_cell(result, i) for result in results.values()], 100.0)
+            for i, case in enumerate(COLUMNS[:3])
+        ]
+        plots.append(Plot("bars", section, y="problems (%)", series=bars))
     return Chart("coverage", "How many rollouts have the anchor that RAD reads?", tuple(plots[:3]))

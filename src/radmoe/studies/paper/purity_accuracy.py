@@ -18,11 +18,9 @@ from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.courses import REQUESTS, WIDTHS, Course, Result, pool_courses, sizes_of, with_rollouts, with_windows
 from radmoe.studies.decision import Claim, Decision, above, all_of
 from radmoe.studies.evidence import Evidence, Panel, Request
-from radmoe.studies.needs import VOTES
+from radmoe.studies.needs import MATH
 from radmoe.studies.picks import majority
 from radmoe.studies.pooling import by_configuration, mean_cell, number, quantity
-
-DOMAINS = ("math", "science")  # the first that the pools have: the paper's panel is math
 
 _RISE = (
     "Spearman's rho of mean purity (K=1, delimiter@16) with {0}, and of RAD's accuracy with {0}, over the problems {1}, all "
@@ -54,7 +52,7 @@ COUPLED = Claim(
 
 
 def requests(panel: Panel) -> tuple[Request, ...]:
-    return REQUESTS if panel.domain in DOMAINS else ()
+    return REQUESTS if panel.domain == "math" else ()
 
 
 @study(
@@ -64,12 +62,11 @@ def requests(panel: Panel) -> tuple[Request, ...]:
     where="Fig. evidence, right; Fig. purity-acc-phase",
     requests=requests,
     claims=(ROLLOUTS, WINDOWS, COUPLED),
-    needs=(VOTES,),
+    needs=(MATH,),
 )
 def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
-    domain = next(domain for domain in DOMAINS if any(panel.domain == domain for panel in evidence.panels))
-    panels = [panel for panel in evidence.panels if panel.domain == domain]
-    notes = [f"Problems: {domain}. The paper's are 347 math problems of 8 models, at 64 rollouts."]
+    panels = [panel for panel in evidence.panels if requests(panel)]
+    notes = ["The paper's numbers are over 347 math problems of 8 models, at 64 rollouts."]
     groups, sizes = by_configuration(panels), sizes_of(panels)
     windows = {panel: with_windows(panel) for panel in panels}
     by_window = {name: pool_courses(own, windows, options) for name, own in groups.items()}

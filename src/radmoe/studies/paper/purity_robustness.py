@@ -6,7 +6,6 @@ its answer begin), another correction for chance, and other kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +13,11 @@ import numpy as np
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.basins import Chance, first_characters, majority_label, purities
-from radmoe.studies.charts import Chart, Line, Plot, Series
+from radmoe.studies.charts import Chart, Plot
 from radmoe.studies.decision import Claim, Decision, above, all_of, within
 from radmoe.studies.evidence import COSINE, Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.needs import VOTES
-from radmoe.studies.pooling import Quantity, mean_cell, mean_of, pooled
+from radmoe.studies.pooling import Quantity, mean_cell, mean_of, pooled, series
 from radmoe.studies.resample import Resampled
 
 READOUTS = ("rand@16", "rand-one-loc@16", "pre-delim@16", "delimiter@marker", "delimiter@16")
@@ -130,16 +129,15 @@ def purity_robustness(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if requests(panel)]
     cubes = {panel: measured(evidence, panel) for panel in panels}
     levels = pooled(panels, {panel: cube.reshape(len(panel), -1) for panel, cube in cubes.items()}, options)
-    steps = pooled(panels, {panel: _steps(cube) for panel, cube in cubes.items()}, options)
-    gaps = pooled(panels, {panel: _gaps(cube) for panel, cube in cubes.items()}, options)
-    decisions, notes = _decide(steps, gaps)
+    decisions, notes = _decide(panels, cubes, options)
     return Findings((_table(levels),), (_chart(levels),) if levels else (), decisions, tuple(notes))
 
 
-def _steps(cube: Floats) -> Floats:
-    """Both steps of the order under each variant [P, 2 V], over the problems on which both readouts have a purity."""
-    rand, marker, window = (cube[:, :, READOUTS.index(readout)] for readout in ORDERED)
-    return np.concatenate([marker - rand, window - marker], axis=1)
+def _steps(cube: Floats, v: int) -> Floats:
+    """Both steps of the order under a variant [P, 2], on the problems on which all three readouts have a purity."""
+    rand, marker, window = (cube[:, v, READOUTS.index(readout)] for readout in ORDERED)
+    both = np.column_stack([marker - rand, window - marker])
+    return np.where(np.isfinite(both).all(1, keepdims=True), both, np.nan)
 
 
 def _gaps(cube: Floats) -> Floats:
@@ -150,11 +148,14 @@ def _gaps(cube: Floats) -> Floats:
     )
 
 
-def _decide(steps: Resampled | None, gaps: Resampled | None) -> tuple[tuple[Decision, ...], list[str]]:
+def _decide(
+    panels: list[Panel], cubes: dict[Panel, Floats], options: Options
+) -> tuple[tuple[Decision, ...], list[str]]:
     notes, decisions = [], []
     parts: list[Quantity] = []
     for v, variant in enumerate(VARIANTS):
-        both = [q for q in (mean_of(steps, v), mean_of(steps, v + len(VARIANTS))) if q is not None]
+        steps = pooled(panels, {panel: _steps(cube, v) for panel, cube in cubes.items()}, options)
+        both = [q for q in (mean_of(steps, 0), mean_of(steps, 1)) if q is not None]
         if len(both) == 2:
             parts += both
         else:
@@ -162,7 +163,8 @@ def _decide(steps: Resampled | None, gaps: Resampled | None) -> tuple[tuple[Deci
     if parts:
         decisions.append(all_of(ORDER, [above(ORDER, q.estimate, q.draws, n=q.n, unit="purity") for q in parts]))
     for column, (claim, margin) in enumerate(((KERNEL, ALIKE), (CHANCE, ALIKE), (PSEUDO, PROXY))):
-        q = mean_of(gaps, column)
+        gap = {panel: _gaps(cube)[:, column : column + 1] for panel, cube in cubes.items()}
+        q = mean_of(pooled(panels, gap, options), 0)
         if q is None:
             notes.append(f"{claim.key} was not decided: too few problems have a purity.")
         else:
@@ -190,19 +192,10 @@ def _table(levels: Resampled | None) -> Table:
 
 
 def _chart(levels: Resampled) -> Chart:
-    estimate = levels.estimate.reshape(len(VARIANTS), len(READOUTS))
-    known = [v for v in range(len(VARIANTS)) if np.isfinite(estimate[v, -1])]
-    series = [_series(levels, estimate, r, known) for r in (READOUTS.index(readout) for readout in ORDERED)]
-    plot = Plot("bars", y="purity (0 chance, 1 perfect)", series=series, lines=(Line(0.0, ""),))
+    names = [variant.name for variant in VARIANTS]
+    bars = []
+    for r in (READOUTS.index(readout) for readout in ORDERED):
+        cells = [mean_cell(levels, v * len(READOUTS) + r) for v in range(len(VARIANTS))]
+        bars.append(series(READOUTS[r], names, cells))
+    plot = Plot("bars", y="purity (0 chance, 1 perfect)", series=bars)
     return Chart("purity-robustness", "Does the order hang on how purity is measured?", (plot,))
-
-
-def _series(levels: Resampled, estimate: Floats, r: int, known: Sequence[int]) -> Series:
-    intervals = [levels.interval(v * len(READOUTS) + r) for v in known]
-    return Series(
-        READOUTS[r],
-        [VARIANTS[v].name for v in known],
-        [float(estimate[v, r]) for v in known],
-        [low for low, _ in intervals],
-        [high for _, high in intervals],
-    )
