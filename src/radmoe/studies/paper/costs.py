@@ -125,7 +125,7 @@ def _times_table(times: dict[Panel, Times]) -> Table:
         rows.append(Row((name, Cell(own.problems, "count"), number(own.rollouts), *(number(value) for value in cells))))
     paper = Row((Cell("paper"), missing(""), Cell(64.0, "number"), *[missing("not given")] * 3, missing(PAPER_MS)))
     columns = ("pool", "problems timed", "rollouts", "ms to read", "ms to compare", "ms to choose", "ms per problem")
-    notes = (f"The paper: {PAPER_MS} per problem, routing in memory.",)
+    notes = (f"The paper: {PAPER_MS} per problem on one CPU thread.",)
     return Table("costs-selection", "Selection, ms per problem", tuple(map(Column, columns)), (*rows, paper), notes)
 
 

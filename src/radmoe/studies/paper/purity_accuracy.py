@@ -66,7 +66,11 @@ def requests(panel: Panel) -> tuple[Request, ...]:
 )
 def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if requests(panel)]
-    notes = ["The paper's numbers are over 347 math problems of 8 models, at 64 rollouts."]
+    notes = [
+        "The paper's numbers are over 347 math problems of 8 models, at 64 rollouts.",
+        "The paper's text has t as rollouts and as 16 t tokens: both were measured, rollouts first. A window ends where its "
+        "rollout ends, so that wider ones read the same tokens where little is written behind the delimiter.",
+    ]
     groups, sizes = by_configuration(panels), sizes_of(panels)
     windows = {panel: with_windows(panel) for panel in panels}
     by_window = {name: pool_courses(own, windows, options) for name, own in groups.items()}

@@ -204,8 +204,8 @@ def _table(results: dict[str, dict[str, Resampled | None]]) -> Table:
 
 
 def _map(name: str, leaks: Leaks, options: Options) -> Chart:
-    """The map of the first pool, or the first set of efforts; colours are problems or efforts."""
-    crowd, panels, problems = leaks.crowds[0]
+    """The map of the first pool of math, or of any, or of its efforts; colours are problems or efforts."""
+    crowd, panels, problems = min(leaks.crowds, key=lambda made: made[1][0].domain != "math")
     at = embed(crowd.S, options.seed)
     labels, names = (crowd.problem, problems) if name == A else (crowd.panel, [panel.style for panel in panels])
     series = [Series(text, at[labels == i, 0].tolist(), at[labels == i, 1].tolist()) for i, text in enumerate(names)]
