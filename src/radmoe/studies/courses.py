@@ -12,7 +12,7 @@ from radmoe.studies.base import Options
 from radmoe.studies.basins import densest, purities
 from radmoe.studies.evidence import Bools, Floats, Ints, Panel, Request
 from radmoe.studies.picks import rate
-from radmoe.studies.pooling import pooled
+from radmoe.studies.quantities import pooled
 from radmoe.studies.resample import Resampled
 
 SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 64)  # t

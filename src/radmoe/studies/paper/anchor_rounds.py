@@ -19,7 +19,7 @@ from radmoe.studies.charts import Chart, Line, Plot
 from radmoe.studies.decision import Claim, Decision, above, all_of
 from radmoe.studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe.studies.needs import MATH
-from radmoe.studies.pooling import mean_cell, mean_of, pooled, series
+from radmoe.studies.quantities import mean_cell, mean_of, pooled, series
 from radmoe.studies.resample import Resampled
 
 ANCHORS = {"so": "so", "paragraph break": ".\n\n"}

@@ -19,7 +19,7 @@ from radmoe.selector import choose
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.evidence import Evidence, Panel
-from radmoe.studies.pooling import number
+from radmoe.studies.quantities import number
 
 SAMPLE = 20  # problems of a panel that are timed
 PAPER_MS = "tens of ms"

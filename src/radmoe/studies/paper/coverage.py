@@ -13,7 +13,7 @@ from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.picks import standard
-from radmoe.studies.pooling import ALL, by_configuration, mean_cell, pooled, series
+from radmoe.studies.quantities import ALL, by_configuration, mean_cell, pooled, series
 from radmoe.studies.resample import Resampled
 
 COLUMNS = ("a: all located", "b: some located", "c: fewer than two", "rollouts located", "rollouts with an answer")

@@ -19,7 +19,7 @@ from radmoe.studies.decision import Claim, Decision, above, all_of, within
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.needs import LOGPROBS
 from radmoe.studies.picks import standard
-from radmoe.studies.pooling import by_configuration, mean_cell, mean_of, number, pooled
+from radmoe.studies.quantities import by_configuration, mean_cell, mean_of, number, pooled
 from radmoe.studies.resample import Resampled
 
 KERNELS = ("weighted", "binary")

@@ -20,7 +20,7 @@ from radmoe.studies.decision import Claim, Decision, above, all_of
 from radmoe.studies.evidence import Evidence, Panel, Request
 from radmoe.studies.needs import MATH
 from radmoe.studies.picks import majority
-from radmoe.studies.pooling import by_configuration, mean_cell, number, quantity
+from radmoe.studies.quantities import by_configuration, mean_cell, number, quantity
 
 _RISE = (
     "Spearman's rho of mean purity (K=1, delimiter@16) with {0}, and of RAD's accuracy with {0}, over the problems {1}, all "

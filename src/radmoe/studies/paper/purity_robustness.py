@@ -17,7 +17,7 @@ from radmoe.studies.charts import Chart, Plot
 from radmoe.studies.decision import Claim, Decision, above, all_of, within
 from radmoe.studies.evidence import COSINE, Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.needs import VOTES
-from radmoe.studies.pooling import Quantity, mean_cell, mean_of, pooled, series
+from radmoe.studies.quantities import Quantity, mean_cell, mean_of, pooled, series
 from radmoe.studies.resample import Resampled
 
 READOUTS = ("rand@16", "rand-one-loc@16", "pre-delim@16", "delimiter@marker", "delimiter@16")

@@ -19,7 +19,7 @@ from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, all_of, below
 from radmoe.studies.evidence import Evidence, Floats, Ints, Panel
-from radmoe.studies.pooling import by_configuration, mean_cell, mean_of, pooled
+from radmoe.studies.quantities import by_configuration, mean_cell, mean_of, pooled
 from radmoe.studies.resample import Resampled
 
 PROBLEMS = 10

@@ -7,7 +7,7 @@ import numpy as np
 from planted_panels import panel
 from radmoe.evaluation.table import Cell, missing
 from radmoe.studies.base import Options
-from radmoe.studies.pooling import by_configuration, mean_cell, mean_of, number, pooled, quantity, series
+from radmoe.studies.quantities import by_configuration, mean_cell, mean_of, number, pooled, quantity, series
 
 OPTIONS = Options(resamples=300)
 
