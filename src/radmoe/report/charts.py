@@ -92,11 +92,12 @@ def _words(ax: Any, plot: Plot) -> None:
 def _colours(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
     """A colour and a mark per group, or per series where it has none."""
     groups = dict.fromkeys(one.group or one.name for one in series)
-    return {name: (COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)]) for i, name in enumerate(groups)}
+    rounds = [(COLOURS[i % len(COLOURS)], MARKS[(i + i // len(COLOURS)) % len(MARKS)]) for i in range(len(groups))]
+    return dict(zip(groups, rounds, strict=True))
 
 
 def _lines(ax: Any, plot: Plot) -> None:
-    """Lines with bands; each is named at its right end."""
+    """Lines with bands; each is named at its right end, or above the plot where a second axis stands there."""
     colours = _colours(plot.series)
     right = ax.twinx() if any(one.axis == "right" for one in plot.series) else None
     if right is not None:
@@ -108,17 +109,21 @@ def _lines(ax: Any, plot: Plot) -> None:
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.minorticks_off()
     ends: list[tuple[Any, float, float, str, str]] = []
+    handles: list[Any] = []
     for one in plot.series:
         colour, mark = colours[one.group or one.name]
         own = right if one.axis == "right" and right is not None else ax
         x, y = list(one.x), np.asarray(one.y, float)
-        own.plot(x, y, color=colour, marker=mark, markersize=3.5, linewidth=1.6)
+        handles += own.plot(x, y, color=colour, marker=mark, markersize=3.5, linewidth=1.6, label=visible(one.name))
         if one.low is not None and one.high is not None:
             own.fill_between(x, np.asarray(one.low, float), np.asarray(one.high, float), color=colour, alpha=0.15, lw=0)
         known = np.flatnonzero(np.isfinite(y))
         if len(known):
             ends.append((own, x[known[-1]], float(y[known[-1]]), one.name, colour))
-    _name_ends(ends)
+    if right is None:
+        _name_ends(ends)
+    else:  # names at the ends would stand on the second axis
+        _legend(ax, plot, handles)
 
 
 def _name_ends(ends: Sequence[tuple[Any, float, float, str, str]]) -> None:
@@ -144,10 +149,11 @@ def _name_ends(ends: Sequence[tuple[Any, float, float, str, str]]) -> None:
         )
 
 
-def _legend(ax: Any, plot: Plot) -> None:
+def _legend(ax: Any, plot: Plot, handles: Sequence[Any] | None = None) -> None:
     """The names of several series above the plot, where they hide nothing."""
     if len(plot.series) > 1:
         ax.legend(
+            handles=handles,
             frameon=False,
             fontsize=7.5,
             ncols=_NAMES,

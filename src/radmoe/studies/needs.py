@@ -47,6 +47,11 @@ VOTES = Need(
     _any(lambda panel: panel.domain in ("math", "science")),
     "radmoe capture --task math-2 (or any data set of kind math or choice), then radmoe grade",
 )
+MATH = Need(
+    "math problems",
+    _any(lambda panel: panel.domain == "math"),
+    "radmoe capture --task math-2, then radmoe grade",
+)
 CODE = Need("programs", _any(lambda panel: panel.domain == "code"), "radmoe capture --task code, then radmoe grade")
 EFFORTS = Need(
     "one model at three efforts on the same problems",

@@ -1,0 +1,101 @@
+"""How studies pool panels: by configuration and all together, with problems as clusters, and cells that hold no NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from radmoe.evaluation.table import Cell, missing
+from radmoe.studies.base import Options
+from radmoe.studies.charts import Series
+from radmoe.studies.evidence import Floats, Panel
+from radmoe.studies.resample import Resampled, resample
+
+ALL = "all"
+LEAST = 5  # problems: with fewer, a bootstrap over problems says nothing
+DRAWS = 100  # finite draws that a rule needs
+Number = Literal["percent", "points", "number", "p"]
+
+
+def by_configuration(panels: Sequence[Panel]) -> dict[str, list[Panel]]:
+    """The panels of each configuration, in order, and all of them."""
+    groups: dict[str, list[Panel]] = {}
+    for panel in panels:
+        groups.setdefault(panel.configuration, []).append(panel)
+    return groups | {ALL: list(panels)}
+
+
+def pooled(panels: Sequence[Panel], tables: Mapping[Panel, Floats], options: Options) -> Resampled | None:
+    """Means of the columns of tables [P, C] over all problems of the panels; None where no problem has a number.
+
+    A problem that several configurations answered is one cluster, and a problem without a number is none.
+    """
+    if not panels:
+        return None
+    rows = np.concatenate([tables[panel] for panel in panels])
+    ids = [problem for panel in panels for problem in panel.problem_ids]
+    known = np.isfinite(rows).any(1)
+    if not known.any():
+        return None
+    clusters = [problem for problem, inside in zip(ids, known, strict=True) if inside]
+    return resample(rows[known], clusters, resamples=options.draws, seed=options.seed)
+
+
+class Quantity(NamedTuple):
+    """An estimate that a rule can be asked about: its draws are finite, and enough."""
+
+    estimate: float
+    draws: Floats
+    n: int
+
+
+def quantity(estimate: float, draws: Floats, n: int) -> Quantity | None:
+    """An estimate with its finite draws; None where too few problems or draws are behind it."""
+    finite = draws[np.isfinite(draws)]
+    enough = n >= LEAST and len(finite) >= max(DRAWS, len(draws) // 2) and np.isfinite(estimate)
+    return Quantity(float(estimate), finite, n) if enough else None
+
+
+def mean_of(resampled: Resampled | None, column: int) -> Quantity | None:
+    """The mean of a column as a quantity."""
+    if resampled is None:
+        return None
+    return quantity(float(resampled.estimate[column]), resampled.draws[:, column], resampled.n)
+
+
+def number(value: float, unit: Number = "number", draws: Floats | None = None, why: str = "no problem has one") -> Cell:
+    """A cell with a number and the interval of its draws; where there is no number, the cell says why."""
+    if not np.isfinite(value):
+        return missing(why)
+    finite = np.empty(0) if draws is None else draws[np.isfinite(draws)]
+    if len(finite) < DRAWS:
+        return Cell(float(value), unit)
+    low, high = np.quantile(finite, [0.025, 0.975])
+    return Cell(float(value), unit, float(low), float(high))
+
+
+def mean_cell(
+    resampled: Resampled | None, column: int, unit: Number = "number", why: str = "no problem has one"
+) -> Cell:
+    """A column's mean with its interval."""
+    if resampled is None:
+        return missing(why)
+    return number(float(resampled.estimate[column]), unit, resampled.draws[:, column], why)
+
+
+def series(name: str, x: Sequence[float | str], cells: Sequence[Cell], scale: float = 1.0) -> Series:
+    """Cells as points of a figure, with their intervals; a cell without a number is left out."""
+    points = [
+        (place, cell.value, cell.low, cell.high)
+        for place, cell in zip(x, cells, strict=True)
+        if isinstance(cell.value, float)
+    ]
+    return Series(
+        name,
+        [place for place, *_ in points],
+        [scale * value for _, value, _, _ in points],
+        [scale * (value if low is None else low) for _, value, low, _ in points],
+        [scale * (value if high is None else high) for _, value, _, high in points],
+    )
