@@ -5,6 +5,7 @@ Everything that is drawn comes from a `Chart`; nothing is computed here but plac
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from radmoe.studies.charts import Chart, Plot, Series
 # Okabe and Ito's colours, in an order in which neighbours differ in lightness too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#666666", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES = ("-", "--", ":")
 GREY = "#8a8a8a"
 WIDTH, HEIGHT = 4.6, 3.4  # inches of one plot
 _NAMES = 3  # names of series in a line
@@ -94,7 +96,7 @@ def _colours(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
 
 
 def _lines(ax: Any, plot: Plot) -> None:
-    """Lines with bands; each is named at its right end."""
+    """Lines with bands; each is named at its right end. Of several lines of one group, the later ones are broken."""
     colours = _colours(plot.series)
     right = ax.twinx() if any(one.axis == "right" for one in plot.series) else None
     if right is not None:
@@ -106,11 +108,14 @@ def _lines(ax: Any, plot: Plot) -> None:
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.minorticks_off()
     ends: list[tuple[Any, float, float, str, str]] = []
+    drawn: Counter[str] = Counter()
     for one in plot.series:
         colour, mark = colours[one.group or one.name]
+        dash = DASHES[drawn[one.group or one.name] % len(DASHES)]
+        drawn[one.group or one.name] += 1
         own = right if one.axis == "right" and right is not None else ax
         x, y = list(one.x), np.asarray(one.y, float)
-        own.plot(x, y, color=colour, marker=mark, markersize=3.5, linewidth=1.6)
+        own.plot(x, y, color=colour, marker=mark, markersize=3.5, linewidth=1.6, linestyle=dash)
         if one.low is not None and one.high is not None:
             own.fill_between(x, np.asarray(one.low, float), np.asarray(one.high, float), color=colour, alpha=0.15, lw=0)
         known = np.flatnonzero(np.isfinite(y))
@@ -128,7 +133,7 @@ def _name_ends(ends: Sequence[tuple[Any, float, float, str, str]]) -> None:
     placed: list[float] = []
     for ax, x, y, name, colour in sorted(ends, key=lambda end: end[0].transData.transform((0, end[2]))[1]):
         pixel = float(ax.transData.transform((ax.get_xlim()[0], y))[1])
-        target = max(pixel, placed[-1] + 13) if placed else pixel
+        target = max(pixel, placed[-1] + 7.5 * figure.dpi / 72) if placed else pixel
         placed.append(target)
         ax.annotate(
             visible(name),

@@ -5,7 +5,8 @@ The paper pools its thinking-class configurations (App. "Composition control"); 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,7 @@ from radmoe.cohort.families import WELL_POSED
 from radmoe.evaluation import table
 from radmoe.studies.base import Options
 from radmoe.studies.charts import Series
-from radmoe.studies.decision import Claim, Decision, all_of
+from radmoe.studies.decision import Claim, Decision, above, all_of, below, within
 from radmoe.studies.evidence import Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.resample import Resampled, resample
 from radmoe.studies.subcohorts import CHANCE, METHODS, Cell, hit_rates
@@ -24,7 +25,7 @@ BOUNDARY, DELIMITER = Request("boundary@16"), Request("delimiter@16")
 ANCHORS = (BOUNDARY, DELIMITER)
 DOMAINS = ("math", "science", "code")
 ALL = "all"
-GROUPS = (ALL, WELL_POSED, *DOMAINS)
+GROUPS = (ALL, *DOMAINS, WELL_POSED)
 FEWEST = 10  # problems that a claim is decided on: a bootstrap over fewer clusters says little
 POOLING = (
     "All thinking-class configurations are pooled (those whose style is instruct are left out, unless there are no "
@@ -147,14 +148,42 @@ def mean(values: Floats, clusters: Sequence[str], options: Options) -> Mean | No
     return Mean(float(result.estimate[0]), result.draws[:, 0], result.n)
 
 
-def decided(
-    claim: Claim, parts: Mapping[str, Mean | None], rule: Callable[[Claim, Mean], Decision]
-) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
-    """A decision on a claim of which every part must hold, or a note that names the parts that cannot be tested."""
-    lacking = [name for name, part in parts.items() if part is None]
-    if lacking:
-        return (), (f"{claim.key} was not tested: fewer than {FEWEST} problems for {', '.join(lacking)}.",)
-    return (all_of(claim, [rule(claim, part) for part in parts.values() if part is not None]),), ()
+Rule = Callable[[Claim, Mean], Decision]
+
+
+def is_above(threshold: float = 0.0) -> Rule:
+    return lambda claim, m: above(claim, m.estimate, m.draws, n=m.n, unit="points", threshold=threshold)
+
+
+def is_below(threshold: float = 0.0) -> Rule:
+    return lambda claim, m: below(claim, m.estimate, m.draws, n=m.n, unit="points", threshold=threshold)
+
+
+def is_near(place: float, margin: float, unit: str = "points") -> Rule:
+    """The rule that a quantity equals `place` up to a margin."""
+
+    def rule(claim: Claim, m: Mean) -> Decision:
+        made = within(claim, m.estimate - place, m.draws - place, n=m.n, unit=unit, margin=margin)
+        return replace(made, estimate=made.estimate + place, low=made.low + place, high=made.high + place)
+
+    return rule
+
+
+class Decided(NamedTuple):
+    """Decisions of a study, and notes on the claims that could not be tested."""
+
+    decisions: tuple[Decision, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def with_claim(self, claim: Claim, parts: Iterable[tuple[str, Mean | None, Rule]]) -> Decided:
+        """With one more claim, of which every part must hold: its name, its mean, its rule."""
+        parts = list(parts)
+        lacking = [name for name, part, _ in parts if part is None]
+        if lacking:
+            note = f"{claim.key} was not tested: fewer than {FEWEST} problems for {', '.join(lacking)}."
+            return self._replace(notes=(*self.notes, note))
+        made = all_of(claim, [rule(claim, part) for _, part, rule in parts if part is not None])
+        return self._replace(decisions=(*self.decisions, made))
 
 
 class Curves(NamedTuple):
@@ -184,12 +213,17 @@ class Curves(NamedTuple):
 def curves(rates: Rates, options: Options, *, groups: Sequence[str] = (ALL,), lifts: bool = False) -> dict[str, Curves]:
     """Means of every cell and method for each group that has rows, from one bootstrap over problems.
 
+    A group with the same rows as an earlier one (the only domain, or the only family, beside "all") is left out.
     A method that is not defined for all rows of a group (a vote on code, confidences that a pool lacks) has no mean
     there.
     """
     values = rates.lifts if lifts else rates.values
     comparable = np.isfinite(rates.values)
-    present = {name: mask for name in groups if (mask := rates.of(name)).any()}
+    present: dict[str, Bools] = {}
+    for name in groups:
+        mask = rates.of(name)
+        if mask.any() and not any(np.array_equal(mask, other) for other in present.values()):
+            present[name] = mask
     if not present:
         return {}
     width = values.shape[1] * values.shape[2]

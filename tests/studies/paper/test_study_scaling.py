@@ -10,6 +10,7 @@ import pytest
 
 from planted_panels import evidence, panel
 from planted_pools import graded_pool
+from radmoe.evaluation.table import Row
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted
 from radmoe.report.charts import draw
@@ -53,27 +54,23 @@ def test_routing_without_signal_does_not_reach_the_vote() -> None:
 
 
 def test_the_tables_have_every_size_domain_and_the_papers_numbers() -> None:
-    math, code = made(), made(kind="code", dataset="code", seed=1)
-    found = scaling(evidence(math, code), OPTIONS)
-    sections = list(dict.fromkeys(row.section for row in found.tables[0].rows))
-    assert [s.partition(" (")[0] for s in sections[5:]] == [
-        "delimiter@16, all",
-        "delimiter@16, well-posed",
-        "delimiter@16, math",
-        "delimiter@16, code",
-        "delimiter@16, the paper's",
-    ]
-    ours = [row for row in found.tables[0].rows if row.section == sections[5]]
-    assert [row.cells[0].value for row in ours] == [str(m) for m in SIZES]
-    chance = np.concatenate([math.correct.mean(1), code.correct.mean(1)]).mean()
-    assert [row.cells[1].value for row in ours] == pytest.approx([chance] * len(SIZES))
-    assert all(row.cells[5].value is None for row in ours)  # programs are among them
-    posed = [row for row in found.tables[0].rows if row.section == sections[6]]
-    assert posed[0].cells[5].value == pytest.approx(math.correct.mean(), abs=0.02)  # a vote of two is chance
-    paper = [row for row in found.tables[0].rows if row.section == sections[9]]
-    assert paper[-1].cells[2].value == pytest.approx(0.7762)
-    code_rows = [row for row in found.tables[0].rows if row.section == sections[8]]
-    assert all(row.cells[5].value is None for row in code_rows)
+    math, science = made(), made(kind="choice", dataset="choice", seed=1)
+    code = made(kind="code", dataset="code", seed=2)
+    found = scaling(evidence(math, science, code), OPTIONS)
+    sections: dict[str, list[Row]] = {}
+    for row in found.tables[0].rows:
+        sections.setdefault(row.section.partition(" (")[0], []).append(row)
+    groups = ("all", "math", "science", "code", "well-posed", "the paper's")
+    assert list(sections) == [f"{r.readout}, {group}" for r in ANCHORS for group in groups]
+    everything, posed = sections["delimiter@16, all"], sections["delimiter@16, well-posed"]
+    assert [row.cells[0].value for row in everything] == [str(m) for m in SIZES]
+    chance = np.mean([panel.correct.mean() for panel in (math, science, code)])
+    assert [row.cells[1].value for row in everything] == pytest.approx([chance] * len(SIZES))
+    assert all(row.cells[5].value is None for row in everything)  # programs are among them
+    assert posed[0].cells[5].value == pytest.approx(posed[0].cells[1].value, abs=0.03)  # a vote of two is chance
+    assert sections["delimiter@16, the paper's"][-1].cells[2].value == pytest.approx(0.7762)
+    assert all(row.cells[5].value is None for row in sections["delimiter@16, code"])
+    assert [len(chart.plots) for chart in found.charts] == [3, 3, 3, 3]
 
 
 def test_a_problem_of_several_configurations_is_one_cluster_and_instruct_is_left_out() -> None:
@@ -120,7 +117,7 @@ def test_it_runs_on_a_pool_and_its_figures_are_drawn(tmp_path: Path, monkeypatch
     monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
     recipe = Planted(problems=12, rollouts=18, tokens=90)
     pool = graded_pool(tmp_path / "pool", list(planted.groups(recipe)))
-    names = ["scaling"]
+    names = ["scaling", "composition", "needle", "domain-lift", "cross-anchor"]
     for ran in run_studies(chosen(names), gather([pool]), OPTIONS):
         assert ran.findings is not None, ran.lacking
         assert ran.findings.tables or ran.findings.notes

@@ -12,8 +12,8 @@ from radmoe.cohort.families import WELL_POSED
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
-from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import Claim, above, below, within
+from radmoe.studies.charts import Chart, Line, Plot, Series
+from radmoe.studies.decision import Claim
 from radmoe.studies.evidence import Evidence, Request
 from radmoe.studies.needs import MANY
 from radmoe.studies.pooled import (
@@ -26,10 +26,13 @@ from radmoe.studies.pooled import (
     GROUPS,
     POOLING,
     Curves,
+    Decided,
     Mean,
     Rates,
     curves,
-    decided,
+    is_above,
+    is_below,
+    is_near,
     located_counts,
     mean,
     paper_cell,
@@ -136,37 +139,26 @@ def scaling(evidence: Evidence, options: Options) -> Findings:
     rates = {request: scaling_rates(evidence, request, options) for request in ANCHORS}
     groups = {request: curves(own, options, groups=GROUPS) for request, own in rates.items()}
     deployed = rates[DELIMITER]
-    made = [
-        decided(
-            SHARPENS,
-            {"delimiter@16": slope(deployed, RAD, options)},
-            lambda claim, m: above(claim, m.estimate, m.draws, n=m.n, unit="points"),
-        ),
-        decided(
-            FLATTENS,
-            {"delimiter@16 with confidences": slope(deployed, DC, options)},
-            lambda claim, m: below(claim, m.estimate, m.draws, n=m.n, unit="points", threshold=FLAT),
-        ),
-        decided(
-            TIES,
-            {"delimiter@16 with confidences and votes": gap(deployed, options)},
-            lambda claim, m: within(claim, m.estimate, m.draws, n=m.n, unit="points", margin=TIE),
-        ),
-    ]
+    sharper, flat, tied = slope(deployed, RAD, options), slope(deployed, DC, options), gap(deployed, options)
+    made = (
+        Decided()
+        .with_claim(SHARPENS, [("delimiter@16", sharper, is_above())])
+        .with_claim(FLATTENS, [("delimiter@16 with confidences", flat, is_below(FLAT))])
+        .with_claim(TIES, [("delimiter@16 with confidences and votes", tied, is_near(0.0, TIE))])
+    )
     notes = [
         POOLING,
-        "The majority is scored by expectation over tied answers, so it equals chance at m=2 unless rollouts without an "
-        "answer differ; the paper's, which beats chance there, breaks ties by order.",
+        "The majority is scored by expectation over tied answers, so at m=2 it equals chance where every rollout has an "
+        "answer; the paper's beats chance there, which no fair way to break ties can do.",
     ]
     notes += [
         f"{request.readout}: no problem has enough located rollouts." for request in ANCHORS if not groups[request]
     ]
-    notes += [note for _, own in made for note in own]
     return Findings(
         (_table(rates, groups), _slopes(rates, options)),
         _charts(rates, groups),
-        tuple(decision for own, _ in made for decision in own),
-        tuple(notes),
+        made.decisions,
+        (*notes, *made.notes),
     )
 
 
@@ -214,17 +206,16 @@ def _charts(rates: dict[Request, Rates], groups: dict[Request, dict[str, Curves]
         charts.append(
             Chart(f"scaling-{name}", title, (*(plots[name] for name in (ALL, WELL_POSED) if name in plots), ceiling))
         )
-        charts.append(
-            Chart(f"scaling-{name}-domains", f"{title}, by domain", [plots[name] for name in DOMAINS if name in plots])
-        )
+        if by_domain := [plots[domain] for domain in DOMAINS if domain in plots]:
+            charts.append(Chart(f"scaling-{name}-domains", f"{title}, by domain", by_domain))
     return tuple(charts)
 
 
 def _selectors(group: Curves, sizes: list[float], title: str) -> Plot:
-    shown = [i for i in (CHANCE, RAD, DC, FUSED, MAJORITY) if np.isfinite(group.estimate[:, i]).any()]
+    shown = [i for i in (RAD, DC, FUSED, MAJORITY) if np.isfinite(group.estimate[:, i]).any()]
     series = [group.series(METHODS[i], sizes, i, band=i in (RAD, FUSED, MAJORITY)) for i in shown]
-    return _lines(series, title)
+    return _lines(series, title, (Line(100 * float(group.estimate[0, CHANCE]), "chance"),))
 
 
-def _lines(series: list[Series], title: str) -> Plot:
-    return Plot("lines", title, "rollouts m", "right (%)", series=series, logarithmic=True)
+def _lines(series: list[Series], title: str, lines: tuple[Line, ...] = ()) -> Plot:
+    return Plot("lines", title, "rollouts m", "right (%)", series=series, lines=lines, logarithmic=True)
