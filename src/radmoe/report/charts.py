@@ -5,7 +5,6 @@ Everything that is drawn comes from a `Chart`; nothing is computed here but plac
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from radmoe.studies.charts import Chart, Plot, Series
 
 # Okabe and Ito's colours, in an order in which neighbours differ in lightness too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#666666", "#000000")
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", ":")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GREY = "#8a8a8a"
 WIDTH, HEIGHT = 4.6, 3.4  # inches of one plot
 _NAMES = 3  # names of series in a line
@@ -95,8 +94,14 @@ def _colours(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
     return {name: (COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)]) for i, name in enumerate(groups)}
 
 
+def _dash(series: Sequence[Series], one: Series) -> str:
+    """How a line is drawn: the first of a group is whole, later ones of its colour are broken."""
+    group = [id(other) for other in series if (other.group or other.name) == (one.group or one.name)]
+    return DASHES[group.index(id(one)) % len(DASHES)]
+
+
 def _lines(ax: Any, plot: Plot) -> None:
-    """Lines with bands; each is named at its right end. Of several lines of one group, the later ones are broken."""
+    """Lines with bands; each is named at its right end."""
     colours = _colours(plot.series)
     right = ax.twinx() if any(one.axis == "right" for one in plot.series) else None
     if right is not None:
@@ -108,16 +113,14 @@ def _lines(ax: Any, plot: Plot) -> None:
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.minorticks_off()
     ends: list[tuple[Any, float, float, str, str]] = []
-    drawn: Counter[str] = Counter()
     for one in plot.series:
         colour, mark = colours[one.group or one.name]
-        dash = DASHES[drawn[one.group or one.name] % len(DASHES)]
-        drawn[one.group or one.name] += 1
         own = right if one.axis == "right" and right is not None else ax
         x, y = list(one.x), np.asarray(one.y, float)
-        own.plot(x, y, color=colour, marker=mark, markersize=3.5, linewidth=1.6, linestyle=dash)
+        own.plot(x, y, color=colour, marker=mark, markersize=3.5, linewidth=1.6)
         if one.low is not None and one.high is not None:
             own.fill_between(x, np.asarray(one.low, float), np.asarray(one.high, float), color=colour, alpha=0.15, lw=0)
+        own.lines[-1].set_linestyle(_dash(plot.series, one))
         known = np.flatnonzero(np.isfinite(y))
         if len(known):
             ends.append((own, x[known[-1]], float(y[known[-1]]), one.name, colour))

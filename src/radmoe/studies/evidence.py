@@ -336,7 +336,7 @@ def _scalars(problem: GradedProblem) -> tuple[Ints, dict[str, Any]]:
     """The lengths of a problem's rollouts, and every scalar, or the reason why it is not there."""
     scalars: dict[str, Any] = {}
     try:
-        scalars |= problem.confidence
+        scalars |= {"cbw" if name == "bottom-window" else name: own for name, own in problem.confidence.items()}
     except MethodUnavailable as error:
         scalars["cbw"] = str(error)
     try:

@@ -99,11 +99,16 @@ def pooled_rates(
         if not mask.any() or not cells:
             continue
         rows.append(_once(panel, request, cells, mask, options, evidence.jobs)[mask])
-        clusters += [problem for problem, inside in zip(panel.problem_ids, mask, strict=True) if inside]
+        clusters += [problem for problem, inside in zip(problem_names(panel), mask, strict=True) if inside]
         domains += [panel.domain] * int(mask.sum())
         families += [panel.family] * int(mask.sum())
     values = np.concatenate(rows) if rows else np.zeros((0, len(cells), len(METHODS)))
     return Rates(values, cells, clusters, domains, families)
+
+
+def problem_names(panel: Panel) -> list[str]:
+    """The problems of a panel by names that other data sets do not have."""
+    return [f"{panel.dataset}/{problem}" for problem in panel.problem_ids]
 
 
 def located_counts(panel: Panel, request: Request) -> tuple[Ints, Ints]:
@@ -180,9 +185,13 @@ class Decided(NamedTuple):
         parts = list(parts)
         lacking = [name for name, part, _ in parts if part is None]
         if lacking:
-            note = f"{claim.key} was not tested: fewer than {FEWEST} problems for {', '.join(lacking)}."
+            note = f"{claim.key} was not tested: fewer than {FEWEST} problems for {'; '.join(lacking)}."
             return self._replace(notes=(*self.notes, note))
-        made = all_of(claim, [rule(claim, part) for _, part, rule in parts if part is not None])
+        decisions = {name: rule(claim, part) for name, part, rule in parts if part is not None}
+        made = all_of(claim, list(decisions.values()))
+        if len(decisions) > 1:
+            weakest = max(decisions, key=lambda name: decisions[name].p_for)
+            made = replace(made, reading=f"The number is that of the weakest part, {weakest}.")
         return self._replace(decisions=(*self.decisions, made))
 
 

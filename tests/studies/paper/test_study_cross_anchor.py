@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from planted_panels import evidence, panel
 from radmoe.studies.base import Findings, Options
@@ -11,6 +12,7 @@ from radmoe.studies.evidence import Panel
 from radmoe.studies.paper.cross_anchor import CURVE, FLATTENS, NEEDLE, PARTS, SCALES, TIES, cross_anchor
 from radmoe.studies.pooled import ANCHORS, BOUNDARY, DELIMITER
 
+SCALES_PART = "RAD, m=2 to the largest"
 OPTIONS = Options(resamples=300, subcohorts=30)
 
 
@@ -56,7 +58,9 @@ def test_an_anchor_that_is_not_located_leaves_every_claim_out_with_a_note() -> N
 
 def test_the_table_has_both_anchors_and_the_paper_beside_them() -> None:
     (table,) = cross_anchor(evidence(made()), OPTIONS).tables
-    assert [row.cells[0].value for row in table.rows] == [part.name for part in PARTS]
-    assert all(len(row.cells) == len(table.columns) == 7 for row in table.rows)
-    assert table.rows[0].cells[1].value == 40
-    assert [round(100 * float(table.rows[0].cells[i].value or 0), 2) for i in (3, 6)] == [2.9, 3.26]
+    assert [(row.section, row.cells[0].value) for row in table.rows] == [
+        (request.readout, part.name) for request in ANCHORS for part in PARTS
+    ]
+    slopes = [row for row in table.rows if row.cells[0].value == SCALES_PART]
+    assert [row.cells[1].value for row in slopes] == [40, 40]
+    assert [row.cells[3].value for row in slopes] == pytest.approx([0.029, 0.0326])

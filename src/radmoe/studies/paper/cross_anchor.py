@@ -139,20 +139,14 @@ def cross_anchor(evidence: Evidence, options: Options) -> Findings:
 
 def _table(means: dict[Request, list[Mean | None]]) -> Table:
     rows = []
-    for i, part in enumerate(PARTS):
-        cells = []
-        for request, paper in zip(ANCHORS, part.paper, strict=True):
-            one = means[request][i]
+    for side, request in enumerate(ANCHORS):
+        for part, one in zip(PARTS, means[request], strict=True):
             ours = (missing("too few problems"), missing("too few problems"))
             if one is not None:
                 ours = (TableCell(one.n, "count"), TableCell(one.estimate, "points", *one.interval))
-            cells += [*ours, paper_cell(paper, "points")]
-        rows.append(Row((TableCell(part.name), *cells)))
-    columns = [Column("quantity")]
-    for request in ANCHORS:
-        name = request.readout
-        columns += [Column(f"{name} problems"), Column(name, f"{name} 95% CI"), Column(f"{name} paper")]
-    return Table("cross-anchor", "The same quantities at both anchors", tuple(columns), tuple(rows))
+            rows.append(Row((TableCell(part.name), *ours, paper_cell(part.paper[side], "points")), request.readout))
+    columns = (Column("quantity"), Column("problems"), Column("points", "95% CI"), Column("paper"))
+    return Table("cross-anchor", "The same quantities at both anchors", columns, tuple(rows), (), "comparison")
 
 
 def _charts(rates: dict[Request, AtAnchor], options: Options) -> tuple[Chart, ...]:

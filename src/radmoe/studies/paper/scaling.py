@@ -37,6 +37,7 @@ from radmoe.studies.pooled import (
     mean,
     paper_cell,
     pooled_rates,
+    problem_names,
     thinking_class,
     wanted,
 )
@@ -100,7 +101,7 @@ def largest(evidence: Evidence, request: Request) -> int:
     """The largest m for which FEWEST problems have as many located rollouts; 0 where there is none."""
     problems: dict[str, int] = {}
     for panel in thinking_class(evidence):
-        for problem, count in zip(panel.problem_ids, np.add(*located_counts(panel, request)).tolist(), strict=True):
+        for problem, count in zip(problem_names(panel), np.add(*located_counts(panel, request)).tolist(), strict=True):
             problems[problem] = max(problems.get(problem, 0), count)
     return max((m for m in SIZES if sum(count >= m for count in problems.values()) >= FEWEST), default=0)
 
@@ -155,27 +156,36 @@ def scaling(evidence: Evidence, options: Options) -> Findings:
         f"{request.readout}: no problem has enough located rollouts." for request in ANCHORS if not groups[request]
     ]
     return Findings(
-        (_table(rates, groups), _slopes(rates, options)),
+        (*(table for table in _tables(rates, groups) if table.rows), _slopes(rates, options)),
         _charts(rates, groups),
         made.decisions,
         (*notes, *made.notes),
     )
 
 
-def _table(rates: dict[Request, Rates], groups: dict[Request, dict[str, Curves]]) -> Table:
-    rows = []
+def _tables(rates: dict[Request, Rates], groups: dict[Request, dict[str, Curves]]) -> tuple[Table, Table]:
+    """Accuracy at each m over all problems, beside the paper's, and by domain."""
+    rows: list[Row] = []
+    by_domain: list[Row] = []
     for request, own in groups.items():
         for name, group in own.items():
             section = f"{request.readout}, {name} (n={group.rows}, {group.problems} problems)"
             for i, cell in enumerate(rates[request].cells):
                 numbers = (group.cell(i, method, "percent") for method in range(len(METHODS)))
-                rows.append(Row((TableCell(str(cell.m)), *numbers), section))
+                (by_domain if name in DOMAINS else rows).append(Row((TableCell(str(cell.m)), *numbers), section))
         for m, printed in zip(SIZES, PAPER[request], strict=True):
             section = f"{request.readout}, the paper's (n={PAPER_ROWS[request]})"
             rows.append(Row((TableCell(str(m)), *(paper_cell(number, "percent") for number in printed)), section))
     columns = (Column("m"), *(Column(name, "95% CI") for name in METHODS))
-    notes = ("Chance and the oracle are exact; the others are means over sub-cohorts. Programs cast no votes.",)
-    return Table("scaling", "Pick accuracy by the size of the cohort", columns, tuple(rows), notes, "comparison")
+    notes = (
+        "n counts a problem once for each configuration, as the paper does; intervals are over problems. Chance and the "
+        "oracle are exact; the others are means over sub-cohorts. Programs cast no votes.",
+    )
+    title = "Pick accuracy by the size of the cohort"
+    return (
+        Table("scaling", title, columns, tuple(rows), notes, "comparison"),
+        Table("scaling-domains", f"{title} and domain", columns, tuple(by_domain), notes, "comparison"),
+    )
 
 
 def _slopes(rates: dict[Request, Rates], options: Options) -> Table:
