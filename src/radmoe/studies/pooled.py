@@ -46,6 +46,13 @@ def thinking_class(evidence: Evidence) -> list[Panel]:
     return [panel for panel in panels if panel.style != "instruct"] or panels
 
 
+def remarks(evidence: Evidence) -> tuple[str, ...]:
+    """What is pooled, and where these pools differ from the paper's."""
+    windows = ", ".join(str(window) for window in sorted({panel.window for panel in thinking_class(evidence)}))
+    scale = f"A confidence window has {windows} tokens here and 2,048 in the paper, whose rollouts are far longer."
+    return (POOLING, scale) if windows else (POOLING,)
+
+
 class Rates(NamedTuple):
     """Hit rates [rows, cells, METHODS] with the problem, the domain and the family of each row."""
 

@@ -93,11 +93,11 @@ def hit_rates(
 class Problem(NamedTuple):
     """The located rollouts of a problem as the kernel takes them: what it would sort for every sub-cohort, sorted once.
 
-    `near` [n, n] lists the others from the most similar down (its last column is the row itself), `trusted` [n] all from
-    the most confident down. Ties go to the lowest index.
+    `near` [n, n] lists the others from the most similar down (its last column is the row itself), `ranked` [n, n] has
+    their similarities, and `trusted` [n] lists all from the most confident down. Ties go to the lowest index.
     """
 
-    S: NDArray[np.float64]
+    ranked: Floats
     near: Ints
     trusted: Ints
     correct: Bools
@@ -109,7 +109,7 @@ class Problem(NamedTuple):
         np.fill_diagonal(others, -np.inf)
         near = np.argsort(-others, axis=1, kind="stable")
         trusted = np.arange(len(correct)) if trust is None else np.argsort(-trust, kind="stable")
-        return cls(np.ascontiguousarray(S, np.float64), near, trusted, correct, answer)
+        return cls(np.take_along_axis(others, near, axis=1), near, trusted, correct, answer)
 
     @property
     def right(self) -> int:
@@ -122,7 +122,9 @@ class Problem(NamedTuple):
             samples = 1
         out = np.zeros(len(METHODS))
         state = _state(key, seed, cell)
-        _count(self.S, self.near, self.trusted, self.correct, self.answer, cell.m, cell.right, k, samples, state, out)
+        _count(
+            self.ranked, self.near, self.trusted, self.correct, self.answer, cell.m, cell.right, k, samples, state, out
+        )
         out /= samples
         out[CHANCE] = self.right / n if cell.right == ANY else cell.right / cell.m
         out[ORACLE] = pass_at(self.correct, cell.m) if cell.right == ANY else float(cell.right > 0)
@@ -194,7 +196,7 @@ def _draw(correct: Any, m: int, right: int, state: Any, sample: int, places: Any
 
 
 @jit
-def _densest(S: Any, near: Any, order: Any, inside: Any, size: int, k: int, density: Any) -> int:
+def _densest(ranked: Any, near: Any, order: Any, inside: Any, size: int, k: int, density: Any) -> int:
     """The densest of the `size` rollouts that are `inside`; of equally dense ones, the first in `order`.
 
     Densities are those of `knn_density`, added from the most similar down, and ties those of `selector.levels`.
@@ -206,11 +208,10 @@ def _densest(S: Any, near: Any, order: Any, inside: Any, size: int, k: int, dens
         if not inside[i]:
             continue
         total, taken, at = 0.0, 0, 0
-        while taken < wanted:
-            j = near[i, at]
-            if inside[j]:
-                total += S[i, j]
-                taken += 1
+        while taken < wanted:  # without a branch on who is inside, which no processor can foresee
+            member = inside[near[i, at]]
+            total += ranked[i, at] * member
+            taken += member
             at += 1
         density[i] = total
         top = max(top, total)
@@ -249,7 +250,7 @@ def _vote(answer: Any, correct: Any, inside: Any, votes: Any, right: Any) -> flo
 
 @jit
 def _count(
-    S: Any,
+    ranked: Any,
     near: Any,
     trusted: Any,
     correct: Any,
@@ -270,7 +271,7 @@ def _count(
     votes, rightness = np.zeros(answers, np.int64), np.zeros(answers, np.bool_)
     for sample in range(samples):
         _draw(correct, m, right, state, sample, places, inside)
-        out[1] += correct[_densest(S, near, natural, inside, m, k, density)]
+        out[1] += correct[_densest(ranked, near, natural, inside, m, k, density)]
         half[:] = False
         size = 0  # of the more confident half
         for i in trusted:
@@ -281,5 +282,5 @@ def _count(
                 size += 1
                 if size == (m + 1) // 2:
                     break
-        out[3] += correct[_densest(S, near, trusted, half, size, k, density)]
+        out[3] += correct[_densest(ranked, near, trusted, half, size, k, density)]
         out[4] += _vote(answer, correct, inside, votes, rightness)

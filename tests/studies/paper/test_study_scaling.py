@@ -105,6 +105,10 @@ def test_shorter_pools_and_partly_located_problems_go_as_far_as_they_can() -> No
         row for row in scaling(evidence(partly), OPTIONS).tables[0].rows if row.section.startswith("delimiter@16, all")
     ]
     assert shorter[-1].cells[0].value == "32"
+    blank = made(located={ANCHORS[0]: 1.0, DELIMITER: 1.0})
+    blank.read(DELIMITER).start[:10, 0] = -1
+    notes = scaling(evidence(blank), OPTIONS).notes
+    assert any(note.startswith("delimiter@16: 30 of 40 problems") and "have 64 located" in note for note in notes)
 
 
 @pytest.mark.parametrize("right", [0.0, 1.0])

@@ -22,7 +22,6 @@ from radmoe.studies.pooled import (
     DELIMITER,
     DOMAINS,
     GROUPS,
-    POOLING,
     Curves,
     Decided,
     Mean,
@@ -34,6 +33,7 @@ from radmoe.studies.pooled import (
     mean,
     paper_cell,
     pooled_rates,
+    remarks,
     wanted,
 )
 from radmoe.studies.resample import resample
@@ -177,7 +177,7 @@ def composition(evidence: Evidence, options: Options) -> Findings:
         "out, because its lowest-index tie-break decides it."
     )
     charts = _charts(lifts, deployed, feasible, options)
-    return Findings((_table(lifts),), charts, made.decisions, (POOLING, note, *made.notes))
+    return Findings((_table(lifts),), charts, made.decisions, (*remarks(evidence), note, *made.notes))
 
 
 def _table(lifts: dict[Request, dict[str, Curves]]) -> Table:

@@ -23,7 +23,6 @@ from radmoe.studies.pooled import (
     ANCHORS,
     BOUNDARY,
     DELIMITER,
-    POOLING,
     Decided,
     Mean,
     Rates,
@@ -33,6 +32,7 @@ from radmoe.studies.pooled import (
     is_below,
     is_near,
     paper_cell,
+    remarks,
     wanted,
 )
 from radmoe.studies.subcohorts import DC, FUSED, METHODS, RAD
@@ -134,7 +134,7 @@ def cross_anchor(evidence: Evidence, options: Options) -> Findings:
             if part.claim is claim
         ]
         made = made.with_claim(claim, parts)
-    return Findings((_table(means),), _charts(rates, options), made.decisions, (POOLING, *made.notes))
+    return Findings((_table(means),), _charts(rates, options), made.decisions, (*remarks(evidence), *made.notes))
 
 
 def _table(means: dict[Request, list[Mean | None]]) -> Table:

@@ -22,13 +22,13 @@ from radmoe.studies.pooled import (
     DELIMITER,
     DOMAINS,
     FEWEST,
-    POOLING,
     Decided,
     Mean,
     Rates,
     is_above,
     mean,
     paper_cell,
+    remarks,
     wanted,
 )
 from radmoe.studies.resample import resample
@@ -115,7 +115,7 @@ def domain_lift(evidence: Evidence, options: Options) -> Findings:
         )
         .with_claim(EVERYWHERE, [(domain, lifts[DELIMITER][domain][0], is_above()) for domain in DOMAINS])
     )
-    notes = (POOLING, *made.notes)
+    notes = (*remarks(evidence), *made.notes)
     return Findings((_table(rates, lifts),), _charts(rates, lifts), made.decisions, notes)
 
 

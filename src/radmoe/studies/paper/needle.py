@@ -21,7 +21,6 @@ from radmoe.studies.pooled import (
     BOUNDARY,
     DELIMITER,
     DOMAINS,
-    POOLING,
     Curves,
     Decided,
     Mean,
@@ -32,6 +31,7 @@ from radmoe.studies.pooled import (
     mean,
     paper_cell,
     pooled_rates,
+    remarks,
     wanted,
 )
 from radmoe.studies.subcohorts import DC, FUSED, METHODS, RAD, Cell
@@ -100,7 +100,9 @@ def needle(evidence: Evidence, options: Options) -> Findings:
     note = (
         "The paper reports all families together and calls DeepConf's lift Qwen-heavy; here each family has its rows."
     )
-    return Findings((_table(rates, lifts),), _charts(lifts, groups), made.decisions, (POOLING, note, *made.notes))
+    return Findings(
+        (_table(rates, lifts),), _charts(lifts, groups), made.decisions, (*remarks(evidence), note, *made.notes)
+    )
 
 
 def _table(rates: dict[Request, Rates], lifts: dict[Request, dict[str, Curves]]) -> Table:

@@ -24,7 +24,6 @@ from radmoe.studies.pooled import (
     DOMAINS,
     FEWEST,
     GROUPS,
-    POOLING,
     Curves,
     Decided,
     Mean,
@@ -38,6 +37,7 @@ from radmoe.studies.pooled import (
     paper_cell,
     pooled_rates,
     problem_names,
+    remarks,
     thinking_class,
     wanted,
 )
@@ -148,13 +148,17 @@ def scaling(evidence: Evidence, options: Options) -> Findings:
         .with_claim(TIES, [("delimiter@16 with confidences and votes", tied, is_near(0.0, TIE))])
     )
     notes = [
-        POOLING,
+        *remarks(evidence),
         "The majority is scored by expectation over tied answers, so at m=2 it equals chance where every rollout has an "
         "answer; the paper's beats chance there, which no fair way to break ties can do.",
     ]
-    notes += [
-        f"{request.readout}: no problem has enough located rollouts." for request in ANCHORS if not groups[request]
-    ]
+    total = sum(map(len, thinking_class(evidence)))
+    for request, own in rates.items():
+        size = own.cells[-1].m if own.cells else SIZES[0]
+        notes.append(
+            f"{request.readout}: {len(own.clusters)} of {total} problems (once for each configuration) have {size} located "
+            "rollouts; accuracies are those of these problems, not of all."
+        )
     return Findings(
         (*(table for table in _tables(rates, groups) if table.rows), _slopes(rates, options)),
         _charts(rates, groups),
