@@ -136,7 +136,7 @@ def _name_ends(ends: Sequence[tuple[Any, float, float, str, str]]) -> None:
     placed: list[float] = []
     for ax, x, y, name, colour in sorted(ends, key=lambda end: end[0].transData.transform((0, end[2]))[1]):
         pixel = float(ax.transData.transform((ax.get_xlim()[0], y))[1])
-        target = max(pixel, placed[-1] + 7.5 * figure.dpi / 72) if placed else pixel
+        target = max(pixel, placed[-1] + 9.5 * figure.dpi / 72) if placed else pixel
         placed.append(target)
         ax.annotate(
             visible(name),
