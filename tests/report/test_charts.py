@@ -43,3 +43,14 @@ def test_hostile_names_are_shown_and_not_run(tmp_path: Path) -> None:
     text = draw(Chart("key", "<b>&", (plot,)), tmp_path)[0].read_text()
     assert "<script" not in text
     assert "\x1b" not in text
+
+
+def test_the_second_line_of_a_group_is_broken(tmp_path: Path) -> None:
+    one, other = (Series(name, [1, 2], [1, 2], group="RAD") for name in ("boundary", "delimiter"))
+    apart, together = (
+        draw(Chart(key, "A title", (Plot("lines", series=series),)), tmp_path)[0]
+        .read_text()
+        .count("stroke-dasharray: 5")
+        for key, series in (("apart", (one,)), ("together", (one, other)))
+    )
+    assert (apart, together) == (0, 1)

@@ -17,6 +17,7 @@ from radmoe.studies.charts import Chart, Plot, Series
 
 # Okabe and Ito's colours, in an order in which neighbours differ in lightness too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#666666", "#000000")
+DASHES = ("-", "--", ":")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GREY = "#8a8a8a"
 WIDTH, HEIGHT = 4.6, 3.4  # inches of one plot
@@ -96,6 +97,12 @@ def _colours(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
     return dict(zip(groups, rounds, strict=True))
 
 
+def _dash(series: Sequence[Series], one: Series) -> str:
+    """How a line is drawn: the first of a group is whole, later ones of its colour are broken."""
+    group = [id(other) for other in series if (other.group or other.name) == (one.group or one.name)]
+    return DASHES[group.index(id(one)) % len(DASHES)]
+
+
 def _lines(ax: Any, plot: Plot) -> None:
     """Lines with bands; each is named at its right end, or above the plot where a second axis stands there."""
     colours = _colours(plot.series)
@@ -117,6 +124,7 @@ def _lines(ax: Any, plot: Plot) -> None:
         handles += own.plot(x, y, color=colour, marker=mark, markersize=3.5, linewidth=1.6, label=visible(one.name))
         if one.low is not None and one.high is not None:
             own.fill_between(x, np.asarray(one.low, float), np.asarray(one.high, float), color=colour, alpha=0.15, lw=0)
+        own.lines[-1].set_linestyle(_dash(plot.series, one))
         known = np.flatnonzero(np.isfinite(y))
         if len(known):
             ends.append((own, x[known[-1]], float(y[known[-1]]), one.name, colour))
@@ -135,7 +143,7 @@ def _name_ends(ends: Sequence[tuple[Any, float, float, str, str]]) -> None:
     placed: list[float] = []
     for ax, x, y, name, colour in sorted(ends, key=lambda end: end[0].transData.transform((0, end[2]))[1]):
         pixel = float(ax.transData.transform((ax.get_xlim()[0], y))[1])
-        target = max(pixel, placed[-1] + 13) if placed else pixel
+        target = max(pixel, placed[-1] + 9.5 * figure.dpi / 72) if placed else pixel
         placed.append(target)
         ax.annotate(
             visible(name),
