@@ -53,7 +53,7 @@ def draw(chart: Chart, directory: Path) -> list[Path]:
             _words(ax, plot)
         figure.suptitle(fill(visible(chart.title), TITLE * count), fontsize=11)
         if chart.note:
-            figure.supxlabel(visible(chart.note), fontsize=8, color="#444444")
+            figure.supxlabel(fill(visible(chart.note), NOTE * count), fontsize=8, color="#444444")
         directory.mkdir(parents=True, exist_ok=True)
         files = [directory / f"{chart.key}.{suffix}" for suffix in ("svg", "png")]
         for file in files:
