@@ -21,7 +21,11 @@ DASHES = ("-", "--", ":")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GREY = "#8a8a8a"
 WIDTH, HEIGHT = 4.6, 3.4  # inches of one plot
-TITLE, TICKS, NOTE = 52, 44, 84  # characters of a figure's title, of names below bars and of the note, that fit one plot
+TITLE, TICKS, NOTE = (
+    52,
+    44,
+    84,
+)  # characters of a figure's title, of names below bars and of the note, that fit one plot
 _NAMES = 3  # names of series in a line
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5}  # behind words that stand on a plot
 _FONT: Any = {

@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
+from completions import same
 
 import tiny_moe
 from radmoe.engines.base import Completion, Sampling
@@ -21,15 +21,6 @@ SAMPLING = Sampling(max_tokens=24, seed=3, topk_logprobs=4)
 def reference(engine: Any, sampling: Sampling = SAMPLING, n: int = 3) -> dict[tuple[int, int], Completion]:
     done = engine.generate(PROMPTS, n, sampling=sampling, keys=[f"p{i}" for i in range(len(PROMPTS))])
     return {(c.prompt_index, c.rollout_index): c for c in done}
-
-
-def same(one: Completion, other: Completion) -> bool:
-    return (
-        np.array_equal(one.rollout.token_ids, other.rollout.token_ids)
-        and np.array_equal(np.sort(one.rollout.expert_ids, -1), np.sort(other.rollout.expert_ids, -1))
-        and np.allclose(one.rollout.topk_logprobs, other.rollout.topk_logprobs, atol=1e-3)
-        and (one.text, one.finish_reason) == (other.text, other.finish_reason)
-    )
 
 
 @pytest.mark.parametrize("family", ["qwen3-moe", "gpt-oss", "qwen3-next"])

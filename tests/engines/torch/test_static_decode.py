@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from completions import same
 
 import tiny_moe
 from radmoe.engines.base import Completion, Sampling
@@ -45,16 +46,6 @@ def static(engine: Any, work: list[Job], rows: int, *, capture: bool = True) -> 
 def growing(engine: Any, work: list[Job], rows: int) -> dict[tuple[int, int], Completion]:
     done = map(engine.completion, engine.decoder(4).run(Listed(work), rows))
     return {(c.prompt_index, c.rollout_index): c for c in done}
-
-
-def same(one: Completion, other: Completion) -> bool:
-    return (
-        np.array_equal(one.rollout.token_ids, other.rollout.token_ids)
-        and np.array_equal(np.sort(one.rollout.expert_ids, -1), np.sort(other.rollout.expert_ids, -1))
-        and np.allclose(one.rollout.topk_logprobs, other.rollout.topk_logprobs, atol=1e-3)
-        and np.allclose(one.rollout.sampled_logprobs, other.rollout.sampled_logprobs, atol=1e-3)
-        and (one.text, one.finish_reason) == (other.text, other.finish_reason)
-    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
