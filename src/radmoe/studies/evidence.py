@@ -23,11 +23,12 @@ from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation import cache, naming
 from radmoe.evaluation.measure import check_distinct
 from radmoe.evaluation.workers import map_problems
+from radmoe.kernels import binary_jaccard, weighted_jaccard
 from radmoe.pool.reader import manifest
-from radmoe.readout import read, same_anchors
-from radmoe.selector import Setting, similarity
+from radmoe.readout import Anchors, Reading, layer_subset, read, same_anchors
+from radmoe.selector import Setting
 from radmoe.studies import store
-from radmoe.types import Kind
+from radmoe.types import Kind, RouterShape
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -42,8 +43,10 @@ WINDOW = 32  # tokens of a confidence window: the lab's rollouts are shorter tha
 class Request:
     """One way to compare the rollouts of a problem.
 
-    The kernel is weighted, binary or cosine. With `k` only densities are kept, as levels; without it the whole matrix is. `seed` draws the windows of the random
-    controls.
+    The kernel is weighted, binary or cosine. With `k` only densities are kept, as levels; without it the whole matrix is.
+    `seed` draws the windows of the random controls. Windows are cut at their rollout's end unless they must be `whole`.
+    `at` is another readout whose anchors are used: those that fit the budget with its width, whatever `readout` reads
+    from there on.
     """
 
     readout: str
@@ -52,6 +55,12 @@ class Request:
     budget: int | None = None
     seed: int = 0
     k: int | None = None
+    whole: bool = False
+    at: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kernel not in KERNELS:
+            raise InputError(f"unknown kernel {self.kernel!r}: use one of {', '.join(KERNELS)}")
 
 
 class Read(NamedTuple):
@@ -93,6 +102,7 @@ class Panel:
     scalars: Mapping[str, Floats]
     missing: Mapping[str, str]
     reads: dict[Request, Read] = field(default_factory=dict, repr=False)
+    layers: int = 0  # of the router as stored; 0 where nobody knows
 
     def __len__(self) -> int:
         return len(self.problem_ids)
@@ -157,8 +167,8 @@ def _inside(S: NDArray[np.float32], located: Bools) -> NDArray[np.float32]:
 class Evidence:
     """The panels of all pools of a study, and how often routing was read for it.
 
-    `windows` counts the windows that were read from pools, `asked` those that studies asked for; `kept` counts those
-    that came out of the cache.
+    `windows` counts the windows that were read from pools, `asked` those that studies asked for, of which several may
+    share one reading; `kept` counts those that came out of the cache.
     """
 
     panels: list[Panel]
@@ -195,47 +205,116 @@ class Evidence:
 
     def _compute(self, panel: Panel, requests: Sequence[Request]) -> list[Read]:
         cohort = self.cohorts[panel.path]
-        self.windows += len(requests) * int(panel.here.sum())
-        rows = map_problems(cohort, Reader(tuple(requests), panel.n), self.jobs, panel.problem_ids)
+        reader = Reader(tuple(requests), panel.n)
+        self.windows += len(reader.sources) * int(panel.here.sum())
+        rows = map_problems(cohort, reader, self.jobs, panel.problem_ids)
         return [Read(*map(np.stack, zip(*column, strict=True))) for column in zip(*rows, strict=True)]
+
+
+class Source(NamedTuple):
+    """One reading of a problem's windows, over all layers: what several requests may be computed from."""
+
+    readout: str
+    at: str | None
+    budget: int | None
+    whole: bool
+    seed: int
+    binary: bool  # weights are left on disk
+
+    @classmethod
+    def of(cls, request: Request) -> Source:
+        binary = request.kernel == "binary"
+        return cls(request.readout, request.at, request.budget, request.whole, request.seed, binary)
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads one problem for several requests; a function that can be sent to another process."""
+    """Reads one problem for several requests; a function that can be sent to another process.
+
+    Requests that differ only in layers, k, or a kernel on the same weights share one reading: the layers of a subset are
+    columns of the route vectors of all.
+    """
 
     requests: tuple[Request, ...]
     n: int
 
-    def __call__(self, problem: GradedProblem) -> list[tuple[NDArray[np.float32], NDArray[np.int32]]]:
-        anchors: dict[tuple[str, int | None], Any] = {}
-        return [self._one(problem, request, anchors) for request in self.requests]
+    @cached_property
+    def sources(self) -> dict[Source, list[int]]:
+        """The readings that are needed, and the places of the requests that each serves."""
+        sources: dict[Source, list[int]] = {}
+        for place, request in enumerate(self.requests):
+            sources.setdefault(Source.of(request), []).append(place)
+        return sources
 
-    def _one(
-        self, problem: GradedProblem, request: Request, anchors: dict[tuple[str, int | None], Any]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        k = request.k or problem.setting.k
-        known = None
-        if request.budget is None:
-            known = next((a for (readout, _), a in anchors.items() if same_anchors(readout, request.readout)), None)
-        way: Any = {"layers": request.layers, "budget": request.budget, "seed": request.seed, "anchors": known}
-        if request.kernel == COSINE:
-            reading = read(problem.group, request.readout, problem.setting.kind, **way)
-            S = _cosine(reading.Z)
-        else:
-            S, reading = similarity(
-                problem.group, Setting(problem.setting.kind, request.readout, k, request.kernel), **way
-            )
-        if request.budget is None:
-            anchors.setdefault((request.readout, None), reading.anchors)
-        start = np.full(self.n, -1, np.int32)
-        start[: len(problem)] = [-1 if anchor is None else anchor.start for anchor in reading.anchors]
-        located = start >= 0
-        if request.k is not None:
-            return density_scores(S, located, request.k).astype(np.float32), start
+    def __call__(self, problem: GradedProblem) -> list[tuple[NDArray[np.float32], NDArray[np.int32]]]:
+        anchors: dict[Source, Anchors] = {}
+        out: list[Any] = [None] * len(self.requests)
+        for source, places in self.sources.items():
+            reading = _read(problem, source, anchors)
+            start = np.full(self.n, -1, np.int32)
+            start[: len(problem)] = [-1 if anchor is None else anchor.start for anchor in reading.anchors]
+            similarities: dict[tuple[str, str | None], NDArray[np.float32]] = {}
+            for place in places:
+                request = self.requests[place]
+                way = request.kernel, request.layers
+                if way not in similarities:
+                    similarities[way] = _similarity(reading.Z, problem.group.shape, *way)
+                out[place] = self._values(similarities[way], start >= 0, request.k), start
+        return out
+
+    def _values(self, S: NDArray[np.float32], located: Bools, k: int | None) -> NDArray[np.float32]:
+        if k is not None:
+            return density_scores(S, located, k).astype(np.float32)
         whole = np.full((self.n, self.n), np.nan, np.float32)
         whole[np.ix_(located, located)] = S
-        return whole, start
+        return whole
+
+
+def _read(problem: GradedProblem, source: Source, anchors: dict[Source, Anchors]) -> Reading:
+    """Read the windows of a source. `anchors` has those of earlier ones, so that none is searched for twice."""
+    if source.at is not None:
+        there = source._replace(readout=source.at, at=None)
+        known = _known(anchors, there)
+        if known is None:
+            known = _read(problem, there, anchors).anchors
+    else:
+        known = _known(anchors, source)
+    reading = read(
+        problem.group,
+        source.readout,
+        problem.setting.kind,
+        budget=source.budget,
+        seed=source.seed,
+        binary=source.binary,
+        anchors=known,
+        whole=source.whole,
+    )
+    anchors[source] = reading.anchors
+    return reading
+
+
+def _known(anchors: Mapping[Source, Anchors], source: Source) -> Anchors | None:
+    """The anchors of a source, if an earlier one has the same."""
+    if not same_anchors(source.readout, source.readout):
+        return None  # its anchors do not say what was read
+    for other in (source, source._replace(binary=not source.binary)):
+        if other in anchors:
+            return anchors[other]
+    if source.budget is not None or source.whole:
+        return None  # which occurrence fits depends on the width
+    for other, known in anchors.items():
+        free = other.at is None and other.budget is None and not other.whole
+        if free and same_anchors(other.readout, source.readout):
+            return known
+    return None
+
+
+def _similarity(Z: NDArray[np.float32], shape: RouterShape, kernel: str, layers: str | None) -> NDArray[np.float32]:
+    """The similarity of all rows of Z [n, L * E] by a kernel, over a subset of the layers."""
+    if layers is not None:
+        blocks = Z.reshape(len(Z), shape.layers, shape.experts)[:, layer_subset(layers, shape.layers)]
+        Z = np.ascontiguousarray(blocks.reshape(len(Z), blocks.shape[1] * shape.experts))
+    return KERNELS[kernel](Z)
 
 
 def _cosine(Z: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -243,6 +322,13 @@ def _cosine(Z: NDArray[np.float32]) -> NDArray[np.float32]:
     unit = Z / np.maximum(np.linalg.norm(Z, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     S: NDArray[np.float32] = np.clip(unit @ unit.T, 0.0, 1.0)
     return S
+
+
+KERNELS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
+    "weighted": weighted_jaccard,
+    "binary": binary_jaccard,
+    COSINE: _cosine,
+}
 
 
 def gather(
@@ -286,6 +372,7 @@ def _panels(cohort: Cohort, jobs: int, use_cache: bool) -> list[Panel]:
                 cohort.window,
                 ids,
                 missing=missing,
+                layers=cohort.pool.shape.layers,
                 **numbers,
             )
         )
