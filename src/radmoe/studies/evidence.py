@@ -8,7 +8,7 @@ problem, and kept in the user's cache under a checksum of the pool, the request 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from radmoe.pool.reader import manifest
 from radmoe.readout import Anchors, Reading, layer_subset, read, same_anchors
 from radmoe.selector import Setting
 from radmoe.studies import store
-from radmoe.types import Kind, RouterShape
+from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -36,6 +36,8 @@ Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
 COSINE = "cosine"  # a kernel of studies alone: selection has weighted and binary
+FEW = 8  # readings of a problem, above which its routing is worth loading as a whole
+MEMORY = 2**28  # bytes of routing that may be loaded so
 WINDOW = 32  # tokens of a confidence window: the lab's rollouts are shorter than the paper's 2,048
 
 
@@ -249,8 +251,9 @@ class Reader:
     def __call__(self, problem: GradedProblem) -> list[tuple[NDArray[np.float32], NDArray[np.int32]]]:
         anchors: dict[Source, Anchors] = {}
         out: list[Any] = [None] * len(self.requests)
+        group = _in_memory(problem.group) if len(self.sources) > FEW else problem.group
         for source, places in self.sources.items():
-            reading = _read(problem, source, anchors)
+            reading = _read(group, problem.setting.kind, source, anchors)
             start = np.full(self.n, -1, np.int32)
             start[: len(problem)] = [-1 if anchor is None else anchor.start for anchor in reading.anchors]
             similarities: dict[tuple[str, str | None], NDArray[np.float32]] = {}
@@ -258,7 +261,7 @@ class Reader:
                 request = self.requests[place]
                 way = request.kernel, request.layers
                 if way not in similarities:
-                    similarities[way] = _similarity(reading.Z, problem.group.shape, *way)
+                    similarities[way] = _similarity(reading.Z, group.shape, *way)
                 out[place] = self._values(similarities[way], start >= 0, request.k), start
         return out
 
@@ -270,19 +273,28 @@ class Reader:
         return whole
 
 
-def _read(problem: GradedProblem, source: Source, anchors: dict[Source, Anchors]) -> Reading:
+def _in_memory(group: RolloutGroup) -> RolloutGroup:
+    """The group with the routing of all its tokens in memory, unless that is much, or not all of it was kept."""
+    size = sum(map(len, group.rollouts)) * group.shape.layers * group.shape.top_k * 4
+    if size > MEMORY or any(rollout.positions is not None for rollout in group.rollouts):
+        return group
+    rollouts = [Rollout(rollout.token_ids, *rollout.rows(0, len(rollout))) for rollout in group.rollouts]
+    return replace(group, rollouts=rollouts)
+
+
+def _read(group: RolloutGroup, kind: Kind | None, source: Source, anchors: dict[Source, Anchors]) -> Reading:
     """Read the windows of a source. `anchors` has those of earlier ones, so that none is searched for twice."""
     if source.at is not None:
         there = source._replace(readout=source.at, at=None)
         known = _known(anchors, there)
         if known is None:
-            known = _read(problem, there, anchors).anchors
+            known = _read(group, kind, there, anchors).anchors
     else:
         known = _known(anchors, source)
     reading = read(
-        problem.group,
+        group,
         source.readout,
-        problem.setting.kind,
+        kind,
         budget=source.budget,
         seed=source.seed,
         binary=source.binary,
