@@ -21,6 +21,7 @@ from radmoe.studies.bands import (
     Arms,
     arms_of,
     loss_cells,
+    omnibus,
     wanted,
 )
 from radmoe.studies.base import Findings, Options, study
