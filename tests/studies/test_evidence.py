@@ -122,6 +122,21 @@ def test_windows_at_the_anchors_of_another_readout(graded_pool: Path) -> None:
         assert np.array_equal(panel.read(fixed).values[row][np.ix_(located, located)], weighted_jaccard(Z))
 
 
+def test_only_rollouts_that_another_readout_locates(graded_pool: Path) -> None:
+    wide, narrow = (Request(f"trajectory:so*@{width}", budget=60, whole=True) for width in (40, 1))
+    among = Request("trajectory:so*@1", budget=60, whole=True, among="trajectory:so*@40")
+    evidence = gather([graded_pool], use_cache=False)
+    evidence.read(lambda panel: [among, wide, narrow])
+    (panel,) = evidence.panels
+    located = panel.read(wide).located
+    assert np.array_equal(panel.read(among).located, located)
+    assert (panel.read(narrow).located & ~located).any()
+    assert np.array_equal(panel.read(among).start[located], panel.read(narrow).start[located])
+    for row, here in enumerate(located):
+        inside = np.ix_([row], here, here)
+        assert np.array_equal(panel.read(among).values[inside], panel.read(narrow).values[inside])
+
+
 def test_an_unknown_kernel_is_refused() -> None:
     with pytest.raises(InputError, match="unknown kernel 'jaccard': use one of weighted, binary, cosine"):
         Request("delimiter@16", "jaccard")

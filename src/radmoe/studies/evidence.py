@@ -48,7 +48,7 @@ class Request:
     The kernel is weighted, binary or cosine. With `k` only densities are kept, as levels; without it the whole matrix is.
     `seed` draws the windows of the random controls. Windows are cut at their rollout's end unless they must be `whole`.
     `at` is another readout whose anchors are used: those that fit the budget with its width, whatever `readout` reads
-    from there on.
+    from there on. `among` is another readout, too: only rollouts that it locates count.
     """
 
     readout: str
@@ -59,6 +59,7 @@ class Request:
     k: int | None = None
     whole: bool = False
     at: str | None = None
+    among: str | None = None
 
     def __post_init__(self) -> None:
         if self.kernel not in KERNELS:
@@ -218,6 +219,7 @@ class Source(NamedTuple):
 
     readout: str
     at: str | None
+    among: str | None
     budget: int | None
     whole: bool
     seed: int
@@ -226,7 +228,8 @@ class Source(NamedTuple):
     @classmethod
     def of(cls, request: Request) -> Source:
         binary = request.kernel == "binary"
-        return cls(request.readout, request.at, request.budget, request.whole, request.seed, binary)
+        where = request.readout, request.at, request.among
+        return cls(*where, request.budget, request.whole, request.seed, binary)
 
 
 @dataclass(frozen=True)
@@ -284,13 +287,13 @@ def _in_memory(group: RolloutGroup) -> RolloutGroup:
 
 def _read(group: RolloutGroup, kind: Kind | None, source: Source, anchors: dict[Source, Anchors]) -> Reading:
     """Read the windows of a source. `anchors` has those of earlier ones, so that none is searched for twice."""
-    if source.at is not None:
-        there = source._replace(readout=source.at, at=None)
-        known = _known(anchors, there)
-        if known is None:
-            known = _read(group, kind, there, anchors).anchors
-    else:
-        known = _known(anchors, source)
+    known = _known(anchors, source)
+    if source.among is not None:
+        own = _anchors(group, kind, source._replace(among=None), anchors)
+        others = _anchors(group, kind, source._replace(readout=source.among, at=None, among=None), anchors)
+        known = [one if other is not None else None for one, other in zip(own, others, strict=True)]
+    elif source.at is not None:
+        known = _anchors(group, kind, source._replace(readout=source.at, at=None), anchors)
     reading = read(
         group,
         source.readout,
@@ -305,6 +308,11 @@ def _read(group: RolloutGroup, kind: Kind | None, source: Source, anchors: dict[
     return reading
 
 
+def _anchors(group: RolloutGroup, kind: Kind | None, source: Source, anchors: dict[Source, Anchors]) -> Anchors:
+    known = _known(anchors, source)
+    return _read(group, kind, source, anchors).anchors if known is None else known
+
+
 def _known(anchors: Mapping[Source, Anchors], source: Source) -> Anchors | None:
     """The anchors of a source, if an earlier one has the same."""
     if not same_anchors(source.readout, source.readout):
@@ -312,10 +320,10 @@ def _known(anchors: Mapping[Source, Anchors], source: Source) -> Anchors | None:
     for other in (source, source._replace(binary=not source.binary)):
         if other in anchors:
             return anchors[other]
-    if source.budget is not None or source.whole:
+    if source.budget is not None or source.whole or source.at is not None or source.among is not None:
         return None  # which occurrence fits depends on the width
     for other, known in anchors.items():
-        free = other.at is None and other.budget is None and not other.whole
+        free = other.at is None and other.among is None and other.budget is None and not other.whole
         if free and same_anchors(other.readout, source.readout):
             return known
     return None
