@@ -3,8 +3,8 @@
 evidence.py  graded pools as arrays, and similarities that all studies share
 store.py     what was read, kept in the user's cache
 picks.py     who is right under RAD, votes and the oracle
-lifts.py     what picks gain over a random rollout, and from where
-budgets.py   lifts by anchor and budget
+gains.py     what picks gain over a random rollout, and from where
+budgets.py   gains by anchor and budget
 bands.py     picks from subsets of the layers
 purity.py    do rollouts that route alike give the same answer
 resample.py  bootstrap distributions over problems

@@ -10,7 +10,7 @@ from radmoe.evaluation.table import Cell, missing
 from radmoe.stats import cochran_q, mcnemar
 from radmoe.studies.base import Options
 from radmoe.studies.evidence import Floats, Panel, Request
-from radmoe.studies.lifts import number, of_domains, problems
+from radmoe.studies.gains import number, of_domains, problems
 from radmoe.studies.picks import rad
 from radmoe.studies.resample import Resampled, resample
 

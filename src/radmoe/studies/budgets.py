@@ -1,4 +1,4 @@
-"""Lifts by anchor and budget: what may be read of a rollout are its first B tokens."""
+"""Gains by anchor and budget: what may be read of a rollout are its first B tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from radmoe.studies.base import Options
 from radmoe.studies.evidence import Floats, Panel, Request
-from radmoe.studies.lifts import Lifts, lifts, of_domains, pooled, problems
+from radmoe.studies.gains import Gains, gains, of_domains, pooled, problems
 from radmoe.studies.resample import Resampled, resample
 
 BUDGETS = (16, 32, 64, 128, 256, 512)
@@ -35,9 +35,9 @@ def wanted(panel: Panel) -> list[Request]:
 
 
 class Frontier(NamedTuple):
-    """Lifts by anchor and budget, and the means of their parts over resampled problems."""
+    """Gains by anchor and budget, and the means of their parts over resampled problems."""
 
-    lifts: dict[tuple[str, int], Lifts]
+    gains: dict[tuple[str, int], Gains]
     means: Resampled
 
     def column(self, anchor: str, budget: int, part: str) -> int:
@@ -51,12 +51,12 @@ class Frontier(NamedTuple):
         return float(self.means.estimate[at]), self.means.draws[:, at]
 
 
-def _lifts(panels: list[Panel], anchor: str, budget: int) -> Lifts:
-    return pooled(panels, lambda panel: lifts(panel, request(anchor, budget)))
+def _gains(panels: list[Panel], anchor: str, budget: int) -> Gains:
+    return pooled(panels, lambda panel: gains(panel, request(anchor, budget)))
 
 
 def frontier_of(panels: list[Panel], options: Options) -> Frontier:
-    own = {(anchor, budget): _lifts(panels, anchor, budget) for anchor in ANCHORS for budget in BUDGETS}
+    own = {(anchor, budget): _gains(panels, anchor, budget) for anchor in ANCHORS for budget in BUDGETS}
     table = [np.asarray(getattr(lift, part), np.float64) for lift in own.values() for part in PARTS]
     table.append(own["delimiter", LATE].full - own["So*", LATE].full)
     means = resample(np.column_stack(table), problems(panels), resamples=options.draws, seed=options.seed)

@@ -14,12 +14,12 @@ from radmoe.studies.budgets import LATE, request
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, all_of, within
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
-from radmoe.studies.lifts import (
+from radmoe.studies.gains import (
     DOMAINS,
-    Lifts,
+    Gains,
     by_configuration,
-    lift_cells,
-    lifts,
+    gain_cells,
+    gains,
     number,
     of_domains,
     pooled,
@@ -80,9 +80,9 @@ def wanted(panel: Panel) -> list[Request]:
 
 
 class Split(NamedTuple):
-    """Lifts by domain and anchor, and the means of their parts over resampled problems."""
+    """Gains by domain and anchor, and the means of their parts over resampled problems."""
 
-    lifts: dict[tuple[str, str], Lifts]
+    gains: dict[tuple[str, str], Gains]
     means: Resampled
 
     def mean(self, domain: str, anchor: str, part: str) -> tuple[float, Floats] | None:
@@ -92,14 +92,14 @@ class Split(NamedTuple):
         return (float(self.means.estimate[at]), draws) if np.isfinite(draws).all() else None
 
     def problems(self, domain: str, anchor: str) -> int:
-        return int(self.lifts[domain, anchor].covered.sum())
+        return int(self.gains[domain, anchor].covered.sum())
 
 
 def _split(panels: list[Panel], options: Options) -> Split:
-    every = {anchor: _lifts(panels, anchor) for anchor in ANCHORS}
+    every = {anchor: _gains(panels, anchor) for anchor in ANCHORS}
     domain = np.array([panel.domain for panel in panels for _ in panel.problem_ids])
     own = {
-        (name, anchor): Lifts(*(np.where(domain == name, part, np.nan) for part in every[anchor]))
+        (name, anchor): Gains(*(np.where(domain == name, part, np.nan) for part in every[anchor]))
         for name in DOMAINS
         for anchor in ANCHORS
     }
@@ -107,8 +107,8 @@ def _split(panels: list[Panel], options: Options) -> Split:
     return Split(own, resample(table, problems(panels), resamples=options.draws, seed=options.seed))
 
 
-def _lifts(panels: list[Panel], anchor: str) -> Lifts:
-    return pooled(panels, lambda panel: lifts(panel, request(anchor, LATE)))
+def _gains(panels: list[Panel], anchor: str) -> Gains:
+    return pooled(panels, lambda panel: gains(panel, request(anchor, LATE)))
 
 
 @study(
@@ -152,8 +152,8 @@ def _decide(whole: Split) -> list[Decision]:
 
 
 def _cells(split: Split, domain: str, anchor: str) -> list[Cell]:
-    lift = split.lifts[domain, anchor]
-    return [*lift_cells(lift.selection, lift.test(within=True)), *lift_cells(lift.full, lift.test())]
+    lift = split.gains[domain, anchor]
+    return [*gain_cells(lift.selection, lift.test(within=True)), *gain_cells(lift.full, lift.test())]
 
 
 def _table(whole: Split) -> Table:

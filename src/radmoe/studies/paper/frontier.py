@@ -15,7 +15,7 @@ from radmoe.studies.budgets import ANCHORS, BUDGETS, EARLY, LATE, MAIN, Frontier
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, all_of, below, within
 from radmoe.studies.evidence import Evidence, Panel
-from radmoe.studies.lifts import by_configuration, lift_cells, number, of_domains
+from radmoe.studies.gains import by_configuration, gain_cells, number, of_domains
 from radmoe.studies.picks import rate
 
 MARGIN = 0.01  # of what a trajectory cohort may differ from all rollouts
@@ -129,8 +129,8 @@ def _table(whole: Frontier) -> Table:
     for budget in BUDGETS:
         cells = [Cell(str(budget))]
         for anchor in ANCHORS:
-            own = whole.lifts[anchor, budget]
-            cells += lift_cells(own.full, own.test())
+            own = whole.gains[anchor, budget]
+            cells += gain_cells(own.full, own.test())
         rows.append(Row(tuple(cells), "these pools"))
     for budget, (*values, _) in PAPER.items():
         cells = [Cell(str(budget))]
@@ -178,8 +178,8 @@ def _models(single: dict[str, Frontier]) -> Table:
     for name, own in single.items():
         cells = [Cell(name)]
         for anchor in MAIN:
-            lift = own.lifts[anchor, LATE]
-            cells += [*lift_cells(lift.full, lift.test()), number(own.mean(anchor, LATE, "anchor")[0], "points")]
+            lift = own.gains[anchor, LATE]
+            cells += [*gain_cells(lift.full, lift.test()), number(own.mean(anchor, LATE, "anchor")[0], "points")]
         rows.append(Row(tuple(cells)))
     return Table("frontier-configurations", f"delta-full by configuration, B = {LATE}", tuple(columns), tuple(rows))
 
@@ -188,7 +188,7 @@ def _baseline(panels: list[Panel], whole: Frontier) -> Table:
     """The baseline the paper warns of: it counts a right rollout without the anchor as wrong."""
     rows = []
     for budget in BUDGETS:
-        own = whole.lifts["delimiter", budget]
+        own = whole.gains["delimiter", budget]
         reads = [panel.read(request("delimiter", budget)) for panel in panels]
         share = [read.located.sum(1) / panel.here.sum(1) for panel, read in zip(panels, reads, strict=True)]
         low = [rate(panel, read.located) for panel, read in zip(panels, reads, strict=True)]

@@ -28,7 +28,7 @@ from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, all_of, all_within, within
 from radmoe.studies.evidence import Evidence, Floats, Panel
-from radmoe.studies.lifts import by_configuration, number, of_domains
+from radmoe.studies.gains import by_configuration, number, of_domains
 
 SHALLOW, MIDDLE = SINGLE[:3], SINGLE[3:7]
 TENTH, NEEDED, FLATNESS, OUTSIDE = 0.007, 0.01, 0.015, 0.01  # margins of equivalence

@@ -16,7 +16,7 @@ from radmoe.studies.budgets import LATE
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
-from radmoe.studies.lifts import Lifts, lift_cells, lifts, number, of_domains, pooled, problems
+from radmoe.studies.gains import Gains, gain_cells, gains, number, of_domains, pooled, problems
 from radmoe.studies.resample import Resampled, resample
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -76,10 +76,10 @@ def wanted(panel: Panel) -> list[Request]:
 
 
 class Arms(NamedTuple):
-    """Lifts by width of both strategies; their delta-full and the bonus [3 * widths] over resampled problems."""
+    """Gains by width of both strategies; their delta-full and the bonus [3 * widths] over resampled problems."""
 
-    fixed: list[Lifts]
-    recency: list[Lifts]
+    fixed: list[Gains]
+    recency: list[Gains]
     means: Resampled
 
     def part(self, number_: int) -> tuple[Floats, Floats]:
@@ -89,8 +89,8 @@ class Arms(NamedTuple):
 
 
 def _arms(panels: list[Panel], options: Options) -> Arms:
-    def of(request: Request) -> Lifts:
-        return pooled(panels, lambda panel: lifts(panel, request))
+    def of(request: Request) -> Gains:
+        return pooled(panels, lambda panel: gains(panel, request))
 
     held, latest = [of(fixed(width)) for width in WIDTHS], [of(recency(width)) for width in WIDTHS]
     full = np.column_stack([lift.full for lift in (*held, *latest)])
@@ -142,7 +142,7 @@ def _table(arms: Arms, depth: list[list[float]]) -> Table:
     for i, width in enumerate(WIDTHS):
         cells = [Cell(str(width))]
         for own in (arms.fixed[i], arms.recency[i]):
-            cells += lift_cells(own.full, own.test())
+            cells += gain_cells(own.full, own.test())
         at = 2 * len(WIDTHS) + i
         cells.append(number(float(arms.means.estimate[at]), "points", arms.means.interval(at)))
         rows.append(Row((*cells, *(number(round(own[i], 1), "number") for own in depth)), "these pools"))

@@ -16,7 +16,7 @@ from radmoe.studies.budgets import BUDGETS, LATE
 from radmoe.studies.charts import Chart, Grid, Plot
 from radmoe.studies.decision import Claim, Decision, above, all_of, below
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
-from radmoe.studies.lifts import Lifts, lift_cells, lifts, number, of_domains, pooled, problems
+from radmoe.studies.gains import Gains, gain_cells, gains, number, of_domains, pooled, problems
 from radmoe.studies.resample import Resampled, resample
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -85,10 +85,10 @@ def wanted(panel: Panel) -> list[Request]:
 
 
 class Sweep(NamedTuple):
-    """Lifts of every cell, whole and leaking, and the differences that claims are about over resampled problems."""
+    """Gains of every cell, whole and leaking, and the differences that claims are about over resampled problems."""
 
-    whole: dict[tuple[int, int], Lifts]
-    leaking: dict[tuple[int, int], Lifts]
+    whole: dict[tuple[int, int], Gains]
+    leaking: dict[tuple[int, int], Gains]
     names: list[str]
     means: Resampled
 
@@ -99,8 +99,8 @@ class Sweep(NamedTuple):
 
 
 def _sweep(panels: list[Panel], options: Options) -> Sweep:
-    def of(request: Request) -> Lifts:
-        return pooled(panels, lambda panel: lifts(panel, request))
+    def of(request: Request) -> Gains:
+        return pooled(panels, lambda panel: gains(panel, request))
 
     whole, leaky = {cell: of(honest(*cell)) for cell in CELLS}, {cell: of(leaking(*cell)) for cell in LEAKS}
 
@@ -168,7 +168,7 @@ def _table(sweep: Sweep) -> Table:
         cells = [Cell(str(budget))]
         for width in PAPER_WIDTHS:
             lift = sweep.whole.get((budget, width))
-            cells.append(missing("does not fit") if lift is None else lift_cells(lift.full, lift.test())[0])
+            cells.append(missing("does not fit") if lift is None else gain_cells(lift.full, lift.test())[0])
         rows.append(Row(tuple(cells), "these pools"))
     for budget, values in PAPER.items():
         padded = [Cell(value / 100, "points") for value in values]
@@ -183,9 +183,9 @@ def _leaks(sweep: Sweep) -> Table:
     rows = []
     for cell in LEAKS:
         whole, leaky = sweep.whole.get(cell), sweep.leaking[cell]
-        own = lift_cells(whole.full, whole.test()) if whole is not None else (missing("does not fit"),) * 2
+        own = gain_cells(whole.full, whole.test()) if whole is not None else (missing("does not fit"),) * 2
         share = number(float(whole.covered.mean()) if whole is not None else None, "percent", note="does not fit")
-        cells = (Cell(f"B = {cell[0]}, W = {cell[1]}"), share, *own, *lift_cells(leaky.full, leaky.test()))
+        cells = (Cell(f"B = {cell[0]}, W = {cell[1]}"), share, *own, *gain_cells(leaky.full, leaky.test()))
         rows.append(Row(cells))
     titles = ("cell", "problems with whole windows", "whole", "z", "leaking", "z, leaking")
     return Table("window-grid-leaks", "Windows that read past their budget", tuple(map(Column, titles)), tuple(rows))

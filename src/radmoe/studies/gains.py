@@ -21,7 +21,7 @@ STAR = 1.96  # the |z| at which the paper sets a star
 NOBODY = "no problem has two located rollouts"
 
 
-class Lifts(NamedTuple):
+class Gains(NamedTuple):
     """Rates per problem, NaN where a problem is not eligible: of the pick (1 or 0), of its cohort, and of all rollouts."""
 
     pick: Floats
@@ -57,8 +57,8 @@ class Lifts(NamedTuple):
         return poisson_binomial_test((self.cohort if within else self.everyone)[known], self.pick[known])
 
 
-def lifts(panel: Panel, request: Request, mask: Bools | None = None) -> Lifts:
-    """The lifts of a panel's problems; only located rollouts in the mask [P, N] count where one is given."""
+def gains(panel: Panel, request: Request, mask: Bools | None = None) -> Gains:
+    """The gains of a panel's problems; only located rollouts in the mask [P, N] count where one is given."""
     located, density = panel.read(request).located, panel.density(request)
     if mask is None:
         able = eligible(panel, request)
@@ -66,13 +66,13 @@ def lifts(panel: Panel, request: Request, mask: Bools | None = None) -> Lifts:
         located = located & mask
         density, able = np.where(located, density, np.nan), located.sum(1) >= 2
     parts = hits(panel, highest(density)), rate(panel, located), rate(panel)
-    return Lifts(*(np.where(able, part, np.nan) for part in parts))
+    return Gains(*(np.where(able, part, np.nan) for part in parts))
 
 
-def pooled(panels: Iterable[Panel], of: Callable[[Panel], Lifts]) -> Lifts:
-    """The lifts of several panels one behind the other."""
+def pooled(panels: Iterable[Panel], of: Callable[[Panel], Gains]) -> Gains:
+    """The gains of several panels one behind the other."""
     parts = [of(panel) for panel in panels]
-    return Lifts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return Gains(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def problems(panels: Iterable[Panel]) -> list[Hashable]:
@@ -103,7 +103,7 @@ def number(
     return Cell(round(float(value), digits), unit, low, high, stars=stars)
 
 
-def lift_cells(values: Floats, test: PoissonBinomial | None) -> tuple[Cell, Cell]:
+def gain_cells(values: Floats, test: PoissonBinomial | None) -> tuple[Cell, Cell]:
     """A mean lift with the paper's star, and its z."""
     if test is None:
         return missing(NOBODY), missing(NOBODY)
