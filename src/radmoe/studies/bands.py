@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, missing
-from radmoe.stats import cochran_q, mcnemar
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.stats import cochran_q, holm, mcnemar
 from radmoe.studies.base import Options
+from radmoe.studies.decision import ALPHA
 from radmoe.studies.evidence import Floats, Panel, Request
 from radmoe.studies.gains import number, of_domains, problems
 from radmoe.studies.picks import rad
@@ -112,3 +115,28 @@ def omnibus(arms: Arms, group: tuple[str, ...]) -> Cell:
     table = arms.hits[:, [BANDS.index(band) for band in arms.bands(group)]]
     table = table[np.isfinite(table).all(1)]
     return number(cochran_q(table).p, "p") if table.size and table.shape[1] > 1 else missing("fewer than two bands")
+
+
+def holm_of(arms: Arms) -> dict[str, float]:
+    """McNemar's p of every band against all layers, corrected by Holm within each group of bands."""
+    out: dict[str, float] = {}
+    for group in GROUPS.values():
+        bands = arms.bands(group)
+        out |= dict(zip(bands, holm([loss_cells(arms, band)[2] for band in bands]).tolist(), strict=True))
+    return out
+
+
+def bands_table(every: Mapping[tuple[str, str], Arms]) -> Table:
+    """What every band loses, at each readout with each kernel."""
+    adjusted = {arms: holm_of(own) for arms, own in every.items()}
+    rows = []
+    for band in BANDS[1:]:
+        if any(arms.bands((band,)) for arms in every.values()):
+            stars = ["*" if adjusted[arms].get(band, 1.0) < ALPHA else "" for arms in every]
+            losses = [loss_cells(arms, band)[0] for arms in every.values()]
+            rows.append(
+                Row((Cell(band), *(replace(loss, stars=star) for loss, star in zip(losses, stars, strict=True))))
+            )
+    columns = (Column("layers"), *(Column(arms.name) for arms in every.values()))
+    note = "s: one tenth alone, c: the shallowest together, x: all but one; * where McNemar's p, by Holm within each, is below .05."
+    return Table("layers-bands", "Accuracy with all layers minus that with some", columns, tuple(rows), (note,))

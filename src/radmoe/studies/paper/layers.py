@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.stats import holm
 from radmoe.studies.bands import (
     BANDS,
     FULL,
@@ -20,6 +19,8 @@ from radmoe.studies.bands import (
     WITHOUT,
     Arms,
     arms_of,
+    bands_table,
+    holm_of,
     loss_cells,
     omnibus,
     wanted,
@@ -106,7 +107,12 @@ def layers(evidence: Evidence, options: Options) -> Findings:
             f"Models with {', '.join(map(str, shallow))} layers: tenths that hold no layer are left out, and the "
             "first layer stands for the shallowest tenth."
         )
-    tables = (_summary(every), _bands(every), _configurations(panels, options))
+    tables = (
+        _summary(every),
+        _tenths(every["boundary@marker", "weighted"]),
+        bands_table(every),
+        _configurations(panels, options),
+    )
     return Findings(tables, tuple(_charts(every, split)), tuple(decisions), (*notes, *NOTES))
 
 
@@ -166,29 +172,18 @@ def _summary(every: dict[tuple[str, str], Arms]) -> Table:
     return Table("layers", "Does it matter which layers are read?", columns, tuple(rows))
 
 
-def _bands(every: dict[tuple[str, str], Arms]) -> Table:
-    columns = (
-        Column("layers"),
-        Column("accuracy"),
-        Column("all layers minus these", "95% CI"),
-        Column("McNemar p"),
-        Column("Holm"),
-        Column("paper"),
-    )
-    rows = []
-    for arms in every.values():
-        paper = PAPER if (arms.readout, arms.kernel) == ("boundary@marker", "weighted") else {}
-        for group in ((FULL,), *GROUPS.values()):
-            own = arms.bands(group)
-            pairs = [loss_cells(arms, band) for band in own]
-            adjusted = holm([p for _, _, p in pairs])
-            for band, (loss, p, _), corrected in zip(own, pairs, adjusted, strict=True):
-                compared = (loss, p, Cell(float(corrected), "p")) if band != FULL else (missing("itself"),) * 3
-                accuracy = number(float(arms.means.estimate[BANDS.index(band)]), "percent")
-                theirs = Cell(paper[band] / 100, "percent") if band in paper else missing("not printed")
-                rows.append(Row((Cell(band), accuracy, *compared, theirs), arms.name))
-    note = "s: one tenth alone, c: the shallowest together, x: all but one; Holm is within each of the three."
-    return Table("layers-bands", "Accuracy by layers", columns, tuple(rows), (note,), "readout and kernel")
+def _tenths(arms: Arms) -> Table:
+    """The paper's table: each tenth alone, beside what the paper prints."""
+    rows, adjusted = [], holm_of(arms)
+    for band in arms.bands((FULL, *SINGLE)):
+        accuracy = number(float(arms.means.estimate[BANDS.index(band)]), "percent")
+        compared = [missing("itself")] * 3
+        if band != FULL:
+            compared = [*loss_cells(arms, band)[:2], number(adjusted[band], "p")]
+        rows.append(Row((Cell(band), accuracy, *compared, Cell(PAPER[band] / 100, "percent"))))
+    titles = ("layers", "accuracy", "all layers minus these", "McNemar p", "Holm", "paper")
+    columns = tuple(Column(title, "95% CI" if "minus" in title else "") for title in titles)
+    return Table("layers-tenths", f"Accuracy with one tenth of the layers, {arms.name}", columns, tuple(rows))
 
 
 def _configurations(panels: list[Panel], options: Options) -> Table:
