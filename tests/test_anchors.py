@@ -338,19 +338,22 @@ def test_the_marker_itself_is_the_default_window():
     budget=st.none() | st.integers(0, 35),
     width=st.none() | st.integers(1, 12),
     occurrence=st.sampled_from(["last", "latest", 1, 2, 3]),
+    whole=st.booleans(),
 )
-def test_locate_picks_from_all_anchors_by_the_rule(ids, budget, width, occurrence):
+def test_locate_picks_from_all_anchors_by_the_rule(ids, budget, width, occurrence, whole):
     table = small_vocab(["x", "a", "b", " so"])
     finders = (Marker("delimiter", b"ab"), TOKEN_SETS["so"])
     found = find_all(AnchorSpec("delimiter", finders, occurrence), ids[:budget], table)
     seen = len(ids) if budget is None else min(budget, len(ids))
-    fits = [min(a.start + (width or a.length), len(ids)) <= seen for a in found]
+    stops = [a.start + (width or a.length) for a in found]
+    fits = [(stop if whole else min(stop, len(ids))) <= seen for stop in stops]
     if occurrence == "latest":
         want = next((a for a, fit in zip(found[::-1], fits[::-1], strict=True) if fit), None)
     else:
         nth = len(found) - 1 if occurrence == "last" else occurrence - 1
         want = found[nth] if 0 <= nth < len(found) and fits[nth] else None
-    assert locate(AnchorSpec("delimiter", finders, occurrence), ids, table, width=width, budget=budget) == want
+    spec = AnchorSpec("delimiter", finders, occurrence)
+    assert locate(spec, ids, table, width=width, budget=budget, whole=whole) == want
 
 
 # -- refusals ------------------------------------------------------------------------------------------

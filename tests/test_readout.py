@@ -58,6 +58,8 @@ def delimiter(rollout: Rollout) -> tuple[int, int]:
         "boundary@1",
         "trajectory:now#3@8",
         "trajectory:so*@16",
+        "trajectory:so#shared@16",
+        "trajectory-before:so*@16",
         "trajectory:.\n\n@4",
         "delimiter:Answer: @16",
         "boundary:a@b@2",
@@ -160,6 +162,52 @@ def test_trajectory_readouts_take_the_occurrence_asked_for() -> None:
     Z, located = route_matrix(g, "trajectory:so*@1", "math", budget=found[2])
     assert located.tolist() == [True]
     assert Z[0] == pytest.approx(mean_of_rows(g.rollouts[0], [found[1]]), abs=1e-3)
+
+
+def test_a_shared_round_is_the_last_that_all_located_rollouts_reach() -> None:
+    g = group("So a. So b. So c. So d.", "So a. So b. So c.", "No word of it.")
+    spec = spec_for("trajectory", "math", g.vocab)
+    starts = [[a.start for a in find_all(spec, rollout.token_ids, g.vocab)] for rollout in g.rollouts]
+    assert [len(own) for own in starts] == [4, 3, 0]
+    anchors = read(g, "trajectory:so#shared@1", "math").anchors
+    assert [a and a.start for a in anchors] == [starts[0][2], starts[1][2], None]
+    budget = max(starts[0][1], starts[1][1]) + 1
+    anchors = read(g, "trajectory:so#shared@1", "math", budget=budget).anchors
+    assert [a and a.start for a in anchors] == [starts[0][1], starts[1][1], None]
+    width = len(g.rollouts[1]) - starts[1][1]
+    anchors = read(g, f"trajectory:so#shared@{width}", "math", whole=True).anchors
+    assert anchors[1] is not None
+    assert anchors[1].start == starts[1][1]
+    with pytest.raises(ReadoutError, match="depends on the other rollouts of a group"):
+        windows("trajectory:so#shared@1", g.rollouts[0].token_ids, g.vocab, "math")
+
+
+def test_a_shared_round_of_none_locates_nobody() -> None:
+    assert not read(group("Nothing.", "Nothing more."), "trajectory:so#shared@4", "math").located.any()
+
+
+def test_trajectory_tokens_behind_the_delimiter_do_not_count_before_it() -> None:
+    g = group("So a. So b. \\boxed{7} So c.", "So a. So b.", "\\boxed{7} So c.")
+    spec = spec_for("trajectory", "math", g.vocab)
+    starts = [[a.start for a in find_all(spec, rollout.token_ids, g.vocab)] for rollout in g.rollouts]
+    latest = read(g, "trajectory-before:so*@1", "math").anchors
+    assert [a and a.start for a in latest] == [starts[0][1], starts[1][1], None]
+    box, _ = delimiter(g.rollouts[0])
+    fitting = read(g, f"trajectory-before:so*@{box - starts[0][1] + 1}", "math").anchors[0]
+    assert fitting is not None
+    assert fitting.start == starts[0][0]  # the second window would reach into the delimiter
+    assert read(g, "trajectory:so*@1", "math").anchors[0].start == starts[0][2]  # type: ignore[union-attr]
+    shared = read(g, "trajectory-before:so#shared@1", "math").anchors
+    assert [a and a.start for a in shared] == [starts[0][1], starts[1][1], None]
+
+
+def test_a_window_that_must_be_whole_is_not_cut_at_the_end() -> None:
+    g = group("So a. So b. So c.")
+    starts = [a.start for a in find_all(spec_for("trajectory", "math", g.vocab), g.rollouts[0].token_ids, g.vocab)]
+    width = len(g.rollouts[0]) - starts[1]
+    for whole, start in ((False, starts[2]), (True, starts[1])):
+        assert read(g, f"trajectory:so*@{width}", "math", whole=whole).anchors[0].start == start  # type: ignore[union-attr]
+    assert not read(g, "trajectory:so*@500", "math", whole=True).located.any()
 
 
 def test_a_marker_of_ones_own_is_found() -> None:
@@ -269,6 +317,7 @@ def test_anchors_found_once_serve_every_width(made: list[PlantedGroup]) -> None:
         ("delimiter@16", "boundary@16"),
         ("trajectory:so@16", "trajectory:now@16"),
         ("trajectory:so#1@16", "trajectory:so#2@16"),
+        ("trajectory-before:so*@16", "trajectory-before:so*@8"),
         ("rand@16", "rand@8"),
         ("boundary@marker", "boundary@union"),
     ],

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from radmoe.anchors import locate, preset_for, spec_for
 from radmoe.errors import InputError
-from radmoe.readout import Readout
+from radmoe.readout import BEFORE, Readout
 from radmoe.types import Kind, RolloutGroup, check_kind
 from radmoe.vocab import Vocab
 
@@ -128,12 +128,12 @@ def settle_kinds(
 def needs_marker(readout: str | None) -> bool:
     """Whether a readout looks for the marker of a kind.
 
-    The default (None) does, and so does every delimiter without a name.
+    The default (None) does, and so does every delimiter without a name and whatever is read before it.
     """
     if readout is None:
         return True
     parsed = Readout.parse(readout)
-    return parsed.family in ("delimiter", "pre-delim") and parsed.name is None
+    return parsed.family == BEFORE or (parsed.family in ("delimiter", "pre-delim") and parsed.name is None)
 
 
 def _survey_pool(pool: Problems, problems: Sequence[str]) -> Survey:

@@ -1,40 +1,46 @@
 """A readout's name says where to read routing and how much of it; here it becomes route vectors.
 
     readout  = family [":" name] [occurrence] "@" width
-    family   = delimiter | boundary | trajectory | pre-delim | rand | rand-one-loc
+    family   = delimiter | boundary | trajectory | trajectory-before | pre-delim | rand | rand-one-loc
     name     = a set of trajectory tokens, or the text of a marker of one's own
     occurrence = "#" r  (the r-th)  |  "*"  (the latest that fits the budget)
+               | "#shared"  (the r-th, for the largest r that all located rollouts of a group reach)
     width    = tokens | "marker"  (all tokens of the marker)  |  "union"  (every marker, as one set)
 
 `delimiter@16` is RAD's headline, `delimiter@marker` the strict one, `trajectory:now*@16` the latest
-in-budget "now", `boundary@union` the agentic fingerprint. The last three families are the controls of
-Fig. 2: the window that ends where the delimiter begins, W positions drawn at random, and one window at
-a random place.
+in-budget "now", `boundary@union` the agentic fingerprint. `trajectory-before` are trajectory anchors whose
+window ends before the delimiter. The last three families are the controls of Fig. 2: the window that ends
+where the delimiter begins, W positions drawn at random, and one window at a random place.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.anchors import find_all, locate, spec_for
+from radmoe.anchors import AnchorSpec, find_all, locate, spec_for
 from radmoe.errors import InputError, ReadoutError, RolloutError
 from radmoe.types import Anchor, Kind, RolloutGroup, Rows, check_ids, check_weights
 from radmoe.vocab import Vocab
 
 CONTROLS = ("pre-delim", "rand", "rand-one-loc")
+BEFORE = "trajectory-before"
+SHARED = "shared"  # an occurrence that depends on the whole group
 
 Span = tuple[int, int]
 Layers = str | Sequence[int] | None
 Anchors = Sequence[Anchor | None]
 
-_READOUT = re.compile(r"(?P<family>[a-z-]+)(?::(?P<name>.+?))?(?P<occurrence>\*|#\d+)?@(?P<width>[^@]+)", re.DOTALL)
+_READOUT = re.compile(
+    r"(?P<family>[a-z-]+)(?::(?P<name>.+?))?(?P<occurrence>\*|#\d+|#shared)?@(?P<width>[^@]+)", re.DOTALL
+)
 _FORM = "use family@width, such as delimiter@16, delimiter@marker, boundary@16, trajectory:now@16 or boundary@union"
 
 
@@ -58,7 +64,9 @@ class Readout:
         if match["width"].isdecimal():
             width = int(match["width"])
         mark = match["occurrence"]
-        occurrence = None if mark is None else "latest" if mark == "*" else int(mark[1:])
+        occurrence: str | int | None = None
+        if mark is not None:
+            occurrence = "latest" if mark == "*" else SHARED if mark == "#shared" else int(mark[1:])
         return cls(match["family"], width, match["name"], occurrence)
 
     def __post_init__(self) -> None:
@@ -120,14 +128,18 @@ def read(
     seed: int = 0,
     binary: bool = False,
     anchors: Anchors | None = None,
+    whole: bool = False,
 ) -> Reading:
     """Locate every rollout's window and average its routing; `binary` leaves the weights on disk.
 
     `kind` is the group's own unless given. Each layer's block of a row of Z sums to one. A union is the mean over all
     its rows; its support is the fingerprint, so compare unions with the binary kernel. `anchors` are those of an
-    earlier reading whose readout has the same ones (`same_anchors`): they are then not searched for again.
+    earlier reading whose readout has the same ones (`same_anchors`): they are then not searched for again. A window is
+    cut at its rollout's end unless it must be `whole`: a rollout without a whole one is not located.
     """
     readout, kind = Readout.parse(readout), kind or group.kind
+    if readout.occurrence == SHARED and anchors is None:
+        readout = _shared_round(readout, group, kind, budget, whole)
     layer_numbers = layer_subset(layers, group.shape.layers)
     group_anchors: list[Anchor | None] = []
     owners: list[int] = []  # the rollout that each piece was read from
@@ -135,7 +147,7 @@ def read(
     for i, rollout in enumerate(group.rollouts):
         if anchors is None:
             anchor, spans = _window(
-                readout, Place(rollout.token_ids, group.vocab, kind, budget, (seed, group.problem_id, i))
+                readout, Place(rollout.token_ids, group.vocab, kind, budget, (seed, group.problem_id, i), whole)
             )
         else:
             anchor, spans = anchors[i], _spans(readout, anchors[i], len(rollout))
@@ -161,9 +173,12 @@ def read(
 
 
 def same_anchors(one: str | Readout, other: str | Readout) -> bool:
-    """Whether two readouts of one kind differ in width alone, and so have the same anchors without a budget."""
+    """Whether two readouts of one kind differ in width alone, and so have the same anchors without a budget.
+
+    A window before the delimiter must fit there, so its anchor depends on its width.
+    """
     one, other = Readout.parse(one), Readout.parse(other)
-    if one.family in CONTROLS or "union" in (one.width, other.width):
+    if one.family in (*CONTROLS, BEFORE) or "union" in (one.width, other.width):
         return False
     return (one.family, one.name, one.occurrence) == (other.family, other.name, other.occurrence)
 
@@ -183,6 +198,8 @@ def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, 
     readout = Readout.parse(readout)
     if readout.family in ("rand", "rand-one-loc"):
         raise ReadoutError(f"{readout} reads at random: it has no fixed window")
+    if readout.occurrence == SHARED:
+        raise ReadoutError(f"{readout} depends on the other rollouts of a group: use #r to see the r-th window of one")
     return _window(readout, Place(token_ids, vocab, kind))[1]
 
 
@@ -226,6 +243,7 @@ class Place(NamedTuple):
     kind: Kind | None
     budget: int | None = None
     draw: tuple[int, str, int] = (0, "", 0)  # seed, problem and rollout: they seed the random numbers of a control
+    whole: bool = False  # whether a window that reaches beyond the rollout's end is no window
 
     @property
     def end(self) -> int:
@@ -245,13 +263,45 @@ def _window(readout: Readout, place: Place) -> Window:
 
 def _at_anchor(readout: Readout, place: Place) -> Window:
     """The marker, or W tokens from where it begins; with the width "union", every marker."""
-    spec = spec_for(readout.family, place.kind, place.vocab, name=readout.name, occurrence=readout.occurrence)
+    spec = _spec(readout, place)
     if readout.width == "union":
         anchors = find_all(spec, place.token_ids[: place.end], place.vocab)
         return (anchors[0], [(a.start, a.start + a.length) for a in anchors]) if anchors else (None, [])
     width = readout.width if isinstance(readout.width, int) else None
-    anchor = locate(spec, place.token_ids, place.vocab, width=width, budget=place.budget)
+    anchor = locate(spec, place.token_ids, place.vocab, width=width, budget=place.budget, whole=place.whole)
     return anchor, _spans(readout, anchor, len(place.token_ids))
+
+
+def _spec(readout: Readout, place: Place) -> AnchorSpec:
+    family = "trajectory" if readout.family == BEFORE else readout.family
+    return spec_for(family, place.kind, place.vocab, name=readout.name, occurrence=readout.occurrence)
+
+
+def _trajectory_before(readout: Readout, place: Place) -> Window:
+    """A trajectory anchor whose whole window lies before the delimiter, where the rollout has one."""
+    return _at_anchor(readout, _cut_at_delimiter(place))
+
+
+def _cut_at_delimiter(place: Place) -> Place:
+    """A place that may be read up to the delimiter and no further. A delimiter at the very start leaves no token."""
+    delimiter = locate(spec_for("delimiter", place.kind, place.vocab), place.token_ids, place.vocab)
+    if delimiter is None:
+        return place
+    return place._replace(budget=min(delimiter.start, place.end))
+
+
+def _shared_round(readout: Readout, group: RolloutGroup, kind: Kind | None, budget: int | None, whole: bool) -> Readout:
+    """The r-th occurrence, for the largest r that all rollouts reach which have a window at all."""
+    first, rounds = replace(readout, occurrence=1), []
+    for rollout in group.rollouts:
+        place = Place(rollout.token_ids, group.vocab, kind, budget, whole=whole)
+        if readout.family == BEFORE:
+            place = _cut_at_delimiter(place)
+        anchors = find_all(_spec(first, place), place.token_ids[: place.end], place.vocab)
+        end = place.end if whole or place.end < len(place.token_ids) else math.inf
+        width = readout.width if isinstance(readout.width, int) else 0
+        rounds.append(sum(anchor.start + (width or anchor.length) <= end for anchor in anchors))
+    return replace(readout, occurrence=min((r for r in rounds if r), default=1))
 
 
 def _before_delimiter(readout: Readout, place: Place) -> Window:
@@ -290,6 +340,7 @@ READERS: dict[str, Callable[[Readout, Place], Window]] = {
     "trajectory": _at_anchor,
     "boundary": _at_anchor,
     "delimiter": _at_anchor,
+    BEFORE: _trajectory_before,
     "pre-delim": _before_delimiter,
     "rand": _random_tokens,
     "rand-one-loc": _random_window,

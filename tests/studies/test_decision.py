@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radmoe.errors import InputError
-from radmoe.studies.decision import Claim, Decision, Verdict, above, all_of, below, corrected, within
+from radmoe.studies.decision import Claim, Decision, Verdict, above, all_of, all_within, below, corrected, within
 
 CLAIM = Claim("a.b", "Something is above zero.", "+1", "Sec. 1", "above 0")
 DRAWS = np.random.default_rng(0).normal(0.0, 1.0, 2_000)
@@ -64,3 +64,27 @@ def test_a_handful_of_problems_decides_nothing(rule: Callable[..., Decision]) ->
 def test_a_rule_without_draws_is_refused() -> None:
     with pytest.raises(InputError, match="100 or more finite draws"):
         above(CLAIM, 1.0, [1.0, np.nan], n=2, unit="r")
+
+
+def test_many_quantities_are_within_a_margin_only_if_each_is() -> None:
+    rng = np.random.default_rng(0)
+    noise = 0.002 * rng.standard_normal((500, 80))
+    inside = np.zeros(80)
+    assert all_within(CLAIM, inside, inside + noise, n=50, unit="points", margin=0.01).verdict is Verdict.SUPPORTS
+    one = inside.copy()
+    one[7] = -0.03
+    made = all_within(CLAIM, one, one + noise, n=50, unit="points", margin=0.01)
+    assert made.verdict is Verdict.REFUTES
+    assert made.estimate == -0.03
+    assert made.p_against == pytest.approx(1 / 501)  # Bonferroni over 80 could not refute with 500 draws
+
+
+def test_noise_in_many_quantities_refutes_nothing() -> None:
+    """The furthest of 80 noisy zeros is beyond the margin nearly always; that alone must not count against a claim."""
+    rng = np.random.default_rng(1)
+    refuted = 0
+    for _ in range(40):
+        estimates = 0.02 * rng.standard_normal(80)
+        draws = estimates + 0.02 * rng.standard_normal((300, 80))
+        refuted += all_within(CLAIM, estimates, draws, n=50, unit="points", margin=0.01).verdict is Verdict.REFUTES
+    assert refuted <= 4

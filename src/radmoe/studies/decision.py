@@ -109,6 +109,28 @@ def within(claim: Claim, estimate: float, draws: ArrayLike, *, n: int, unit: str
     return _decision(claim, estimate, draws, n, unit, float(max(high, low)), float(outside))
 
 
+def all_within(claim: Claim, estimates: ArrayLike, draws: ArrayLike, *, n: int, unit: str, margin: float) -> Decision:
+    """The claim that many quantities [m] are all zero up to a margin, by draws [R, m] that share their resamples.
+
+    For it, each must be: the weakest of the equivalence tests decides. Against it, the one that lies furthest beyond the
+    margin, in standard errors, is compared with the largest deviation of any quantity in each resample (max-T), so that
+    many quantities cost no more than their number really does. The decision shows the quantity furthest from zero.
+    """
+    values, table = np.asarray(estimates, np.float64), np.asarray(draws, np.float64)
+    parts = [
+        within(claim, float(value), column, n=n, unit=unit, margin=margin)
+        for value, column in zip(values, table.T, strict=True)
+    ]
+    if not parts:
+        raise InputError(f"claim {claim.key!r} has no parts")
+    errors = np.maximum(table.std(0), np.finfo(np.float64).tiny)
+    beyond = float(((np.abs(values) - margin) / errors).max())
+    chance = (np.sum((np.abs(table - values) / errors).max(1) >= beyond) + 1) / (len(table) + 1)
+    furthest = parts[int(np.abs(values).argmax())]
+    p_for = max(part.p_for for part in parts)
+    return replace(furthest, p_for=p_for, p_against=float(chance) if beyond > 0 and n >= FEWEST else 1.0)
+
+
 def all_of(claim: Claim, parts: Sequence[Decision], **shown: float) -> Decision:
     """A claim that holds only if all its parts do (an order of several quantities): the weakest part decides for it,
     and any part, corrected for their number, decides against it."""

@@ -24,34 +24,18 @@ from radmoe.evaluation import cache, naming
 from radmoe.evaluation.measure import check_distinct
 from radmoe.evaluation.workers import map_problems
 from radmoe.pool.reader import manifest
-from radmoe.readout import read, same_anchors
-from radmoe.selector import Setting, similarity
+from radmoe.selector import Setting
 from radmoe.studies import store
+from radmoe.studies.reading import COSINE, Bools, Reader, Request
 from radmoe.types import Kind
 
+__all__ = ["COSINE", "Bools", "Evidence", "Floats", "Ints", "Panel", "Progress", "Read", "Request", "gather"]
+
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
-COSINE = "cosine"  # a kernel of studies alone: selection has weighted and binary
 WINDOW = 32  # tokens of a confidence window: the lab's rollouts are shorter than the paper's 2,048
-
-
-@dataclass(frozen=True)
-class Request:
-    """One way to compare the rollouts of a problem.
-
-    The kernel is weighted, binary or cosine. With `k` only densities are kept, as levels; without it the whole matrix is. `seed` draws the windows of the random
-    controls.
-    """
-
-    readout: str
-    kernel: str = "weighted"
-    layers: str | None = None
-    budget: int | None = None
-    seed: int = 0
-    k: int | None = None
 
 
 class Read(NamedTuple):
@@ -93,6 +77,7 @@ class Panel:
     scalars: Mapping[str, Floats]
     missing: Mapping[str, str]
     reads: dict[Request, Read] = field(default_factory=dict, repr=False)
+    layers: int = 0  # of the router as stored; 0 where nobody knows
 
     def __len__(self) -> int:
         return len(self.problem_ids)
@@ -157,8 +142,8 @@ def _inside(S: NDArray[np.float32], located: Bools) -> NDArray[np.float32]:
 class Evidence:
     """The panels of all pools of a study, and how often routing was read for it.
 
-    `windows` counts the windows that were read from pools, `asked` those that studies asked for; `kept` counts those
-    that came out of the cache.
+    `windows` counts the windows that were read from pools, `asked` those that studies asked for, of which several may
+    share one reading; `kept` counts those that came out of the cache.
     """
 
     panels: list[Panel]
@@ -195,54 +180,10 @@ class Evidence:
 
     def _compute(self, panel: Panel, requests: Sequence[Request]) -> list[Read]:
         cohort = self.cohorts[panel.path]
-        self.windows += len(requests) * int(panel.here.sum())
-        rows = map_problems(cohort, Reader(tuple(requests), panel.n), self.jobs, panel.problem_ids)
+        reader = Reader(tuple(requests), panel.n)
+        self.windows += len(reader.sources) * int(panel.here.sum())
+        rows = map_problems(cohort, reader, self.jobs, panel.problem_ids)
         return [Read(*map(np.stack, zip(*column, strict=True))) for column in zip(*rows, strict=True)]
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Reads one problem for several requests; a function that can be sent to another process."""
-
-    requests: tuple[Request, ...]
-    n: int
-
-    def __call__(self, problem: GradedProblem) -> list[tuple[NDArray[np.float32], NDArray[np.int32]]]:
-        anchors: dict[tuple[str, int | None], Any] = {}
-        return [self._one(problem, request, anchors) for request in self.requests]
-
-    def _one(
-        self, problem: GradedProblem, request: Request, anchors: dict[tuple[str, int | None], Any]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        k = request.k or problem.setting.k
-        known = None
-        if request.budget is None:
-            known = next((a for (readout, _), a in anchors.items() if same_anchors(readout, request.readout)), None)
-        way: Any = {"layers": request.layers, "budget": request.budget, "seed": request.seed, "anchors": known}
-        if request.kernel == COSINE:
-            reading = read(problem.group, request.readout, problem.setting.kind, **way)
-            S = _cosine(reading.Z)
-        else:
-            S, reading = similarity(
-                problem.group, Setting(problem.setting.kind, request.readout, k, request.kernel), **way
-            )
-        if request.budget is None:
-            anchors.setdefault((request.readout, None), reading.anchors)
-        start = np.full(self.n, -1, np.int32)
-        start[: len(problem)] = [-1 if anchor is None else anchor.start for anchor in reading.anchors]
-        located = start >= 0
-        if request.k is not None:
-            return density_scores(S, located, request.k).astype(np.float32), start
-        whole = np.full((self.n, self.n), np.nan, np.float32)
-        whole[np.ix_(located, located)] = S
-        return whole, start
-
-
-def _cosine(Z: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The cosine of every two route vectors, whose entries are never negative."""
-    unit = Z / np.maximum(np.linalg.norm(Z, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    S: NDArray[np.float32] = np.clip(unit @ unit.T, 0.0, 1.0)
-    return S
 
 
 def gather(
@@ -286,6 +227,7 @@ def _panels(cohort: Cohort, jobs: int, use_cache: bool) -> list[Panel]:
                 cohort.window,
                 ids,
                 missing=missing,
+                layers=cohort.pool.shape.layers,
                 **numbers,
             )
         )

@@ -93,7 +93,7 @@ def test_without_math_the_study_says_what_it_lacks() -> None:
 
 def test_on_a_pool_the_rounds_are_those_of_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
-    pool = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=8, rollouts=48, basins=2, tokens=160))))
+    pool = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=12, rollouts=48, basins=2, tokens=160))))
     seen = gather([pool])
     (ran,) = run_studies([study_named("anchor-rounds")], seen, OPTIONS)
     assert ran.findings is not None

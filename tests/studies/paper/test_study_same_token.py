@@ -20,7 +20,7 @@ from radmoe.types import Rollout
 
 OPTIONS = Options(resamples=300)
 EFFORTS = ("low", "medium", "high")
-SIZE = 6
+SIZE = 10
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def pools(directory: Path, agreement: float, *, own: bool) -> list[Path]:
-    """Six problems at three efforts. Routing depends on the token and on the problem as far as tokens agree; where
+    """Ten problems at three efforts. Routing depends on the token and on the problem as far as tokens agree; where
     every effort has routing of its `own`, its problems are those of another recipe under the same names."""
     recipe = Planted(problems=3 * SIZE, rollouts=14, tokens=30, basins=1, agreement=agreement)
     groups = list(planted.groups(recipe))

@@ -1,0 +1,209 @@
+"""Study 14: where is the selector good at selecting? In math more than in science, and there more than in code.
+(App. "Domain dependence".)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.studies.base import Findings, Options, study
+from radmoe.studies.budgets import LATE, request
+from radmoe.studies.charts import Chart, Plot, Series
+from radmoe.studies.decision import Claim, Decision, above, all_of, within
+from radmoe.studies.evidence import Evidence, Floats, Panel, Request
+from radmoe.studies.gains import (
+    DOMAINS,
+    Gains,
+    by_configuration,
+    gain_cells,
+    gains,
+    number,
+    of_domains,
+    pooled,
+    problems,
+)
+from radmoe.studies.resample import Resampled, resample
+
+ANCHORS = ("So*", "boundary")
+PARTS = ("selection", "full", "anchor")
+NULL_MARGIN = 0.02  # the paper calls +1.00 points null
+LARGE = 0.25  # of a gain: a share that counts as large
+# tab:domain: points and z of So* delta-sel and delta-full, boundary delta-sel and delta-full; points of its delta-anchor.
+PAPER: dict[str, tuple[float, ...]] = {
+    "math": (6.88, 7.7, 6.95, 7.7, 6.17, 7.4, 10.99, 12.0, 4.82),
+    "science": (2.95, 4.1, 3.09, 4.2, 2.05, 2.8, 3.74, 5.2, 1.69),
+    "code": (1.00, 1.1, 1.10, 1.2, 1.77, 2.3, 5.46, 6.8, 3.69),
+}
+
+_POOLED = f"at B = {LATE}, all configurations pooled, one-sided on the bootstrap over problems"
+_ORDER = (
+    "Two differences of mean delta-sel, math minus science and science minus code, are both above 0 "
+    f"{_POOLED}; the weaker of the two decides."
+)
+SO_ORDER = Claim(
+    "domains.so-selects-best-in-math",
+    "At a trajectory anchor the selector is better in math than in science, and better there than in code.",
+    "+6.88 / +2.95 / +1.00",
+    "tab:domain",
+    "So*: " + _ORDER,
+)
+BOUNDARY_ORDER = Claim(
+    "domains.boundary-selects-best-in-math",
+    "At the boundary the selector is better in math than in science, and better there than in code.",
+    "+6.17 / +2.05 / +1.77",
+    "tab:domain",
+    "boundary@16: " + _ORDER,
+)
+NULL = Claim(
+    "domains.so-is-null-on-code",
+    "At a trajectory anchor the selector does nothing on code.",
+    "+1.00 (z 1.1)",
+    "tab:domain",
+    f"Mean delta-sel of So* on code lies within {100 * NULL_MARGIN:g} points of 0 at B = {LATE}: two one-sided tests on the "
+    "bootstrap over problems, all configurations pooled.",
+)
+MECHANICAL = Claim(
+    "domains.a-large-share-is-mechanical",
+    "A large share of the boundary's gain in math comes from who reaches the boundary, not from selection.",
+    "+4.82 of +10.99",
+    "tab:domain",
+    f"Mean delta-anchor of boundary@16 in math minus {LARGE:g} times its delta-full is above 0 {_POOLED}.",
+)
+CLAIMS = (SO_ORDER, BOUNDARY_ORDER, NULL, MECHANICAL)
+
+
+def wanted(panel: Panel) -> list[Request]:
+    return [request(anchor, LATE) for anchor in ANCHORS] if of_domains([panel]) else []
+
+
+class Split(NamedTuple):
+    """Gains by domain and anchor, and the means of their parts over resampled problems."""
+
+    gains: dict[tuple[str, str], Gains]
+    means: Resampled
+
+    def mean(self, domain: str, anchor: str, part: str) -> tuple[float, Floats] | None:
+        """A mean and its draws; None where no problem of the domain is eligible."""
+        at = (DOMAINS.index(domain) * len(ANCHORS) + ANCHORS.index(anchor)) * len(PARTS) + PARTS.index(part)
+        draws = self.means.draws[:, at]
+        return (float(self.means.estimate[at]), draws) if np.isfinite(draws).all() else None
+
+    def problems(self, domain: str, anchor: str) -> int:
+        return int(self.gains[domain, anchor].covered.sum())
+
+
+def _split(panels: list[Panel], options: Options) -> Split:
+    every = {anchor: _gains(panels, anchor) for anchor in ANCHORS}
+    domain = np.array([panel.domain for panel in panels for _ in panel.problem_ids])
+    own = {
+        (name, anchor): Gains(*(np.where(domain == name, part, np.nan) for part in every[anchor]))
+        for name in DOMAINS
+        for anchor in ANCHORS
+    }
+    table = np.column_stack([getattr(lift, part) for lift in own.values() for part in PARTS])
+    return Split(own, resample(table, problems(panels), resamples=options.draws, seed=options.seed))
+
+
+def _gains(panels: list[Panel], anchor: str) -> Gains:
+    return pooled(panels, lambda panel: gains(panel, request(anchor, LATE)))
+
+
+@study(
+    14,
+    "domains",
+    "In which domains does the selector select?",
+    where="tab:domain",
+    requests=wanted,
+    claims=CLAIMS,
+)
+def domains(evidence: Evidence, options: Options) -> Findings:
+    panels = of_domains(evidence.panels)
+    if not panels:
+        return Findings(notes=("There is no problem of math, science or code.",))
+    whole = _split(panels, options)
+    single = {name: _split(own, options) for name, own in by_configuration(panels).items()}
+    decisions = _decide(whole)
+    tested = [decision.claim for decision in decisions]
+    notes = [
+        f"{claim.key} cannot be tested: the pools lack one of its domains." for claim in CLAIMS if claim not in tested
+    ]
+    return Findings((_table(whole), _models(single)), (_chart(whole),), tuple(decisions), tuple(notes))
+
+
+def _decide(whole: Split) -> list[Decision]:
+    n = whole.means.n
+    decisions: list[Decision] = []
+    for claim, anchor in ((SO_ORDER, "So*"), (BOUNDARY_ORDER, "boundary")):
+        math, science, code = (whole.mean(domain, anchor, "selection") for domain in DOMAINS)
+        if math and science and code:
+            pairs = ((math, science), (science, code))
+            parts = [above(claim, a[0] - b[0], a[1] - b[1], n=n, unit="points") for a, b in pairs]
+            decisions.append(all_of(claim, parts))
+    if programs := whole.mean("code", "So*", "selection"):
+        decisions.append(within(NULL, *programs, n=whole.problems("code", "So*"), unit="points", margin=NULL_MARGIN))
+    reached, full = whole.mean("math", "boundary", "anchor"), whole.mean("math", "boundary", "full")
+    if reached and full:
+        estimate, draws = reached[0] - LARGE * full[0], reached[1] - LARGE * full[1]
+        decisions.append(above(MECHANICAL, estimate, draws, n=whole.problems("math", "boundary"), unit="points"))
+    return decisions
+
+
+def _cells(split: Split, domain: str, anchor: str) -> list[Cell]:
+    lift = split.gains[domain, anchor]
+    return [*gain_cells(lift.selection, lift.test(within=True)), *gain_cells(lift.full, lift.test())]
+
+
+def _table(whole: Split) -> Table:
+    rows = []
+    for domain in DOMAINS:
+        gain = whole.mean(domain, "boundary", "anchor")
+        cells = [Cell(domain), Cell(whole.problems(domain, "So*"), "count"), *_cells(whole, domain, "So*")]
+        cells += [*_cells(whole, domain, "boundary"), number(gain[0] if gain else None, "points")]
+        rows.append(Row(tuple(cells), "these pools"))
+    for domain, values in PAPER.items():
+        cells = [Cell(value / 100, "points") if i % 2 == 0 else Cell(value, "number") for i, value in enumerate(values)]
+        for i in range(0, 8, 2):
+            cells[i] = Cell(values[i] / 100, "points", stars="*" if abs(values[i + 1]) >= 1.96 else "")
+        rows.append(Row((Cell(domain), missing("not printed"), *cells), "the paper"))
+    titles = [f"{anchor} {part}" for anchor in ANCHORS for part in ("delta-sel", "z", "delta-full", "z of delta-full")]
+    columns = tuple(map(Column, ("domain", "problems", *titles, "boundary delta-anchor")))
+    note = f"B = {LATE} here, 32,768 in the paper; z by the Poisson-binomial test; * where |z| is 1.96 or more."
+    return Table("domains", "What the selector gains, by domain", columns, tuple(rows), (note,), "source")
+
+
+def _models(single: dict[str, Split]) -> Table:
+    columns = [Column("configuration")]
+    columns += [Column(f"{domain}, {anchor}", "95% CI") for domain in DOMAINS for anchor in ANCHORS]
+    rows = []
+    for name, own in single.items():
+        cells = [Cell(name)]
+        for domain in DOMAINS:
+            for anchor in ANCHORS:
+                mean = own.mean(domain, anchor, "selection")
+                cells.append(number(mean[0], "points", _interval(mean[1])) if mean else missing("no eligible problem"))
+        rows.append(Row(tuple(cells)))
+    return Table("domains-configurations", "delta-sel by configuration", tuple(columns), tuple(rows))
+
+
+def _interval(draws: Floats) -> tuple[float, float]:
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _chart(whole: Split) -> Chart:
+    def series(part: str) -> list[Series]:
+        out = []
+        for anchor in ANCHORS:
+            means = {domain: mean for domain in DOMAINS if (mean := whole.mean(domain, anchor, part))}
+            ends = [_interval(draws) for _, draws in means.values()]
+            values = [100 * estimate for estimate, _ in means.values()]
+            low, high = ([100 * end[i] for end in ends] for i in (0, 1))
+            out.append(Series(anchor, list(means), values, low, high))
+        return [one for one in out if one.x]
+
+    names = {"selection": "Selection (delta-sel)", "anchor": "Who is located (delta-anchor)"}
+    plots = [Plot("bars", title, y="points", series=series(part)) for part, title in names.items()]
+    return Chart("domains", "In which domains does the selector select?", plots, shared_y=True)
