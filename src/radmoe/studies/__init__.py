@@ -1,18 +1,30 @@
 """The paper's analyses on anyone's pools: claims, rules, evidence, verdicts.
 
-evidence.py  graded pools as arrays, and similarities that all studies share
-reading.py   requests, and one problem read for many of them
-store.py     what was read, kept in the user's cache
-picks.py     who is right under RAD, votes and the oracle
-gains.py     what picks gain over a random rollout, and from where
-budgets.py   gains by anchor and budget
-bands.py     picks from subsets of the layers
-purity.py    do rollouts that route alike give the same answer
-resample.py  bootstrap distributions over problems
-decision.py  claims, rules and verdicts
-charts.py    figures as data
-needs.py     what studies need of pools
-base.py      what a study is, and the table of all
-run.py       running them
-paper/       the studies themselves, one module each
+What is read:
+    evidence.py    graded pools as arrays, and similarities that all studies share
+    reading.py     requests, and one problem read for many of them
+    across.py      rollouts of several problems compared with each other
+    store.py       what was read, kept in the user's cache
+    outcomes.py    what every method of `radmoe evaluate` gives
+    printed.py     the tables that the paper prints
+
+What is computed per problem:
+    picks.py       who is right under RAD, votes and the oracle
+    fusions.py     RAD+DC
+    lifts.py       RAD's lift, taken apart; gains.py the same by anchor, with tests
+    budgets.py     gains by anchor and budget; bands.py picks from subsets of the layers
+    basins.py      neighbours, densities and purities of many problems at once; purity.py of one
+    courses.py     purity and accuracy as rollouts or windows grow
+    subcohorts.py  selectors in sub-cohorts of m rollouts; rates.py their hit rates, pooled
+
+What is made of it:
+    pooling.py     panels put together, with problems as clusters
+    resample.py    bootstrap distributions over problems; quantities.py numbers with their draws
+    moments.py     correlations under many weights at once
+    accuracies.py  tables of accuracies
+    decision.py    claims, rules and verdicts
+    charts.py      figures as data
+    needs.py       what studies need of pools
+    base.py        what a study is, and the table of all; run.py running them
+    paper/         the studies themselves, one module each
 """

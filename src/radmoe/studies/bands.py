@@ -13,8 +13,9 @@ from radmoe.stats import cochran_q, holm, mcnemar
 from radmoe.studies.base import Options
 from radmoe.studies.decision import ALPHA
 from radmoe.studies.evidence import Floats, Panel, Request
-from radmoe.studies.gains import number, of_domains, problems
+from radmoe.studies.gains import of_domains
 from radmoe.studies.picks import rad
+from radmoe.studies.pooling import problems_of, shown
 from radmoe.studies.resample import Resampled, resample
 
 READOUTS = ("boundary@marker", "boundary@16", "delimiter@marker", "delimiter@16")
@@ -88,7 +89,7 @@ def arms_of(panels: list[Panel], readout: str, kernel: str, options: Options) ->
     table = np.concatenate([_hits(panel, readout, kernel) for panel in panels])
     paired = np.where(np.isfinite(table), table[:, :1], np.nan)  # the full network, on the problems of each band
     both = np.concatenate([table, paired], axis=1)
-    means = resample(both, problems(panels), resamples=options.draws, seed=options.seed)
+    means = resample(both, problems_of(panels), resamples=options.draws, seed=options.seed)
     return Arms(readout, kernel, table, means)
 
 
@@ -107,14 +108,14 @@ def loss_cells(arms: Arms, band: str) -> tuple[Cell, Cell, float]:
     pair = arms.hits[:, [0, BANDS.index(band)]]
     pair = pair[np.isfinite(pair).all(1)]
     p = mcnemar(pair[:, 0], pair[:, 1]).p
-    return number(estimate, "points", (float(low), float(high))), number(p, "p"), p
+    return shown(estimate, "points", (float(low), float(high))), shown(p, "p"), p
 
 
 def omnibus(arms: Arms, group: tuple[str, ...]) -> Cell:
     """The p of Cochran's Q over a group of bands."""
     table = arms.hits[:, [BANDS.index(band) for band in arms.bands(group)]]
     table = table[np.isfinite(table).all(1)]
-    return number(cochran_q(table).p, "p") if table.size and table.shape[1] > 1 else missing("fewer than two bands")
+    return shown(cochran_q(table).p, "p") if table.size and table.shape[1] > 1 else missing("fewer than two bands")
 
 
 def holm_of(arms: Arms) -> dict[str, float]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from radmoe.studies.base import Options
 from radmoe.studies.evidence import Floats, Panel, Request
-from radmoe.studies.gains import Gains, gains, of_domains, pooled, problems
+from radmoe.studies.gains import Gains, gains, of_domains, pooled
+from radmoe.studies.pooling import problems_of
 from radmoe.studies.resample import Resampled, resample
 
 BUDGETS = (16, 32, 64, 128, 256, 512)
@@ -59,5 +60,5 @@ def frontier_of(panels: list[Panel], options: Options) -> Frontier:
     own = {(anchor, budget): _gains(panels, anchor, budget) for anchor in ANCHORS for budget in BUDGETS}
     table = [np.asarray(getattr(lift, part), np.float64) for lift in own.values() for part in PARTS]
     table.append(own["delimiter", LATE].full - own["So*", LATE].full)
-    means = resample(np.column_stack(table), problems(panels), resamples=options.draws, seed=options.seed)
+    means = resample(np.column_stack(table), problems_of(panels), resamples=options.draws, seed=options.seed)
     return Frontier(own, means)

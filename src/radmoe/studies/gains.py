@@ -6,15 +6,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Unit, missing
+from radmoe.evaluation.table import Cell, missing
 from radmoe.stats import PoissonBinomial, poisson_binomial_test
 from radmoe.studies.evidence import Bools, Floats, Panel, Request
 from radmoe.studies.picks import eligible, highest, hits, rate
+from radmoe.studies.pooling import shown
 
 DOMAINS = ("math", "science", "code")
 STAR = 1.96  # the |z| at which the paper sets a star
@@ -75,32 +76,9 @@ def pooled(panels: Iterable[Panel], of: Callable[[Panel], Gains]) -> Gains:
     return Gains(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def problems(panels: Iterable[Panel]) -> list[Hashable]:
-    """What identifies each problem of several panels, in every configuration."""
-    return [(panel.dataset, problem) for panel in panels for problem in panel.problem_ids]
-
-
 def of_domains(panels: Iterable[Panel], domains: Sequence[str] = DOMAINS) -> list[Panel]:
     """The panels whose problems have a delimiter, or those of some domains."""
     return [panel for panel in panels if panel.domain in domains]
-
-
-def by_configuration(panels: Iterable[Panel]) -> dict[str, list[Panel]]:
-    out: dict[str, list[Panel]] = {}
-    for panel in panels:
-        out.setdefault(panel.configuration, []).append(panel)
-    return out
-
-
-def number(
-    value: float | None, unit: Unit, interval: tuple[float, float] | None = None, *, stars: str = "", note: str = NOBODY
-) -> Cell:
-    """A number in a table, with its interval; what is no number is an empty cell that says why."""
-    if value is None or not np.isfinite(value):
-        return missing(note)
-    low, high = interval if interval is not None and np.isfinite(interval).all() else (None, None)
-    digits = {"number": 2}.get(unit, 12)
-    return Cell(round(float(value), digits), unit, low, high, stars=stars)
 
 
 def gain_cells(values: Floats, test: PoissonBinomial | None) -> tuple[Cell, Cell]:
@@ -108,6 +86,7 @@ def gain_cells(values: Floats, test: PoissonBinomial | None) -> tuple[Cell, Cell
     if test is None:
         return missing(NOBODY), missing(NOBODY)
     stars = "*" if abs(test.z) >= STAR else ""
-    return number(float(np.nanmean(values)), "points", stars=stars), number(
-        test.z, "number", note="rates without spread"
+    return (
+        shown(float(np.nanmean(values)), "points", stars=stars, note=NOBODY),
+        shown(round(float(test.z), 2), "number", note="rates without spread"),
     )

@@ -43,6 +43,11 @@ def clusters(panel: Panel) -> list[Hashable]:
     return [(panel.dataset, problem) for problem in panel.problem_ids]
 
 
+def problems_of(panels: Iterable[Panel]) -> list[Hashable]:
+    """What identifies each problem of several panels, one panel behind the other."""
+    return [problem for panel in panels for problem in clusters(panel)]
+
+
 class Rows(NamedTuple):
     """Rows of several panels one below the other [n, C], and the problem of each."""
 
@@ -59,7 +64,7 @@ class Rows(NamedTuple):
 def stack(panels: Sequence[Panel], table: Callable[[Panel], Floats]) -> Rows:
     """The tables [P, C] of panels as one. Rows that have no number at all are left out."""
     tables = [np.reshape(table(panel), (len(panel), -1)) for panel in panels]
-    problems = [problem for panel in panels for problem in clusters(panel)]
+    problems = problems_of(panels)
     if not tables:
         return Rows(np.empty((0, 1)), [])
     rows = np.concatenate(tables)

@@ -1,4 +1,4 @@
-"""How studies pool panels: by configuration and all together, with problems as clusters, and cells that hold no NaN."""
+"""Numbers with their bootstrap draws: what rules are asked about, and cells and points of figures that hold no NaN."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ import numpy as np
 from radmoe.evaluation.table import Cell, missing
 from radmoe.studies.base import Options
 from radmoe.studies.charts import Series
+from radmoe.studies.decision import FEWEST
 from radmoe.studies.evidence import Floats, Panel
+from radmoe.studies.pooling import configuration, groups, problems_of
 from radmoe.studies.resample import Resampled, resample
 
 ALL = "all"
-LEAST = 5  # problems: with fewer, a bootstrap over problems says nothing
 DRAWS = 100  # finite draws that a rule needs
 Number = Literal["percent", "points", "number", "p"]
 
 
 def by_configuration(panels: Sequence[Panel]) -> dict[str, list[Panel]]:
     """The panels of each configuration, in order, and all of them."""
-    groups: dict[str, list[Panel]] = {}
-    for panel in panels:
-        groups.setdefault(panel.configuration, []).append(panel)
-    return groups | {ALL: list(panels)}
+    return groups(panels, configuration) | {ALL: list(panels)}
 
 
 def pooled(panels: Sequence[Panel], tables: Mapping[Panel, Floats], options: Options) -> Resampled | None:
@@ -35,12 +33,11 @@ def pooled(panels: Sequence[Panel], tables: Mapping[Panel, Floats], options: Opt
     if not panels:
         return None
     rows = np.concatenate([tables[panel] for panel in panels])
-    ids = [problem for panel in panels for problem in panel.problem_ids]
     known = np.isfinite(rows).any(1)
     if not known.any():
         return None
-    clusters = [problem for problem, inside in zip(ids, known, strict=True) if inside]
-    return resample(rows[known], clusters, resamples=options.draws, seed=options.seed)
+    own = [problem for problem, inside in zip(problems_of(panels), known, strict=True) if inside]
+    return resample(rows[known], own, resamples=options.draws, seed=options.seed)
 
 
 class Quantity(NamedTuple):
@@ -54,7 +51,7 @@ class Quantity(NamedTuple):
 def quantity(estimate: float, draws: Floats, n: int) -> Quantity | None:
     """An estimate with its finite draws; None where too few problems or draws are behind it."""
     finite = draws[np.isfinite(draws)]
-    enough = n >= LEAST and len(finite) >= max(DRAWS, len(draws) // 2) and np.isfinite(estimate)
+    enough = n >= FEWEST and len(finite) >= max(DRAWS, len(draws) // 2) and np.isfinite(estimate)
     return Quantity(float(estimate), finite, n) if enough else None
 
 

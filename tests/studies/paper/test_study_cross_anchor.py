@@ -10,7 +10,7 @@ from radmoe.studies.base import Findings, Options
 from radmoe.studies.decision import Verdict
 from radmoe.studies.evidence import Panel
 from radmoe.studies.paper.cross_anchor import CURVE, FLATTENS, NEEDLE, PARTS, SCALES, TIES, cross_anchor
-from radmoe.studies.pooled import ANCHORS, BOUNDARY, DELIMITER
+from radmoe.studies.rates import ANCHORS, BOUNDARY, DELIMITER
 
 SCALES_PART = "RAD, m=2 to the largest"
 OPTIONS = Options(resamples=300, subcohorts=30)

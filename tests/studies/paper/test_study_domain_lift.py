@@ -12,7 +12,7 @@ from radmoe.studies.base import Findings, Options
 from radmoe.studies.decision import Verdict
 from radmoe.studies.evidence import Panel
 from radmoe.studies.paper.domain_lift import EVERYWHERE, ORDER, domain_lift
-from radmoe.studies.pooled import ANCHORS
+from radmoe.studies.rates import ANCHORS
 from radmoe.types import Kind
 
 OPTIONS = Options(resamples=300, subcohorts=10)

@@ -11,7 +11,7 @@ from radmoe.studies.base import Findings, Options
 from radmoe.studies.decision import Verdict
 from radmoe.studies.evidence import Panel
 from radmoe.studies.paper.needle import FINDS, MISSES, needle
-from radmoe.studies.pooled import ANCHORS
+from radmoe.studies.rates import ANCHORS
 
 OPTIONS = Options(resamples=300, subcohorts=40)
 

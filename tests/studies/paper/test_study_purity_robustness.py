@@ -84,7 +84,7 @@ def test_where_everyone_is_right_nothing_is_decided() -> None:
 
 def test_on_a_pool_the_first_characters_come_from_its_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
-    pool = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=8, rollouts=12, tokens=60))))
+    pool = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=16, rollouts=12, tokens=60))))
     seen = gather([pool])
     (ran,) = run_studies([study_named("purity-robustness")], seen, OPTIONS)
     assert ran.findings is not None

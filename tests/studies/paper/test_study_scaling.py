@@ -18,7 +18,7 @@ from radmoe.studies.base import Findings, Options
 from radmoe.studies.decision import Verdict
 from radmoe.studies.evidence import Panel, gather
 from radmoe.studies.paper.scaling import FLATTENS, SHARPENS, SIZES, TIES, scaling
-from radmoe.studies.pooled import ANCHORS, DELIMITER
+from radmoe.studies.rates import ANCHORS, DELIMITER
 from radmoe.studies.run import chosen, run_studies
 
 OPTIONS = Options(resamples=300, subcohorts=30)

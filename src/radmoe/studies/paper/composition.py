@@ -15,7 +15,7 @@ from radmoe.studies.charts import Chart, Line, Plot
 from radmoe.studies.decision import Claim
 from radmoe.studies.evidence import Evidence, Floats, Request
 from radmoe.studies.needs import MANY
-from radmoe.studies.pooled import (
+from radmoe.studies.rates import (
     ALL,
     ANCHORS,
     BOUNDARY,

@@ -18,7 +18,7 @@ from radmoe.studies.needs import MANY
 from radmoe.studies.paper.composition import COUNTS, FEW, MOST, M, balanced_rates, lift
 from radmoe.studies.paper.needle import lifts_of, needle_rates
 from radmoe.studies.paper.scaling import FLAT, TIE, gap, scaling_rates, slope
-from radmoe.studies.pooled import (
+from radmoe.studies.rates import (
     ALL,
     ANCHORS,
     BOUNDARY,

@@ -12,16 +12,15 @@ from radmoe.evaluation.table import Column, Row, Table, missing
 from radmoe.stats import holm
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import Claim
+from radmoe.studies.decision import FEWEST, Claim
 from radmoe.studies.evidence import Evidence, Request
 from radmoe.studies.needs import MANY
 from radmoe.studies.paper.scaling import scaling_rates
-from radmoe.studies.pooled import (
+from radmoe.studies.rates import (
     ANCHORS,
     BOUNDARY,
     DELIMITER,
     DOMAINS,
-    FEWEST,
     Decided,
     Mean,
     Rates,

@@ -14,17 +14,8 @@ from radmoe.studies.budgets import LATE, request
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, all_of, within
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
-from radmoe.studies.gains import (
-    DOMAINS,
-    Gains,
-    by_configuration,
-    gain_cells,
-    gains,
-    number,
-    of_domains,
-    pooled,
-    problems,
-)
+from radmoe.studies.gains import DOMAINS, Gains, gain_cells, gains, of_domains, pooled
+from radmoe.studies.pooling import configuration, groups, problems_of, shown
 from radmoe.studies.resample import Resampled, resample
 
 ANCHORS = ("So*", "boundary")
@@ -104,7 +95,7 @@ def _split(panels: list[Panel], options: Options) -> Split:
         for anchor in ANCHORS
     }
     table = np.column_stack([getattr(lift, part) for lift in own.values() for part in PARTS])
-    return Split(own, resample(table, problems(panels), resamples=options.draws, seed=options.seed))
+    return Split(own, resample(table, problems_of(panels), resamples=options.draws, seed=options.seed))
 
 
 def _gains(panels: list[Panel], anchor: str) -> Gains:
@@ -124,7 +115,7 @@ def domains(evidence: Evidence, options: Options) -> Findings:
     if not panels:
         return Findings(notes=("There is no problem of math, science or code.",))
     whole = _split(panels, options)
-    single = {name: _split(own, options) for name, own in by_configuration(panels).items()}
+    single = {name: _split(own, options) for name, own in groups(panels, configuration).items()}
     decisions = _decide(whole)
     tested = [decision.claim for decision in decisions]
     notes = [
@@ -161,7 +152,7 @@ def _table(whole: Split) -> Table:
     for domain in DOMAINS:
         gain = whole.mean(domain, "boundary", "anchor")
         cells = [Cell(domain), Cell(whole.problems(domain, "So*"), "count"), *_cells(whole, domain, "So*")]
-        cells += [*_cells(whole, domain, "boundary"), number(gain[0] if gain else None, "points")]
+        cells += [*_cells(whole, domain, "boundary"), shown(gain[0] if gain else None, "points")]
         rows.append(Row(tuple(cells), "these pools"))
     for domain, values in PAPER.items():
         cells = [Cell(value / 100, "points") if i % 2 == 0 else Cell(value, "number") for i, value in enumerate(values)]
@@ -183,7 +174,7 @@ def _models(single: dict[str, Split]) -> Table:
         for domain in DOMAINS:
             for anchor in ANCHORS:
                 mean = own.mean(domain, anchor, "selection")
-                cells.append(number(mean[0], "points", _interval(mean[1])) if mean else missing("no eligible problem"))
+                cells.append(shown(mean[0], "points", _interval(mean[1])) if mean else missing("no eligible problem"))
         rows.append(Row(tuple(cells)))
     return Table("domains-configurations", "delta-sel by configuration", tuple(columns), tuple(rows))
 

@@ -15,8 +15,9 @@ from radmoe.studies.budgets import ANCHORS, BUDGETS, EARLY, LATE, MAIN, Frontier
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, all_of, below, within
 from radmoe.studies.evidence import Evidence, Panel
-from radmoe.studies.gains import by_configuration, gain_cells, number, of_domains
+from radmoe.studies.gains import gain_cells, of_domains
 from radmoe.studies.picks import rate
+from radmoe.studies.pooling import configuration, groups, shown
 
 MARGIN = 0.01  # of what a trajectory cohort may differ from all rollouts
 # tab:frontier: points and z for So, So*, Now, boundary and delimiter, then the coverage of late anchors.
@@ -82,7 +83,7 @@ def frontier(evidence: Evidence, options: Options) -> Findings:
     if not panels:
         return Findings(notes=("There is no problem of math, science or code.",))
     whole = frontier_of(panels, options)
-    single = {name: frontier_of(own, options) for name, own in by_configuration(panels).items()}
+    single = {name: frontier_of(own, options) for name, own in groups(panels, configuration).items()}
     decisions = _decide(whole, single)
     tested = [decision.claim for decision in decisions]
     notes = [
@@ -147,7 +148,7 @@ def _coverage(whole: Frontier) -> Table:
     rows = []
     for budget in BUDGETS:
         shares = (whole.mean(anchor, budget, "covered")[0] for anchor in ANCHORS)
-        rows.append(Row((Cell(str(budget)), *(number(share, "percent") for share in shares)), "these pools"))
+        rows.append(Row((Cell(str(budget)), *(shown(share, "percent") for share in shares)), "these pools"))
     for budget, values in PAPER.items():
         late = Cell(values[-1], "percent")
         rows.append(
@@ -164,7 +165,7 @@ def _parts(whole: Frontier) -> Table:
     rows = []
     for anchor in ANCHORS:
         columns = [whole.column(anchor, LATE, part) for part in ("anchor", "selection", "full")]
-        values = (number(float(whole.means.estimate[c]), "points", whole.means.interval(c)) for c in columns)
+        values = (shown(float(whole.means.estimate[c]), "points", whole.means.interval(c)) for c in columns)
         rows.append(Row((Cell(anchor), *values)))
     columns_ = (Column("anchor"), *(Column(f"delta-{name}", "95% CI") for name in ("anchor", "sel", "full")))
     return Table("frontier-parts", f"Where the gain comes from, B = {LATE}", columns_, tuple(rows))
@@ -179,7 +180,7 @@ def _models(single: dict[str, Frontier]) -> Table:
         cells = [Cell(name)]
         for anchor in MAIN:
             lift = own.gains[anchor, LATE]
-            cells += [*gain_cells(lift.full, lift.test()), number(own.mean(anchor, LATE, "anchor")[0], "points")]
+            cells += [*gain_cells(lift.full, lift.test()), shown(own.mean(anchor, LATE, "anchor")[0], "points")]
         rows.append(Row(tuple(cells)))
     return Table("frontier-configurations", f"delta-full by configuration, B = {LATE}", tuple(columns), tuple(rows))
 
@@ -197,8 +198,8 @@ def _baseline(panels: list[Panel], whole: Frontier) -> Table:
         if own.covered.any():
             honest, wrong = float(np.nanmean(own.full)), float(np.nanmean(inflated))
             located = float(np.concatenate(share)[own.covered].mean())
-            ratio = number(wrong / honest if honest > 0 else None, "number", note="no gain to compare with")
-            cells = [number(located, "percent"), number(honest, "points"), number(wrong, "points"), ratio]
+            ratio = shown(wrong / honest if honest > 0 else None, "number", note="no gain to compare with")
+            cells = [shown(located, "percent"), shown(honest, "points"), shown(wrong, "points"), ratio]
         rows.append(Row((Cell(str(budget)), *cells)))
     titles = ("B", "rollouts located", "delta-full", "against the wrong baseline", "ratio")
     note = "The wrong baseline counts right rollouts without the delimiter as wrong; the paper finds 3.3 times the gain with it."

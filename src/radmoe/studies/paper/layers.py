@@ -29,7 +29,8 @@ from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, all_of, all_within, within
 from radmoe.studies.evidence import Evidence, Floats, Panel
-from radmoe.studies.gains import by_configuration, number, of_domains
+from radmoe.studies.gains import of_domains
+from radmoe.studies.pooling import configuration, groups, shown
 
 SHALLOW, MIDDLE = SINGLE[:3], SINGLE[3:7]
 TENTH, NEEDED, FLATNESS, OUTSIDE = 0.007, 0.01, 0.015, 0.01  # margins of equivalence
@@ -165,9 +166,9 @@ def _summary(every: dict[tuple[str, str], Arms]) -> Table:
             rows.append(Row((Cell(arms.name), *[missing("no problem has two located rollouts")] * (len(columns) - 1))))
             continue
         losses = [arms.loss(band)[0] for band in arms.bands(WITHOUT)]
-        cells = [Cell(arms.name), Cell(int(known.sum()), "count"), number(float(arms.means.estimate[0]), "percent")]
+        cells = [Cell(arms.name), Cell(int(known.sum()), "count"), shown(float(arms.means.estimate[0]), "percent")]
         cells += [omnibus(arms, group) for group in GROUPS.values()]
-        cells += [number(max(losses, key=abs, default=None), "points"), *loss_cells(arms, "c0")[:2]]
+        cells += [shown(max(losses, key=abs, default=None), "points"), *loss_cells(arms, "c0")[:2]]
         rows.append(Row(tuple(cells)))
     return Table("layers", "Does it matter which layers are read?", columns, tuple(rows))
 
@@ -176,10 +177,10 @@ def _tenths(arms: Arms) -> Table:
     """The paper's table: each tenth alone, beside what the paper prints."""
     rows, adjusted = [], holm_of(arms)
     for band in arms.bands((FULL, *SINGLE)):
-        accuracy = number(float(arms.means.estimate[BANDS.index(band)]), "percent")
+        accuracy = shown(float(arms.means.estimate[BANDS.index(band)]), "percent")
         compared = [missing("itself")] * 3
         if band != FULL:
-            compared = [*loss_cells(arms, band)[:2], number(adjusted[band], "p")]
+            compared = [*loss_cells(arms, band)[:2], shown(adjusted[band], "p")]
         rows.append(Row((Cell(band), accuracy, *compared, Cell(PAPER[band] / 100, "percent"))))
     titles = ("layers", "accuracy", "all layers minus these", "McNemar p", "Holm", "paper")
     columns = tuple(Column(title, "95% CI" if "minus" in title else "") for title in titles)
@@ -189,7 +190,7 @@ def _tenths(arms: Arms) -> Table:
 def _configurations(panels: list[Panel], options: Options) -> Table:
     columns = (Column("configuration"), *(Column(readout, "95% CI") for readout in READOUTS))
     rows = []
-    for name, own in by_configuration(panels).items():
+    for name, own in groups(panels, configuration).items():
         every = [arms_of(own, readout, "weighted", options) for readout in READOUTS]
         rows.append(Row((Cell(name), *(loss_cells(arms, "c0")[0] for arms in every))))
     return Table(

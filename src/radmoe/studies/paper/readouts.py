@@ -14,7 +14,7 @@ from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, above, all_of, within
 from radmoe.studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe.studies.needs import VOTES
-from radmoe.studies.pooling import clusters
+from radmoe.studies.pooling import problems_of
 from radmoe.studies.purity import knn_purity
 from radmoe.studies.resample import Resampled, resample
 
@@ -94,8 +94,7 @@ def readouts(evidence: Evidence, options: Options) -> Findings:
 def _pooled(panels: list[Panel], tables: dict[Panel, Floats], options: Options) -> Resampled:
     """Mean purities with problems as clusters: a problem that several configurations answered counts once."""
     rows = np.concatenate([tables[panel] for panel in panels])
-    problems = [problem for panel in panels for problem in clusters(panel)]
-    return resample(rows, problems, resamples=options.draws, seed=options.seed)
+    return resample(rows, problems_of(panels), resamples=options.draws, seed=options.seed)
 
 
 def _table(results: dict[str, Resampled]) -> Table:

@@ -6,6 +6,8 @@ them. Accuracies are conditional on those problems and stand above those of all 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from radmoe.cohort.families import WELL_POSED
@@ -13,16 +15,16 @@ from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
-from radmoe.studies.decision import Claim
+from radmoe.studies.decision import FEWEST, Claim
 from radmoe.studies.evidence import Evidence, Request
 from radmoe.studies.needs import MANY
-from radmoe.studies.pooled import (
+from radmoe.studies.pooling import clusters
+from radmoe.studies.rates import (
     ALL,
     ANCHORS,
     BOUNDARY,
     DELIMITER,
     DOMAINS,
-    FEWEST,
     GROUPS,
     Curves,
     Decided,
@@ -36,7 +38,6 @@ from radmoe.studies.pooled import (
     mean,
     paper_cell,
     pooled_rates,
-    problem_names,
     remarks,
     thinking_class,
     wanted,
@@ -99,9 +100,9 @@ PAPER_ROWS = {BOUNDARY: 2832, DELIMITER: 2636}
 
 def largest(evidence: Evidence, request: Request) -> int:
     """The largest m for which FEWEST problems have as many located rollouts; 0 where there is none."""
-    problems: dict[str, int] = {}
+    problems: dict[Hashable, int] = {}
     for panel in thinking_class(evidence):
-        for problem, count in zip(problem_names(panel), np.add(*located_counts(panel, request)).tolist(), strict=True):
+        for problem, count in zip(clusters(panel), np.add(*located_counts(panel, request)).tolist(), strict=True):
             problems[problem] = max(problems.get(problem, 0), count)
     return max((m for m in SIZES if sum(count >= m for count in problems.values()) >= FEWEST), default=0)
 

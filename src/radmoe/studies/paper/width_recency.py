@@ -16,7 +16,8 @@ from radmoe.studies.budgets import LATE
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
-from radmoe.studies.gains import Gains, gain_cells, gains, number, of_domains, pooled, problems
+from radmoe.studies.gains import Gains, gain_cells, gains, of_domains, pooled
+from radmoe.studies.pooling import problems_of, shown
 from radmoe.studies.resample import Resampled, resample
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -95,7 +96,7 @@ def _arms(panels: list[Panel], options: Options) -> Arms:
     held, latest = [of(fixed(width)) for width in WIDTHS], [of(recency(width)) for width in WIDTHS]
     full = np.column_stack([lift.full for lift in (*held, *latest)])
     table = np.concatenate([full, full[:, len(WIDTHS) :] - full[:, : len(WIDTHS)]], axis=1)
-    return Arms(held, latest, resample(table, problems(panels), resamples=options.draws, seed=options.seed))
+    return Arms(held, latest, resample(table, problems_of(panels), resamples=options.draws, seed=options.seed))
 
 
 @study(
@@ -144,8 +145,8 @@ def _table(arms: Arms, depth: list[list[float]]) -> Table:
         for own in (arms.fixed[i], arms.recency[i]):
             cells += gain_cells(own.full, own.test())
         at = 2 * len(WIDTHS) + i
-        cells.append(number(float(arms.means.estimate[at]), "points", arms.means.interval(at)))
-        rows.append(Row((*cells, *(number(round(own[i], 1), "number") for own in depth)), "these pools"))
+        cells.append(shown(float(arms.means.estimate[at]), "points", arms.means.interval(at)))
+        rows.append(Row((*cells, *(shown(round(own[i], 1), "number") for own in depth)), "these pools"))
     for width, (one, z, other, other_z, bonus) in PAPER.items():
         cells = [Cell(str(width)), Cell(one / 100, "points"), Cell(z, "number"), Cell(other / 100, "points")]
         cells += [Cell(other_z, "number"), Cell(bonus / 100, "points")]

@@ -16,7 +16,8 @@ from radmoe.studies.budgets import BUDGETS, LATE
 from radmoe.studies.charts import Chart, Grid, Plot
 from radmoe.studies.decision import Claim, Decision, above, all_of, below
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
-from radmoe.studies.gains import Gains, gain_cells, gains, number, of_domains, pooled, problems
+from radmoe.studies.gains import Gains, gain_cells, gains, of_domains, pooled
+from radmoe.studies.pooling import problems_of, shown
 from radmoe.studies.resample import Resampled, resample
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -117,7 +118,7 @@ def _sweep(panels: list[Panel], options: Options) -> Sweep:
     pairs = [(b, w) for b in MIDDLE for w in LEAKING]
     columns["leak"] = np.mean([leaky[cell].fallback - whole[cell].fallback for cell in pairs], axis=0)
     table = np.column_stack(list(columns.values()))
-    means = resample(table, problems(panels), resamples=options.draws, seed=options.seed)
+    means = resample(table, problems_of(panels), resamples=options.draws, seed=options.seed)
     return Sweep(whole, leaky, list(columns), means)
 
 
@@ -184,7 +185,7 @@ def _leaks(sweep: Sweep) -> Table:
     for cell in LEAKS:
         whole, leaky = sweep.whole.get(cell), sweep.leaking[cell]
         own = gain_cells(whole.full, whole.test()) if whole is not None else (missing("does not fit"),) * 2
-        share = number(float(whole.covered.mean()) if whole is not None else None, "percent", note="does not fit")
+        share = shown(float(whole.covered.mean()) if whole is not None else None, "percent", note="does not fit")
         cells = (Cell(f"B = {cell[0]}, W = {cell[1]}"), share, *own, *gain_cells(leaky.full, leaky.test()))
         rows.append(Row(cells))
     titles = ("cell", "problems with whole windows", "whole", "z", "leaking", "z, leaking")

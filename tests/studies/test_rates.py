@@ -11,7 +11,7 @@ from planted_panels import evidence, panel
 from radmoe.studies.base import Options
 from radmoe.studies.decision import Claim, Verdict
 from radmoe.studies.evidence import Panel
-from radmoe.studies.pooled import (
+from radmoe.studies.rates import (
     ANCHORS,
     DELIMITER,
     GROUPS,
@@ -51,7 +51,7 @@ def test_rows_are_the_problems_that_fit_a_cell_or_those_chosen() -> None:
     right = one.correct.sum(1)
     fits = (right >= 4) & (16 - right >= 4)
     rates = pooled_rates(evidence(one), DELIMITER, cells, OPTIONS)
-    assert list(rates.clusters) == [f"math-2/{one.problem_ids[i]}" for i in np.flatnonzero(fits)]
+    assert list(rates.clusters) == [("math-2", one.problem_ids[i]) for i in np.flatnonzero(fits)]
     assert rates.values[:, 0, CHANCE] == pytest.approx(0.5)
     chosen = pooled_rates(evidence(one), DELIMITER, cells, OPTIONS, lambda right, wrong: right >= 8)
     assert len(chosen.clusters) == int((right >= 8).sum())

@@ -5,7 +5,7 @@ The paper pools its thinking-class configurations (App. "Composition control"); 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
@@ -16,8 +16,9 @@ from radmoe.cohort.families import WELL_POSED
 from radmoe.evaluation import table
 from radmoe.studies.base import Options
 from radmoe.studies.charts import Series
-from radmoe.studies.decision import Claim, Decision, above, all_of, below, within
+from radmoe.studies.decision import FEWEST, Claim, Decision, above, all_of, below, within
 from radmoe.studies.evidence import Bools, Evidence, Floats, Ints, Panel, Request
+from radmoe.studies.pooling import clusters as clusters_of
 from radmoe.studies.resample import Resampled, resample
 from radmoe.studies.subcohorts import CHANCE, METHODS, Cell, hit_rates
 
@@ -26,7 +27,6 @@ ANCHORS = (BOUNDARY, DELIMITER)
 DOMAINS = ("math", "science", "code")
 ALL = "all"
 GROUPS = (ALL, *DOMAINS, WELL_POSED)
-FEWEST = 10  # problems that a claim is decided on: a bootstrap over fewer clusters says little
 POOLING = (
     "All thinking-class configurations are pooled (those whose style is instruct are left out, unless there are no "
     "others); a problem that several of them answered is one cluster."
@@ -58,7 +58,7 @@ class Rates(NamedTuple):
 
     values: Floats
     cells: tuple[Cell, ...]
-    clusters: Sequence[str]
+    clusters: Sequence[Hashable]
     domains: Sequence[str]
     families: Sequence[str]
 
@@ -106,16 +106,11 @@ def pooled_rates(
         if not mask.any() or not cells:
             continue
         rows.append(_once(panel, request, cells, mask, options, evidence.jobs)[mask])
-        clusters += [problem for problem, inside in zip(problem_names(panel), mask, strict=True) if inside]
+        clusters += [problem for problem, inside in zip(clusters_of(panel), mask, strict=True) if inside]
         domains += [panel.domain] * int(mask.sum())
         families += [panel.family] * int(mask.sum())
     values = np.concatenate(rows) if rows else np.zeros((0, len(cells), len(METHODS)))
     return Rates(values, cells, clusters, domains, families)
-
-
-def problem_names(panel: Panel) -> list[str]:
-    """The problems of a panel by names that other data sets do not have."""
-    return [f"{panel.dataset}/{problem}" for problem in panel.problem_ids]
 
 
 def located_counts(panel: Panel, request: Request) -> tuple[Ints, Ints]:
@@ -150,7 +145,7 @@ class Mean(NamedTuple):
         return float(low), float(high)
 
 
-def mean(values: Floats, clusters: Sequence[str], options: Options) -> Mean | None:
+def mean(values: Floats, clusters: Sequence[Hashable], options: Options) -> Mean | None:
     """The mean of the rows that have a number; None where they come from fewer than FEWEST problems."""
     known = np.flatnonzero(np.isfinite(values))
     own = [clusters[int(i)] for i in known]
