@@ -1,4 +1,4 @@
-"""The paper's published figures, as printed: one CSV per table under `data/`, named by its label."""
+"""The paper's published figures, as printed: one CSV per table in `radmoe.published`, named by its label."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 
+from radmoe import published
 from radmoe.errors import InputError
 
 Row = Mapping[str, str]
@@ -75,9 +75,8 @@ class Paper:
 @cache
 def load() -> Paper:
     """The paper as published."""
-    data = files("radmoe.audit") / "data"
     tables = {}
-    for file in sorted(data.iterdir(), key=lambda f: f.name):
+    for file in sorted(published.tables().iterdir(), key=lambda f: f.name):
         if file.name.endswith(".csv"):
             lines = file.read_text(encoding="utf-8").splitlines()
             tables[file.name.removesuffix(".csv")] = tuple(csv.DictReader(lines))

@@ -80,7 +80,7 @@ def _lines(checks: Sequence[Check], about: dict[str, str]) -> Iterator[str]:
     yield "rounds to what is printed; it is *within rounding* when it does not, but some values that round to the printed"
     yield "inputs give it (a printed 73.9 stands for 73.85 to 73.95); else it *differs*. A percentage of n problems is"
     yield "taken as the whole number of problems it must be, where only one fits. A figure that follows in two ways is"
-    yield "checked twice. The figures are under `src/radmoe/audit/data`, one file per table."
+    yield "checked twice. The figures are under `src/radmoe/published/tables`, one file per table."
     yield ""
     yield from _table(
         ("table", "about", "figures", "checks", "agree", "within rounding", "differ"),

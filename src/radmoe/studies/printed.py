@@ -1,6 +1,6 @@
 """The tables that the paper prints, for studies that put its numbers beside theirs.
 
-They are the files that the audit checks (one CSV per label); only the data is read here, nothing of the audit runs.
+They are the files that the audit checks, one CSV per label.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+
+from radmoe.published import tables
 
 POOLS = {"gpqa": "science"}  # pools that are called otherwise here
 
@@ -16,7 +17,7 @@ POOLS = {"gpqa": "science"}  # pools that are called otherwise here
 @cache
 def printed(label: str) -> tuple[Mapping[str, str], ...]:
     """The rows of a table by its label, as printed."""
-    file = files("radmoe") / "audit" / "data" / f"{label}.csv"
+    file = tables() / f"{label}.csv"
     return tuple(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
 
 
