@@ -166,7 +166,7 @@ class Evidence:
                 for request, read in zip(missing, self._compute(panel, missing), strict=True):
                     panel.reads[request] = read
                     if self.use_cache:
-                        store.save(panel.identity, request, read._asdict())
+                        store.save(panel.identity, request, read._asdict(), small=request.k is not None)
             done += len(panel) if own else 0
             progress(done, total)
 

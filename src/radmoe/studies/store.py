@@ -33,10 +33,10 @@ def load(identity: str, request: object) -> dict[str, NDArray[Any]] | None:
         return None
 
 
-def save(identity: str, request: object, arrays: Arrays) -> None:
-    """Keep arrays if the cache directory can be written to."""
+def save(identity: str, request: object, arrays: Arrays, *, small: bool = False) -> None:
+    """Keep arrays if the cache directory can be written to; `small` compresses them, which pays for levels, not for S."""
     buffer = io.BytesIO()
-    np.savez(buffer, **dict(arrays))  # type: ignore[arg-type]
+    (np.savez_compressed if small else np.savez)(buffer, **dict(arrays))  # type: ignore[arg-type]
     try:
         file = _file(identity, request)
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
