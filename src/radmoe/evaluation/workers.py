@@ -43,15 +43,20 @@ def measure_all(cohort: Cohort, jobs: int) -> Iterator[Problem]:
 
 
 def map_problems(
-    cohort: Cohort, function: Callable[[GradedProblem], T], jobs: int, problem_ids: Sequence[str] | None = None
+    cohort: Cohort,
+    function: Callable[[GradedProblem], T],
+    jobs: int,
+    problem_ids: Sequence[str] | None = None,
+    *,
+    few: int | None = None,
 ) -> Iterator[T]:
     """What `function` gives for problems of a cohort (all of them unless named), in their order.
 
-    A small cohort is not worth starting processes for. The function is sent to them, so it stands at the top of a
+    A cohort of `few` rollouts is not worth starting processes for. The function is sent to them, so it stands at the top of a
     module.
     """
     names = cohort.problems if problem_ids is None else list(problem_ids)
-    if jobs == 1 or sum(len(cohort.marks[name].answers) for name in names) < FEW:
+    if jobs == 1 or sum(len(cohort.marks[name].answers) for name in names) < (FEW if few is None else few):
         yield from map(function, map(cohort.graded, names))
         return
     work = (Work(name, cohort.setting(name), cohort.marks[name], cohort.window) for name in names)

@@ -35,6 +35,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
+_WORTH_PROCESSES = 2_000_000  # rollouts times requests: some seconds of work, as long as processes take to start
 WINDOW = 32  # tokens of a confidence window: the lab's rollouts are shorter than the paper's 2,048
 
 
@@ -182,7 +183,8 @@ class Evidence:
         cohort = self.cohorts[panel.path]
         reader = Reader(tuple(requests), panel.n)
         self.windows += len(reader.sources) * int(panel.here.sum())
-        rows = map_problems(cohort, reader, self.jobs, panel.problem_ids)
+        few = _WORTH_PROCESSES // len(requests)
+        rows = map_problems(cohort, reader, self.jobs, panel.problem_ids, few=few)
         return [Read(*map(np.stack, zip(*column, strict=True))) for column in zip(*rows, strict=True)]
 
 
