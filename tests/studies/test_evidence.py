@@ -151,3 +151,13 @@ def test_a_damaged_cache_is_read_anew(graded_pool: Path, tmp_path: Path) -> None
     again = gather([graded_pool])
     again.read(wanted)
     assert again.windows > 0
+
+
+def test_processes_read_what_one_process_reads(graded_pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radmoe.studies.evidence._WORTH_PROCESSES", 0)
+    alone, shared = (gather([graded_pool], jobs=jobs, use_cache=False) for jobs in (1, 2))
+    for evidence in (alone, shared):
+        evidence.read(wanted)
+    for request in wanted(alone.panels[0]):
+        for one, other in zip(alone.panels[0].read(request), shared.panels[0].read(request), strict=True):
+            assert np.array_equal(one, other, equal_nan=True)
