@@ -66,6 +66,14 @@ def test_a_study_that_cannot_run_says_what_is_missing_and_the_exit_code_tells(
     assert "needs answers that can be counted" in body["lacking"][0]
 
 
+def test_all_goes_on_without_the_studies_that_pools_do_not_allow(pools: list[Path], tmp_path: Path) -> None:
+    done = radmoe("all", pools[0], "--quick", "--out", tmp_path / "out", cache=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "effort was left out: needs one model at three efforts" in done.stderr
+    assert (tmp_path / "out" / "kernel.json").exists()
+    assert "- 18 effort: needs" in (tmp_path / "out" / "claims.md").read_text()
+
+
 def test_files_go_where_they_are_wanted(pools: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = radmoe("2", *pools, "--quick", "--out", out, cache=tmp_path / "cache")

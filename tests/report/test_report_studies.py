@@ -6,6 +6,8 @@ import csv
 import json
 from pathlib import Path
 
+from PIL import Image
+
 from planted_panels import evidence, panel
 from radmoe.report.studies import Source, ledger, rules, write_study
 from radmoe.studies.base import Options, Ran, load, study_named
@@ -25,6 +27,9 @@ def test_a_study_is_a_page_csv_json_and_figures(tmp_path: Path) -> None:
     files = write_study(readouts(), tmp_path, SOURCE)
     assert {file.name for file in files} == {f"readouts.{end}" for end in ("md", "csv", "json", "svg", "png")}
     body = json.loads((tmp_path / "readouts.json").read_text())
+    assert SOURCE.digest in (tmp_path / "readouts.svg").read_text()
+    with Image.open(tmp_path / "readouts.png") as image:
+        assert image.info["Description"] == str(SOURCE)
     assert body["pools"] == {"pool": "0" * 64}
     page = (tmp_path / "readouts.md").read_text()
     for decision in body["decisions"]:

@@ -59,7 +59,7 @@ def command(
     """Run analyses of the paper on graded pools: tables, figures, and for every claim a verdict by a rule written before.
 
     A study says what it needs; where pools lack that, it says what is missing and which command would capture it, and the
-    others go on. The exit code is 0 only if every study that was asked for ran.
+    others go on. The exit code is 0 only if every study that was named ran; with all, every one that these pools allow.
     """
     if listed:
         _list(as_json)
@@ -83,11 +83,13 @@ def command(
     from radmoe.studies.base import Options
     from radmoe.studies.run import chosen
 
-    studies = chosen([part.strip() for part in name.split(",") if part.strip()])
+    names = [part.strip() for part in name.split(",") if part.strip()]
+    studies = chosen(names)
     options = Options(resamples, subcohorts, seed, quick)
     rans = _run(studies, pools, options, window, jobs, cache)
-    _show(rans, out, as_json, name, pools, cited)
-    if any(ran.lacking for ran in rans):
+    settings = f" --resamples {options.draws} --subcohorts {options.samples} --window {window} --seed {seed}"
+    _show(rans, out, as_json, f"radmoe study {name} POOL...{settings}", pools, cited)
+    if any(ran.failed or (ran.lacking and "all" not in names) for ran in rans):
         raise typer.Exit(1)
 
 
@@ -148,7 +150,7 @@ def _run(studies: Any, pools: list[Path], options: Any, window: int, jobs: int |
     ]
 
 
-def _show(rans: list[Any], out: Path | None, as_json: bool, name: str, pools: list[Path], cited: str) -> None:
+def _show(rans: list[Any], out: Path | None, as_json: bool, typed: str, pools: list[Path], cited: str) -> None:
     from radmoe.evaluation.cache import checksum
     from radmoe.evaluation.render import visible_table
     from radmoe.evaluation.screen import NAME, show_table
@@ -157,7 +159,7 @@ def _show(rans: list[Any], out: Path | None, as_json: bool, name: str, pools: li
     from radmoe.printing import json_text
     from radmoe.report.studies import Source, estimate_text, ledger, study_json, write_study
 
-    source = Source(f"radmoe study {name} POOL...", {pool.name: checksum(pool) for pool in pools})
+    source = Source(typed, {pool.name: checksum(pool) for pool in pools})
     if out is not None:
         for ran in rans:
             write_study(ran, out, source)

@@ -39,8 +39,8 @@ _FONT: Any = {
 }
 
 
-def draw(chart: Chart, directory: Path) -> list[Path]:
-    """Write a chart as SVG and PNG into a directory; returns the files."""
+def draw(chart: Chart, directory: Path, *, made_by: str = "") -> list[Path]:
+    """Write a chart as SVG and PNG into a directory, with what made it in their metadata; returns the files."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -61,7 +61,8 @@ def draw(chart: Chart, directory: Path) -> list[Path]:
         directory.mkdir(parents=True, exist_ok=True)
         files = [directory / f"{chart.key}.{suffix}" for suffix in ("svg", "png")]
         for file in files:
-            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+            about = {"Title": visible(chart.title), "Description": made_by}
+            figure.savefig(file, metadata=about | ({"Date": None} if file.suffix == ".svg" else {}))
         pyplot.close(figure)
     return files
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +25,22 @@ class Source:
     command: str
     pools: Mapping[str, str]
 
+    @property
+    def digest(self) -> str:
+        """One checksum for all pools."""
+        text = "\n".join(f"{name} {checksum}" for name, checksum in sorted(self.pools.items()))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return f"{visible(self.command)}, {len(self.pools)} pools ({self.digest}), radmoe {__version__}"
+
 
 def write_study(ran: Ran, directory: Path, source: Source) -> list[Path]:
     """Write one study's page, CSV, JSON and figures; returns the files."""
     name, findings = ran.study.name, ran.findings
     if findings is None:
         return []
-    figures = [file for chart in findings.charts for file in draw(chart, directory)]
+    figures = [file for chart in findings.charts for file in draw(chart, directory, made_by=str(source))]
     tables = [visible_table(table) for table in findings.tables]
     texts = {
         f"{name}.md": study_page(ran, source),
@@ -56,8 +66,13 @@ def study_page(ran: Ran, source: Source) -> str:
     for chart in findings.charts:
         parts.append(f"![{markdown_text(visible(chart.title))}]({chart.key}.png)")
     parts += [markdown_text(visible(note)) for note in findings.notes]
-    parts.append(f"Made by `{visible(source.command)}` over {len(source.pools)} pools, radmoe {__version__}.")
+    parts.append(_made_by(source))
     return "\n\n".join(parts) + "\n"
+
+
+def _made_by(source: Source) -> str:
+    pools = f"{len(source.pools)} pools (checksum {source.digest})"
+    return f"Made by `{visible(source.command)}` over {pools}, radmoe {__version__}."
 
 
 def decision_text(decision: Decision) -> str:
@@ -162,8 +177,7 @@ def ledger(rans: Sequence[Ran], source: Source, *, cited: str = "") -> str:
     """
     parts = [
         "# Claims of the paper, and what these pools say",
-        f"Made by `{visible(source.command)}` over {len(source.pools)} pools, radmoe {__version__}. "
-        "Verdicts follow from rules that were written before the numbers"
+        f"{_made_by(source)} Verdicts follow from rules that were written before the numbers"
         + (f" (docs/rules.md at {visible(cited)})" if cited else "")
         + "; p-values are corrected by Holm over all claims below, for and against apart.",
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from radmoe.errors import InputError
 from radmoe.evaluation.table import Table
@@ -124,10 +124,9 @@ def study_named(name: str) -> Study:
 
 @dataclass(frozen=True)
 class Ran:
-    """A study that ran on some evidence, or why it could not."""
+    """A study that ran on some evidence, or what it lacked; `failed` says that its needs were met and it still could not."""
 
     study: Study
     findings: Findings | None = None
     lacking: tuple[str, ...] = ()
-    seconds: float = 0.0
-    notes: tuple[str, ...] = field(default=())
+    failed: bool = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from radmoe.errors import InputError, MethodUnavailable
 from radmoe.studies.base import Options, Ran, Study, load, study_named
@@ -23,7 +22,6 @@ def run_studies(
     options: Options,
     *,
     reading: Progress = lambda done, of: None,
-    starting: Callable[[Study], None] = lambda study: None,
 ) -> Iterator[Ran]:
     """Run each study, in order. One that lacks something says what, and the others go on."""
     if not studies:
@@ -39,11 +37,7 @@ def run_studies(
         if lacking[study.name]:
             yield Ran(study, lacking=tuple(lacking[study.name]))
             continue
-        starting(study)
-        began = time.perf_counter()
         try:
-            findings = study.run(evidence, options)
+            yield Ran(study, study.run(evidence, options))
         except MethodUnavailable as error:
-            yield Ran(study, lacking=(str(error),))
-            continue
-        yield Ran(study, findings, seconds=time.perf_counter() - began)
+            yield Ran(study, lacking=(str(error),), failed=True)
