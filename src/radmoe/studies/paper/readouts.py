@@ -6,17 +6,19 @@ cohort: the rollouts with an answer and a delimiter window.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.studies.base import Findings, Options, study
-from radmoe.studies.charts import Chart, Line, Plot, Series
-from radmoe.studies.decision import Claim, above, all_of, within
+from radmoe.studies.charts import Chart, Line, Plot
+from radmoe.studies.decision import FEWEST, Claim, Decision, above, all_of, within
 from radmoe.studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe.studies.needs import VOTES
-from radmoe.studies.pooling import problems_of
 from radmoe.studies.purity import knn_purity
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.quantities import ALL, by_configuration, mean_cell, mean_of, pooled, quantity, series
+from radmoe.studies.resample import Resampled
 
 RAND, ONE, PRE, MARKER, WINDOW = (
     Request("rand@16"),
@@ -78,33 +80,32 @@ def purities(panel: Panel, request: Request, mask: Bools, k: int = 1) -> Floats:
 def readouts(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if wanted(panel)]
     tables = {panel: np.column_stack([purities(panel, r, cohort(panel)) for r in READOUTS]) for panel in panels}
-    names = list(dict.fromkeys(panel.configuration for panel in panels))
-    groups = {name: [panel for panel in panels if panel.configuration == name] for name in names}
-    groups["all"] = panels
-    results = {name: _pooled(own, tables, options) for name, own in groups.items()}
-    pooled = results["all"]
-    parts = [above(ORDER, *pooled.difference(3, 0), n=pooled.n, unit="purity")]
-    parts.append(above(ORDER, *pooled.difference(4, 3), n=pooled.n, unit="purity"))
-    chance = within(CHANCE, float(pooled.estimate[0]), pooled.draws[:, 0], n=pooled.n, unit="purity", margin=NEAR)
-    return Findings(
-        (_table(results),), (_chart(results),), (chance, all_of(ORDER, parts)), ("Purity: 0 is chance, 1 is perfect.",)
-    )
+    results = {name: pooled(own, tables, options) for name, own in by_configuration(panels).items()}
+    notes = [
+        "Purity: 0 is chance, 1 is perfect. All readouts are judged on the rollouts with an answer and a delimiter window."
+    ]
+    return Findings((_table(results),), (_chart(results),), tuple(_decisions(results[ALL], notes)), tuple(notes))
 
 
-def _pooled(panels: list[Panel], tables: dict[Panel, Floats], options: Options) -> Resampled:
-    """Mean purities with problems as clusters: a problem that several configurations answered counts once."""
-    rows = np.concatenate([tables[panel] for panel in panels])
-    return resample(rows, problems_of(panels), resamples=options.draws, seed=options.seed)
+def _decisions(result: Resampled | None, notes: list[str]) -> Iterator[Decision]:
+    """The decisions that all configurations together allow; a note where there are none."""
+    random = mean_of(result, 0)
+    rises = [] if result is None else [quantity(*result.difference(*pair), result.n) for pair in ((3, 0), (4, 3))]
+    if random is None or not rises or any(rise is None for rise in rises):
+        notes.append(f"Nothing is decided: fewer than {FEWEST} problems have two different answers.")
+        return
+    yield within(CHANCE, random.estimate, random.draws, n=random.n, unit="purity", margin=NEAR)
+    yield all_of(ORDER, [above(ORDER, q.estimate, q.draws, n=q.n, unit="purity") for q in rises if q is not None])
 
 
-def _table(results: dict[str, Resampled]) -> Table:
+def _table(results: Mapping[str, Resampled | None]) -> Table:
     columns = (Column("configuration"), Column("problems"), *(Column(r.readout, "95% CI") for r in READOUTS))
     rows = [
         Row(
             (
                 Cell(name),
-                Cell(result.n, "count"),
-                *(Cell(float(result.estimate[i]), "number", *result.interval(i)) for i in range(len(READOUTS))),
+                Cell(0 if result is None else result.n, "count"),
+                *(mean_cell(result, i, why="no problem has two different answers") for i in range(len(READOUTS))),
             )
         )
         for name, result in results.items()
@@ -112,18 +113,10 @@ def _table(results: dict[str, Resampled]) -> Table:
     return Table("readouts", "Purity of the nearest neighbour, by readout", columns, tuple(rows))
 
 
-def _chart(results: dict[str, Resampled]) -> Chart:
-    series = []
-    for i, request in enumerate(READOUTS):
-        intervals = [result.interval(i) for result in results.values()]
-        series.append(
-            Series(
-                request.readout,
-                list(results),
-                [float(result.estimate[i]) for result in results.values()],
-                [low for low, _ in intervals],
-                [high for _, high in intervals],
-            )
-        )
-    plot = Plot("bars", y="purity (0 chance, 1 perfect)", series=series, lines=(Line(0.0, "chance"),))
+def _chart(results: Mapping[str, Resampled | None]) -> Chart:
+    shown = [
+        series(request.readout, list(results), [mean_cell(result, i) for result in results.values()])
+        for i, request in enumerate(READOUTS)
+    ]
+    plot = Plot("bars", y="purity (0 chance, 1 perfect)", series=shown, lines=(Line(0.0, "chance"),))
     return Chart("readouts", "Where does routing say what the answer will be?", (plot,))

@@ -1,0 +1,59 @@
+"""Pools with nothing to compare: every study says so, and none fails or prints a number that is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planted_pools import write_pool
+from radmoe.grading.labels import Label, write_labels
+from radmoe.lab import planted
+from radmoe.lab.planted import Planted
+from radmoe.studies.base import Options, load
+from radmoe.studies.evidence import gather
+from radmoe.studies.run import run_studies
+
+Mark = Callable[[str | None, str, int], tuple[str | None, bool]]
+
+
+def graded(answer: str | None, truth: str, index: int) -> tuple[str | None, bool]:
+    return answer, answer == truth
+
+
+CASES: dict[str, tuple[Mark, dict[str, object]]] = {
+    "all right": (lambda answer, truth, index: ("7", True), {}),
+    "all wrong, each with its own answer": (lambda answer, truth, index: (str(index), False), {}),
+    "no answer": (lambda answer, truth, index: (None, False), {}),
+    "one problem": (graded, {"problems": 1}),
+    "two rollouts": (graded, {"rollouts": 2}),
+    "one rollout": (graded, {"rollouts": 1}),
+    "programs alone": (graded, {"kind": "code"}),
+    "no log-probabilities": (graded, {"logprobs": False}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_study_goes_on(case: str, tmp_path: Path) -> None:
+    mark, changes = CASES[case]
+    groups = list(planted.groups(Planted(**({"problems": 4, "rollouts": 10, "tokens": 80} | changes))))  # type: ignore[arg-type]
+    pool = write_pool(tmp_path / "pool", groups, style="thinking", task="math-2")
+    write_labels(
+        pool,
+        [
+            Label(made.group.problem_id, i, *mark(answer, made.truth, i))
+            for made in groups
+            for i, answer in enumerate(made.answers)
+        ],
+    )
+    rans = list(run_studies(list(load().values()), gather([pool], use_cache=False), Options(quick=True)))
+    assert [ran.study.name for ran in rans] == list(load())
+    assert not [ran.study.name for ran in rans if ran.failed]
+    for ran in rans:
+        assert (ran.findings is None) == bool(ran.lacking)
+        cells = [
+            cell for table in (ran.findings.tables if ran.findings else ()) for row in table.rows for cell in row.cells
+        ]
+        assert not [c for c in cells if isinstance(c.value, float) and not math.isfinite(c.value)], ran.study.name
