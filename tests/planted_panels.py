@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,16 @@ def panel(
         {},
         reads,
     )
+
+
+def without_half_of_the_wrong(one: Panel, request: Request) -> Panel:
+    """The panel in which no wrong rollout of even number reaches the anchor of a request; it keeps that request alone."""
+    read = one.reads[request]
+    lost = ~one.correct & (np.arange(one.n) % 2 == 0)
+    values = read.values.copy()
+    values[lost[:, :, None] | lost[:, None, :]] = np.nan
+    start = np.where(lost, -1, read.start).astype(np.int32)
+    return replace(one, reads={request: read._replace(values=values, start=start)})
 
 
 def evidence(*panels: Panel) -> Evidence:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planted_pools import write_pool
-from radmoe.cohort import open_cohort
 from radmoe.errors import InputError
-from radmoe.grading.labels import Label, write_labels
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted
-from radmoe.studies.purity import cohort_purity, knn_purity
+from radmoe.studies.purity import knn_purity
 
 
 def blocks(answers: list[str], apart: float = 0.1) -> np.ndarray:
@@ -55,31 +48,3 @@ def test_one_rollout_or_a_wrong_shape_is_told_apart() -> None:
     assert knn_purity(np.ones((1, 1), np.float32), ["1"]) is None
     with pytest.raises(InputError, match="2 answers need a similarity matrix 2x2"):
         knn_purity(np.ones((3, 3), np.float32), ["1", "2"])
-
-
-def test_a_planted_pool_is_pure_at_the_anchor_and_not_elsewhere(tmp_path: Path) -> None:
-    made = list(planted.groups(Planted(problems=6, rollouts=24, seed=3)))
-    path = write_pool(tmp_path / "p", made)
-    labels = [  # the first of each has no answer, and is left out
-        Label(m.group.problem_id, i, answer if i else None, answer == m.truth)
-        for m in made
-        for i, answer in enumerate(m.answers)
-    ]
-    write_labels(path, labels)
-    cohort = open_cohort(path)
-    at, elsewhere = (cohort_purity(cohort, readout) for readout in (None, "rand-one-loc@16"))
-    assert np.mean(list(at.values())) > 0.6
-    assert np.mean(list(elsewhere.values())) < 0.3
-    assert at == cohort_purity(cohort, "delimiter@16")
-    problem = cohort.graded("planted-0002")
-    S, reading = problem.similarity()
-    answered = [i for i, run in enumerate(np.flatnonzero(reading.located)) if problem.answers[run] is not None]
-    answers = [str(problem.answers[run]) for run in np.flatnonzero(reading.located)[answered]]
-    assert at["planted-0002"] == knn_purity(S[np.ix_(answered, answered)], answers)
-
-
-def test_a_problem_with_one_answer_says_nothing(tmp_path: Path) -> None:
-    made = list(planted.groups(Planted(problems=2, rollouts=6, tokens=40)))
-    path = write_pool(tmp_path / "p", made)
-    write_labels(path, [Label(m.group.problem_id, i, "7", True) for m in made for i in range(6)])
-    assert cohort_purity(open_cohort(path)) == {}

@@ -75,13 +75,21 @@ def _accuracy(key: str, title: str, methods: Sequence[str], pools: Collection, d
     return Table(key, title, tuple(columns), tuple(rows), tuple(dict.fromkeys(notes)), GROUPINGS[pools.by])
 
 
-def _cell(scores: Scores | None, method: str, draws: Draws, reasons: dict[str, None]) -> Cell:
+def unmeasured(scores: Scores | None, method: str, reasons: dict[str, None]) -> Cell | None:
+    """The empty cell of a method that has no result there, whose reason joins `reasons`; None where it has one."""
     if scores is None:
         return missing("not measured")
     reason = scores.why_not(method)
-    if reason is not None:
-        reasons[reason] = None
-        return missing(reason)
+    if reason is None:
+        return None
+    reasons[reason] = None
+    return missing(reason)
+
+
+def _cell(scores: Scores | None, method: str, draws: Draws, reasons: dict[str, None]) -> Cell:
+    if (empty := unmeasured(scores, method, reasons)) is not None:
+        return empty
+    assert scores is not None
     hits = scores.hits(method)
     gain = None if method == "average" else float(hits.mean() - scores.full.mean())
     return Cell(float(hits.mean()), "percent", gain=gain, n=len(hits), **scores.bounds(hits, draws))

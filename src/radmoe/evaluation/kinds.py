@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from radmoe.evaluation.accuracy import POOLED, mark_best, readouts
+from radmoe.evaluation.accuracy import POOLED, mark_best, readouts, unmeasured
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores
 from radmoe.evaluation.table import Cell, Column, Pair, Row, Table, missing
@@ -189,12 +189,9 @@ def _columns(first: str, cuts: Sequence[Cut]) -> tuple[Column, ...]:
 
 
 def _cell(scores: Scores | None, method: str, draws: Draws, reasons: dict[str, None]) -> Cell:
-    if scores is None:
-        return missing("not measured")
-    reason = scores.why_not(method)
-    if reason is not None:
-        reasons[reason] = None
-        return missing(reason)
+    if (empty := unmeasured(scores, method, reasons)) is not None:
+        return empty
+    assert scores is not None
     hits, n = scores.hits(method), len(scores)
     bounds = scores.bounds(hits, draws)
     if method == "average":

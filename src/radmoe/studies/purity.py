@@ -1,6 +1,7 @@
 """Basin purity: do rollouts that route alike give the same answer? (Eq. "knn-purity", Fig. 2 left.)
 
-This is a diagnostic that reads answers; no selector sees it.
+This is a diagnostic that reads answers; no selector sees it. `basins.purities` computes the same for many problems at once,
+and is tested against this.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.cohort import Cohort, GradedProblem
 from radmoe.errors import InputError
 from radmoe.kernels import knn
 
@@ -33,17 +33,3 @@ def knn_purity(S: NDArray[np.float32], answers: Sequence[str], k: int = 1) -> fl
     strings = np.asarray(answers, dtype=object)
     same = strings[knn(S, min(k, n - 1))] == strings[:, None]
     return float((same.mean() - chance) / (1 - chance))
-
-
-def problem_purity(problem: GradedProblem, readout: str | None = None, *, k: int = 1) -> float | None:
-    """The purity of one problem over its located rollouts with an answer; the readout is the setting's unless given."""
-    S, reading = problem.similarity(readout)
-    answers = [problem.answers[i] for i in np.flatnonzero(reading.located)]
-    answered = np.array([answer is not None for answer in answers], bool)
-    return knn_purity(S[np.ix_(answered, answered)], [answer for answer in answers if answer is not None], k)
-
-
-def cohort_purity(cohort: Cohort, readout: str | None = None, *, k: int = 1) -> dict[str, float]:
-    """The purity of every problem with two different answers, by problem id."""
-    purities = ((problem.problem_id, problem_purity(problem, readout, k=k)) for problem in cohort)
-    return {problem_id: purity for problem_id, purity in purities if purity is not None}

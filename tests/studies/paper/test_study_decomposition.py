@@ -4,32 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from planted_panels import evidence, panel
+from planted_panels import evidence, panel, without_half_of_the_wrong
 from radmoe.studies.base import Options
-from radmoe.studies.evidence import Panel, Request
+from radmoe.studies.evidence import Request
 from radmoe.studies.paper.decomposition import decomposition
 
 OPTIONS = Options(resamples=200)
 READ = (Request("delimiter@16"),)
 
 
-def lost_wrong(one: Panel) -> Panel:
-    """No wrong rollout of even number reaches the anchor."""
-    read = one.reads[READ[0]]
-    lost = ~one.correct & (np.arange(one.n) % 2 == 0)
-    values = read.values.copy()
-    values[lost[:, :, None] | lost[:, None, :]] = np.nan
-    return replace(
-        one, reads={READ[0]: read._replace(values=values, start=np.where(lost, -1, read.start).astype(np.int32))}
-    )
-
-
 def test_anchor_and_selection_add_up_to_what_was_planted() -> None:
     (table,) = decomposition(
-        evidence(lost_wrong(panel(problems=200, right=0.6, signal=0.4, requests=READ))), OPTIONS
+        evidence(without_half_of_the_wrong(panel(problems=200, right=0.6, signal=0.4, requests=READ), READ[0])), OPTIONS
     ).tables
     row = next(row for row in table.rows if row.section == "math")
     full, cohort, _, dense, anchor, gain, lift, share = (float(cell.value) for cell in row.cells[3:])  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planted_panels import evidence, panel
+from planted_panels import evidence, panel, without_half_of_the_wrong
 from radmoe.studies.base import Options
 from radmoe.studies.decision import Verdict
 from radmoe.studies.evidence import Panel, Request
@@ -28,19 +28,8 @@ def verdicts(*panels: Panel) -> dict[str, Verdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
-def without_anchor(one: Panel) -> Panel:
-    """Half of the wrong rollouts do not reach the anchor."""
-    read = one.reads[READ[0]]
-    lost = ~one.correct & (np.arange(one.n) % 2 == 0)
-    values = read.values.copy()
-    values[lost[:, :, None] | lost[:, None, :]] = np.nan
-    return replace(
-        one, reads={READ[0]: read._replace(values=values, start=np.where(lost, -1, read.start).astype(np.int32))}
-    )
-
-
 def test_a_ceiling_is_found_where_it_was_planted() -> None:
-    found = verdicts(at("low", 0.6, 0), at("medium", 0.75, 1), without_anchor(at("high", 0.93, 2)))
+    found = verdicts(at("low", 0.6, 0), at("medium", 0.75, 1), without_half_of_the_wrong(at("high", 0.93, 2), READ[0]))
     assert found["gain-shrinks"] == Verdict.SUPPORTS
     assert found["skill-stays"] == Verdict.SUPPORTS
     assert found["anchor-takes-over"] == Verdict.SUPPORTS
@@ -57,7 +46,9 @@ def test_the_same_rollouts_at_every_effort_keep_their_lift() -> None:
 
 def test_a_selector_that_goes_blind_loses_its_skill_and_one_that_wakes_up_gains() -> None:
     assert verdicts(at("low", 0.7, 0), at("medium", 0.7, 1), at("high", 0.7, 2, 0.0))["skill-stays"] == Verdict.REFUTES
-    waking = verdicts(without_anchor(at("low", 0.7, 0, 0.0)), at("medium", 0.7, 1), at("high", 0.7, 2))
+    waking = verdicts(
+        without_half_of_the_wrong(at("low", 0.7, 0, 0.0), READ[0]), at("medium", 0.7, 1), at("high", 0.7, 2)
+    )
     assert waking["gain-shrinks"] == Verdict.REFUTES
     assert waking["anchor-takes-over"] == Verdict.REFUTES
 

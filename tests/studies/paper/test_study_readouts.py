@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+import pytest
+
 from planted_panels import evidence, panel
+from planted_pools import graded_pool
+from radmoe.lab import planted
+from radmoe.lab.planted import Planted
 from radmoe.studies.base import Options
 from radmoe.studies.decision import Verdict
-from radmoe.studies.paper.readouts import MARKER, ONE, PRE, RAND, READOUTS, WINDOW, readouts
+from radmoe.studies.evidence import gather
+from radmoe.studies.paper.readouts import (
+    MARKER,
+    ONE,
+    PRE,
+    RAND,
+    READOUTS,
+    WINDOW,
+    cohort,
+    purity_table,
+    readouts,
+    wanted,
+)
+from radmoe.studies.purity import knn_purity
 
 OPTIONS = Options(resamples=400)
 
@@ -35,3 +56,17 @@ def test_the_table_has_every_configuration_and_all_of_them() -> None:
     names = [row.cells[0].value for row in found.tables[0].rows]
     assert names == ["lab-qwen thinking", "lab-qwen instruct", "all"]
     assert found.tables[0].rows[2].cells[1].value == 60  # the problems are the same: clusters, not rows
+
+
+def test_on_a_pool_purity_is_high_at_the_answer_and_low_elsewhere_and_that_of_each_problem(tmp_path: Path) -> None:
+    pool = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=6, rollouts=16, tokens=120))))
+    found = gather([pool], use_cache=False)
+    found.read(wanted)
+    (own,) = found.panels
+    table = purity_table(own)
+    assert np.nanmean(table[:, READOUTS.index(WINDOW)]) > 0.6
+    assert np.nanmean(table[:, READOUTS.index(ONE)]) < 0.3
+    for row, inside in enumerate(cohort(own)):
+        S = own.read(WINDOW).values[row][np.ix_(inside, inside)]
+        alone = knn_purity(np.ascontiguousarray(S), [str(answer) for answer in own.answer[row, inside]])
+        assert table[row, READOUTS.index(WINDOW)] == pytest.approx(alone)

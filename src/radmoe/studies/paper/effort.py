@@ -91,9 +91,6 @@ def effort(evidence: Evidence, options: Options) -> Findings:
         for style in STYLES
     }
     decisions, notes = _decide(of_pool(panels, "math"), tables, draws, options.seed)
-    notes.append(
-        "Lab rollouts end within their budget more often than the paper's, so that delta-anchor is mostly smaller here."
-    )
     trend = _trend(panels, tables, draws, options.seed)
     return Findings((_decomposition(own), trend), _charts(own), tuple(decisions), tuple(notes))
 

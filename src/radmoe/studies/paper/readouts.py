@@ -12,11 +12,11 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.studies.base import Findings, Options, study
+from radmoe.studies.basins import purities
 from radmoe.studies.charts import Chart, Line, Plot
 from radmoe.studies.decision import FEWEST, Claim, Decision, above, all_of, within
 from radmoe.studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe.studies.needs import VOTES
-from radmoe.studies.purity import knn_purity
 from radmoe.studies.quantities import ALL, by_configuration, mean_cell, mean_of, pooled, quantity, series
 from radmoe.studies.resample import Resampled
 
@@ -57,15 +57,10 @@ def cohort(panel: Panel) -> Bools:
     return panel.answered & panel.read(WINDOW).located
 
 
-def purities(panel: Panel, request: Request, mask: Bools, k: int = 1) -> Floats:
-    """The purity of each problem [P] over the rollouts in the mask that the readout located; NaN where it has none."""
-    read = panel.read(request)
-    out = np.full(len(panel), np.nan)
-    for row, (S, inside) in enumerate(zip(read.values, mask & read.located, strict=True)):
-        answers = [str(answer) for answer in panel.answer[row, inside]]
-        purity = knn_purity(np.ascontiguousarray(S[np.ix_(inside, inside)]), answers, k)
-        out[row] = np.nan if purity is None else purity
-    return out
+def purity_table(panel: Panel) -> Floats:
+    """The purity of each problem under every readout [P, readouts]; NaN where it is undefined."""
+    reads = [panel.read(request) for request in READOUTS]
+    return np.column_stack([purities(read.values, cohort(panel) & read.located, panel.answer) for read in reads])
 
 
 @study(
@@ -79,7 +74,7 @@ def purities(panel: Panel, request: Request, mask: Bools, k: int = 1) -> Floats:
 )
 def readouts(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if wanted(panel)]
-    tables = {panel: np.column_stack([purities(panel, r, cohort(panel)) for r in READOUTS]) for panel in panels}
+    tables = {panel: purity_table(panel) for panel in panels}
     results = {name: pooled(own, tables, options) for name, own in by_configuration(panels).items()}
     notes = [
         "Purity: 0 is chance, 1 is perfect. All readouts are judged on the rollouts with an answer and a delimiter window."
