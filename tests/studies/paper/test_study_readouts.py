@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from planted_panels import evidence, panel
-from planted_pools import graded_pool
+from planted_pools import write_pool
+from radmoe.grading.labels import Label, write_labels
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted
 from radmoe.studies.base import Options
@@ -59,10 +60,18 @@ def test_the_table_has_every_configuration_and_all_of_them() -> None:
 
 
 def test_on_a_pool_purity_is_high_at_the_answer_and_low_elsewhere_and_that_of_each_problem(tmp_path: Path) -> None:
-    pool = graded_pool(tmp_path / "pool", list(planted.groups(Planted(problems=6, rollouts=16, tokens=120))))
+    made = list(planted.groups(Planted(problems=6, rollouts=24, seed=3)))
+    pool = write_pool(tmp_path / "pool", made)
+    labels = [  # the first of each has no answer, and is left out
+        Label(m.group.problem_id, i, answer if i else None, answer == m.truth)
+        for m in made
+        for i, answer in enumerate(m.answers)
+    ]
+    write_labels(pool, labels)
     found = gather([pool], use_cache=False)
     found.read(wanted)
     (own,) = found.panels
+    assert not cohort(own)[:, 0].any()
     table = purity_table(own)
     assert np.nanmean(table[:, READOUTS.index(WINDOW)]) > 0.6
     assert np.nanmean(table[:, READOUTS.index(ONE)]) < 0.3
