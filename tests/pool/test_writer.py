@@ -211,6 +211,25 @@ def test_a_directory_that_is_no_pool_is_left_alone(tmp_path: Path) -> None:
         Pool.recover(tmp_path)
 
 
+@pytest.mark.parametrize("names", [("tokenizer.json",), ("tokenizer.json", "tokenizer.bytes")])
+def test_a_start_that_was_stopped_before_the_header_is_finished(tmp_path: Path, names: tuple[str, ...]) -> None:
+    writer(tmp_path / "whole").close()
+    (tmp_path / "p").mkdir()
+    for name in names:
+        (tmp_path / "p" / name).write_bytes((tmp_path / "whole" / name).read_bytes())
+    (tmp_path / "p" / f".pool.open.json.{'0' * 16}.tmp").write_bytes(b"{")
+    writer(tmp_path / "p").close()
+    assert faults_of(tmp_path / "p") == []
+    assert sorted(p.name for p in (tmp_path / "p").iterdir()) == sorted(p.name for p in (tmp_path / "whole").iterdir())
+
+
+def test_a_directory_with_another_tokenizer_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(PoolMismatch, match="not empty and not a pool"):
+        writer(tmp_path)
+    assert (tmp_path / "tokenizer.json").read_text() == "{}"
+
+
 def _fill_until_refused(path: str, limit: int, result: multiprocessing.Queue[int | str]) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     w = writer(Path(path))

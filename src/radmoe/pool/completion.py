@@ -185,10 +185,7 @@ def join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[int
     pool_json, open_json = path / schema.POOL_JSON, path / schema.OPEN_JSON
     current = open_json if files.exists(open_json) else pool_json if files.exists(pool_json) else None
     if current is None:
-        if {p.name for p in path.iterdir()} - {schema.LOCK, schema.WRITER}:
-            raise PoolMismatch(f"{path} is not empty and not a pool: choose another directory")
-        files.write_atomic(path / schema.TOKENIZER_JSON, vocab.json)
-        files.write_atomic(path / schema.VOCAB_TABLE, vocab.to_table())
+        _begin(path, {schema.TOKENIZER_JSON: vocab.json, schema.VOCAB_TABLE: vocab.to_table()})
     else:
         files.check_tree(path)
         existing = documents.read_open(current)  # pool.json begins with the same header
@@ -201,6 +198,19 @@ def join(path: Path, header: dict[str, Any], vocab: Vocab) -> dict[str, list[int
     pool_json.unlink(missing_ok=True)
     columns: dict[str, list[int]] | None = header.get("columns")
     return columns
+
+
+def _begin(path: Path, first: dict[str, bytes]) -> None:
+    """Write the files that come before the header, or finish what a stopped writer of the same pool began.
+
+    A directory that holds anything else, or one of these files with other content, is somebody's: PoolMismatch.
+    """
+    begun = {p for p in path.iterdir() if not files.is_temporary(p) and p.name not in (schema.LOCK, schema.WRITER)}
+    if any(p.name not in first or files.read_bytes(p) != first[p.name] for p in begun):
+        raise PoolMismatch(f"{path} is not empty and not a pool: choose another directory")
+    files.remove_temporary(path)
+    for name, content in first.items():
+        files.write_atomic(path / name, content)
 
 
 def shard_runs(path: Path, directory: Path, columns: list[str] | None = None) -> pa.Table:

@@ -154,10 +154,15 @@ def write_atomic(path: Path, write: bytes | Callable[[BinaryIO], None]) -> None:
         raise
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether this is the name of a file that `write_atomic` has not finished."""
+    return _TEMPORARY.fullmatch(path.name) is not None
+
+
 def remove_temporary(directory: Path) -> None:
     """Remove what a killed `write_atomic` left in a directory that nobody else writes to."""
     for entry in _entries(directory):
-        if _TEMPORARY.fullmatch(entry.name):
+        if is_temporary(Path(entry.path)):
             Path(entry.path).unlink()
 
 
