@@ -38,6 +38,7 @@ bench: .venv/bench
 	touch $@
 
 .venv/dev: .venv/installed
+	scripts/system-packages
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
