@@ -16,7 +16,7 @@ from radmoe.studies.evidence import Floats, Panel, Request
 from radmoe.studies.gains import of_domains
 from radmoe.studies.picks import rad
 from radmoe.studies.pooling import problems_of, shown
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.resample import Resampled, interval, resample
 
 READOUTS = ("boundary@marker", "boundary@16", "delimiter@marker", "delimiter@16")
 KERNELS = ("weighted", "binary")
@@ -104,11 +104,10 @@ def loss_cells(arms: Arms, band: str) -> tuple[Cell, Cell, float]:
     if not arms.bands((band,)):
         return missing("no layer"), missing("no layer"), 1.0
     estimate, draws = arms.loss(band)
-    low, high = np.quantile(draws, [0.025, 0.975])
     pair = arms.hits[:, [0, BANDS.index(band)]]
     pair = pair[np.isfinite(pair).all(1)]
     p = mcnemar(pair[:, 0], pair[:, 1]).p
-    return shown(estimate, "points", (float(low), float(high))), shown(p, "p"), p
+    return shown(estimate, "points", interval(draws)), shown(p, "p"), p
 
 
 def omnibus(arms: Arms, group: tuple[str, ...]) -> Cell:

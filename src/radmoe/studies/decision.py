@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from radmoe.errors import InputError
 from radmoe.stats import holm
+from radmoe.studies.resample import interval
 
 ALPHA = 0.05
 LEVEL = 0.95  # of every interval
@@ -151,7 +152,7 @@ def _draws(draws: ArrayLike) -> NDArray[np.float64]:
 def _decision(
     claim: Claim, estimate: float, draws: NDArray[np.float64], n: int, unit: str, p_for: float, p_against: float
 ) -> Decision:
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = interval(draws, LEVEL)
     if n < FEWEST:
         p_for = p_against = 1.0
-    return Decision(claim, float(estimate), float(low), float(high), unit, n, p_for, p_against)
+    return Decision(claim, float(estimate), low, high, unit, n, p_for, p_against)

@@ -92,12 +92,6 @@ class Lift:
         return poisson_binomial_test(np.clip(self.rows.table[:, COHORT], 0, 1), self.rows.table[:, DENSE]).p
 
 
-def interval(draws: Floats, level: float = 0.95) -> tuple[float, float]:
-    """The central part of some draws; NaN where one of them is no number."""
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
 def wanted(panel: Panel) -> list[Request]:
     """What lifts read: the panel's standard readout, for kinds that the paper takes apart."""
     return [picks.standard(panel)] if panel.domain in ("math", "science", "code") else []

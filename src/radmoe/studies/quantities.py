@@ -13,7 +13,7 @@ from radmoe.studies.charts import Series
 from radmoe.studies.decision import FEWEST
 from radmoe.studies.evidence import Floats, Panel
 from radmoe.studies.pooling import configuration, groups, problems_of
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.resample import Resampled, interval, resample
 
 ALL = "all"
 DRAWS = 100  # finite draws that a rule needs
@@ -69,8 +69,7 @@ def number(value: float, unit: Number = "number", draws: Floats | None = None, w
     finite = np.empty(0) if draws is None else draws[np.isfinite(draws)]
     if len(finite) < DRAWS:
         return Cell(float(value), unit)
-    low, high = np.quantile(finite, [0.025, 0.975])
-    return Cell(float(value), unit, float(low), float(high))
+    return Cell(float(value), unit, *interval(finite))
 
 
 def mean_cell(

@@ -19,7 +19,7 @@ from radmoe.studies.charts import Series
 from radmoe.studies.decision import FEWEST, Claim, Decision, above, all_of, below, within
 from radmoe.studies.evidence import Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.pooling import clusters as clusters_of
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.resample import Resampled, interval, intervals, resample
 from radmoe.studies.subcohorts import CHANCE, METHODS, Cell, hit_rates
 
 BOUNDARY, DELIMITER = Request("boundary@16"), Request("delimiter@16")
@@ -141,8 +141,7 @@ class Mean(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        low, high = np.quantile(self.draws, [0.025, 0.975])
-        return float(low), float(high)
+        return interval(self.draws)
 
 
 def mean(values: Floats, clusters: Sequence[Hashable], options: Options) -> Mean | None:
@@ -244,7 +243,7 @@ def curves(rates: Rates, options: Options, *, groups: Sequence[str] = (ALL,), li
         shown = full == full[:, [CHANCE]]  # for all rows, or for none: means over different rows are not compared
         columns.append(np.where(mask[:, None, None] & shown, values, np.nan).reshape(len(values), width))
     result: Resampled = resample(np.hstack(columns), rates.clusters, resamples=options.draws, seed=options.seed)
-    low, high = np.quantile(result.draws, [0.025, 0.975], axis=0)
+    low, high = intervals(result.draws)
     out = {}
     for i, (name, mask) in enumerate(present.items()):
         part = slice(i * width, (i + 1) * width)

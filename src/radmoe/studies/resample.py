@@ -17,6 +17,18 @@ from radmoe.stats import Interval
 Floats = NDArray[np.float64]
 
 
+def interval(draws: Floats, level: float = 0.95) -> tuple[float, float]:
+    """The central part of some draws; NaN where one of them is no number."""
+    low, high = intervals(draws, level)
+    return float(low), float(high)
+
+
+def intervals(draws: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+    """The lower and upper ends of the central part of every column of draws."""
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
 class Resampled(NamedTuple):
     """Means of the columns of a table over its rows [C], and over resampled clusters of rows [R, C]."""
 
@@ -25,8 +37,7 @@ class Resampled(NamedTuple):
     n: int  # clusters
 
     def interval(self, column: int, level: float = 0.95) -> tuple[float, float]:
-        low, high = np.quantile(self.draws[:, column], [(1 - level) / 2, (1 + level) / 2])
-        return float(low), float(high)
+        return interval(self.draws[:, column], level)
 
     def difference(self, one: int, other: int) -> tuple[float, Floats]:
         """The difference of two columns' means, and its draws."""

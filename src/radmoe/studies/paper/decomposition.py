@@ -6,9 +6,10 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.evidence import Evidence
-from radmoe.studies.lifts import COHORT, DENSE, FULL, MAJORITY, Lift, interval, lifts, wanted
+from radmoe.studies.lifts import COHORT, DENSE, FULL, MAJORITY, Lift, lifts, wanted
 from radmoe.studies.pooling import POOLS, configuration, groups, of_pool, shown, stars_of
 from radmoe.studies.printed import percent, pool_of, printed
+from radmoe.studies.resample import interval
 
 MEANS = ("avg_full", "avg_coh", "maj", "dens")  # columns of the paper's table
 

@@ -17,11 +17,11 @@ from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above, below
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
-from radmoe.studies.lifts import interval
 from radmoe.studies.moments import ENT, HIT, RATE, Moments, correlations, moments
 from radmoe.studies.needs import VOTES
 from radmoe.studies.pooling import configuration, groups, of_pool, shown, stack
 from radmoe.studies.printed import printed
+from radmoe.studies.resample import interval
 
 FEWEST = 4  # configurations of which a correlation between configurations is made
 NULLS = 500  # random selectors

@@ -16,7 +16,7 @@ from radmoe.studies.decision import Claim, Decision, above, all_of, within
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.gains import DOMAINS, Gains, gain_cells, gains, of_domains, pooled
 from radmoe.studies.pooling import configuration, groups, problems_of, shown
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.resample import Resampled, interval, resample
 
 ANCHORS = ("So*", "boundary")
 PARTS = ("selection", "full", "anchor")
@@ -174,14 +174,9 @@ def _models(single: dict[str, Split]) -> Table:
         for domain in DOMAINS:
             for anchor in ANCHORS:
                 mean = own.mean(domain, anchor, "selection")
-                cells.append(shown(mean[0], "points", _interval(mean[1])) if mean else missing("no eligible problem"))
+                cells.append(shown(mean[0], "points", interval(mean[1])) if mean else missing("no eligible problem"))
         rows.append(Row(tuple(cells)))
     return Table("domains-configurations", "delta-sel by configuration", tuple(columns), tuple(rows))
-
-
-def _interval(draws: Floats) -> tuple[float, float]:
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return float(low), float(high)
 
 
 def _chart(whole: Split) -> Chart:
@@ -189,7 +184,7 @@ def _chart(whole: Split) -> Chart:
         out = []
         for anchor in ANCHORS:
             means = {domain: mean for domain in DOMAINS if (mean := whole.mean(domain, anchor, part))}
-            ends = [_interval(draws) for _, draws in means.values()]
+            ends = [interval(draws) for _, draws in means.values()]
             values = [100 * estimate for estimate, _ in means.values()]
             low, high = ([100 * end[i] for end in ends] for i in (0, 1))
             out.append(Series(anchor, list(means), values, low, high))

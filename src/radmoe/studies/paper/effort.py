@@ -21,7 +21,6 @@ from radmoe.studies.lifts import (
     Contrast,
     Lift,
     finite,
-    interval,
     lifts,
     minus,
     paired,
@@ -30,6 +29,7 @@ from radmoe.studies.lifts import (
 from radmoe.studies.needs import EFFORTS
 from radmoe.studies.pooling import of_pool, shown, stars_of
 from radmoe.studies.printed import percent, pool_of, printed
+from radmoe.studies.resample import interval
 
 STYLES = ("low", "medium", "high")
 POOLS = ("math", "well-posed")

@@ -17,12 +17,11 @@ from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, Decision, within
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.fusions import fused
-from radmoe.studies.lifts import interval
 from radmoe.studies.needs import LOGPROBS
 from radmoe.studies.picks import rad, standard
 from radmoe.studies.pooling import POOLS, configuration, groups, of_pool, shown, stack
 from radmoe.studies.printed import percent, pool_of, printed
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.resample import Resampled, interval, resample
 
 MARGIN = 0.01  # a point: what the paper resolves over all configurations
 EFFORTS = ("low", "medium", "high")

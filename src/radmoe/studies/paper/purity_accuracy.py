@@ -21,6 +21,7 @@ from radmoe.studies.evidence import Evidence, Panel, Request
 from radmoe.studies.needs import MATH
 from radmoe.studies.picks import majority
 from radmoe.studies.quantities import by_configuration, mean_cell, number, quantity
+from radmoe.studies.resample import intervals
 
 _RISE = (
     "Spearman's rho of mean purity (K=1, delimiter@16) with {0}, and of RAD's accuracy with {0}, over the problems {1}, all "
@@ -170,9 +171,8 @@ def _vote(courses: dict[Panel, Course]) -> float:
 
 def _chart(key: str, unit: str, steps: Sequence[int], result: Result, vote: float) -> Chart:
     count, means = len(steps), result.means
-    bounds = np.quantile(means.draws, [0.025, 0.975], axis=0)
     purity, accuracy = means.estimate[:count].tolist(), (100 * means.estimate[count:]).tolist()
-    low, high = bounds
+    low, high = intervals(means.draws)
     series = (
         Series("purity", steps, purity, low[:count].tolist(), high[:count].tolist()),
         Series("accuracy", steps, accuracy, (100 * low[count:]).tolist(), (100 * high[count:]).tolist(), axis="right"),

@@ -12,10 +12,11 @@ from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import Claim, Decision, above
 from radmoe.studies.evidence import Evidence, Panel
-from radmoe.studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, interval, lifts, minus, paired, wanted
+from radmoe.studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, lifts, minus, paired, wanted
 from radmoe.studies.needs import PAIRS
 from radmoe.studies.pooling import configuration, groups, of_pool, shown, stars_of
 from radmoe.studies.printed import percent, printed
+from radmoe.studies.resample import interval
 
 STYLES = ("instruct", "thinking")
 POOLS = ("math", "science", "well-posed")

@@ -18,7 +18,7 @@ from radmoe.studies.decision import Claim, Decision, above
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.gains import Gains, gain_cells, gains, of_domains, pooled
 from radmoe.studies.pooling import problems_of, shown
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.resample import Resampled, intervals, resample
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 SMALL, WIDER, WIDEST = WIDTHS[:4], WIDTHS[-2], WIDTHS[-1]  # a lab rollout of 80 tokens holds no window of 128
@@ -160,7 +160,7 @@ def _table(arms: Arms, depth: list[list[float]]) -> Table:
 def _chart(arms: Arms, depth: list[list[float]]) -> Chart:
     def series(name: str, part: int) -> Series:
         estimates, draws = arms.part(part)
-        low, high = 100 * np.quantile(draws, [0.025, 0.975], axis=0)
+        low, high = intervals(100 * draws)
         return Series(name, list(WIDTHS), (100 * estimates).tolist(), low.tolist(), high.tolist())
 
     x = "window width W (tokens)"
