@@ -141,7 +141,7 @@ MODELS = {
             {"thinking": 0.65, "instruct": 0.35},
             1.0,
             _qwen,
-            {"choice": 0.10, "code": 0.14, "code-wide": 0.22},
+            {"choice": 0.10, "code": 0.14, "code-wide": 0.22, "explain": 0.07},
         ),
         Model(
             "lab-oss",
