@@ -49,6 +49,24 @@ def test_labels_follow_rollout_indices_and_not_places(made: list[PlantedGroup], 
     assert [label.rollout_index for label in one.labels] == [3, 5, 7]
 
 
+def test_problems_with_fewer_rollouts_than_asked_for_are_left_out_and_counted(
+    made: list[PlantedGroup], tmp_path: Path
+) -> None:
+    one = made[0].group
+    with PoolWriter(tmp_path / "p", shape=one.shape, vocab=one.vocab, model="m") as writer:
+        for problem_id, count in (("few", 3), ("many", 6)):
+            for rollout in one.rollouts[:count]:
+                writer.add(problem_id, rollout, kind="math")
+    write_labels(tmp_path / "p", [Label(p, i, "1", i == 4) for p, c in (("few", 3), ("many", 6)) for i in range(c)])
+    cohort = open_cohort(tmp_path / "p", n=4)
+    assert (cohort.problems, cohort.graded("many").correct.tolist()) == (["many"], [False] * 4)
+    assert cohort.notes == ("1 of 2 problems have fewer than 4 rollouts and are left out",)
+    with pytest.raises(InputError, match="has 7 rollouts, the most are 6: ask for fewer"):
+        open_cohort(tmp_path / "p", n=7)
+    with pytest.raises(InputError, match="n must be at least 1, got 0"):
+        open_cohort(tmp_path / "p", n=0)
+
+
 def test_problems_without_all_labels_are_left_out_and_counted(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = write_pool(tmp_path / "pool", made)
     wanted = [label for label in labels(made) if label.problem_id != "planted-0001"]

@@ -51,6 +51,36 @@ def test_a_hit_is_whether_the_pick_is_right(graded: Path, made: list[PlantedGrou
         assert records.hits[method].tolist() == right, method
 
 
+def test_the_first_rollouts_are_evaluated_as_a_pool_of_their_own(
+    graded: Path, made: list[PlantedGroup], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All methods and counts are as if nothing else had been sampled, in one process and in several."""
+    monkeypatch.setattr(workers, "FEW", 0)
+    few = [
+        replace(
+            one,
+            group=replace(one.group, rollouts=one.group.rollouts[:7], rollout_indices=None),
+            answers=one.answers[:7],
+            texts=one.texts[:7],
+        )
+        for one in made
+    ]
+    alone = evaluate(graded_pool(tmp_path / "few", few, task="math-2", style="low"))
+    for cut in (evaluate(graded, n=7), evaluate(graded, n=7, jobs=2)):
+        assert {name: own.tolist() for name, own in cut.picks.items()} == {
+            n: own.tolist() for n, own in alone.picks.items()
+        }
+        assert {name: own.tolist() for name, own in cut.counts.items()} == {
+            n: own.tolist() for n, own in alone.counts.items()
+        }
+    assert cut.counts["rollouts"].tolist() == [7] * len(made)
+
+
+def test_the_number_of_rollouts_is_part_of_what_the_cache_is_asked_for(graded: Path) -> None:
+    for _ in range(2):
+        assert [evaluate(graded, use_cache=True, n=n).counts["rollouts"][0] for n in (5, None)] == [5, 12]
+
+
 def test_counts_are_those_of_the_labels_and_anchors(graded: Path, made: list[PlantedGroup]) -> None:
     records = evaluate(graded)
     for at, one in enumerate(made):

@@ -19,7 +19,7 @@ EXAMPLES = (
     "radmoe evaluate pools/*/ --out tables.md",
     "radmoe evaluate pool/ --readout boundary@16 --json",
     "radmoe evaluate mine/ --kind code --name humaneval --format latex",
-    "radmoe evaluate pools/lab-*/ --by family --window 32",
+    "radmoe evaluate pools/lab-*/ --by family --window 32 -n 16",
 )
 
 
@@ -36,6 +36,12 @@ def command(
     window: Annotated[
         int, typer.Option("--window", help="Tokens of a confidence window; a shorter rollout uses its plain mean.")
     ] = 2048,
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "-n", help="Only the first rollouts of each problem: what would fewer have done?", show_default="all"
+        ),
+    ] = None,
     by: Annotated[
         str,
         typer.Option("--by", help="Rows of tables: configuration (model and style), or family (its styles pooled)."),
@@ -80,7 +86,7 @@ def command(
 
     check_grouping(by)
     check_distinct(pools)
-    options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel, "window": window}
+    options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel, "window": window, "n": n}
     options |= {"jobs": cores(jobs), "use_cache": cache}
     records = [
         one

@@ -49,7 +49,7 @@ class Cohort:
         """One problem with its labels. Every call gives a new one, which has computed nothing yet."""
         if problem_id not in self.marks:
             raise InputError(f"{self.pool.path} has no graded problem {problem_id!r}: it has {len(self)} others")
-        return GradedProblem(self.pool.group(problem_id), self.setting(problem_id), self.marks[problem_id], self.window)
+        return graded(self.pool, problem_id, self.setting(problem_id), self.marks[problem_id], self.window)
 
     def __iter__(self) -> Iterator[GradedProblem]:
         return map(self.graded, self.marks)
@@ -63,16 +63,22 @@ def open_cohort(
     k: int | None = None,
     kernel: str | None = None,
     window: int = WINDOW,
+    n: int | None = None,
 ) -> Cohort:
     """Open a graded pool. What is not given follows from the kind of each problem, as in `select`.
 
     A problem is part of the cohort if every one of its rollouts has a label; the others are left out, and `notes`
-    counts them. Raises InputError where none is left, or where the kinds contradict each other (`settle_kinds`).
+    counts them. With `n` only the first n rollouts of each problem are there, and problems with fewer are left out.
+    Raises InputError where none is left, or where the kinds contradict each other (`settle_kinds`).
     """
     if window < 1:
         raise InputError(f"the confidence window must be at least 1 token, got {window}")
+    if n is not None and n < 1:
+        raise InputError(f"n must be at least 1, got {n}: it is how many rollouts of each problem are looked at")
     pool = open_pool(path)
     marks, notes = _join(pool, read_labels(pool.path))
+    if n is not None:
+        marks, notes = _cut(marks, notes, n, pool.path)
     settled = settle_kinds(pool, kind, where=str(pool.path), readout=readout, problems=list(marks))
     settings = {
         own: setting_for(own, readout=readout, k=k, kernel=kernel) for own in dict.fromkeys(settled.kinds.values())
@@ -104,6 +110,24 @@ def _join(pool: Pool, labels: dict[str, dict[int, Label]]) -> tuple[dict[str, Ma
     if partial:
         notes.append(f"{partial} of {len(pool.problems)} problems have labels for some rollouts only and are left out")
     return marks, tuple(notes)
+
+
+def graded(pool: Pool, problem_id: str, setting: Setting, marks: Marks, window: int) -> GradedProblem:
+    """A problem with as many of its rollouts as there are marks."""
+    return GradedProblem(pool.group(problem_id, first=len(marks.answers)), setting, marks, window)
+
+
+def _cut(
+    marks: dict[str, Marks], notes: tuple[str, ...], n: int, path: Path
+) -> tuple[dict[str, Marks], tuple[str, ...]]:
+    """The marks of the first n rollouts of every problem that has so many, and a note if some have fewer."""
+    kept = {name: Marks(own.answers[:n], own.correct[:n]) for name, own in marks.items() if len(own.answers) >= n}
+    if not kept:
+        most = max(len(own.answers) for own in marks.values())
+        raise InputError(f"no problem of {path} has {n} rollouts, the most are {most}: ask for fewer")
+    if len(kept) < len(marks):
+        notes += (f"{len(marks) - len(kept)} of {len(marks)} problems have fewer than {n} rollouts and are left out",)
+    return kept, notes
 
 
 def _nothing_graded(pool: Pool, labels: dict[str, dict[int, Label]], partial: int) -> str:

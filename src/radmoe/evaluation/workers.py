@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from radmoe.cohort import METHODS, Cohort, GradedProblem
+from radmoe.cohort.cohort import graded
 from radmoe.cohort.problem import Marks
 from radmoe.errors import InputError
 from radmoe.evaluation.outcomes import measure
@@ -116,6 +117,4 @@ def _start(path: Path, methods: bytes) -> None:
 
 
 def _map_chunk(function: Callable[[GradedProblem], T], chunk: list[Work]) -> list[T]:
-    return [
-        function(GradedProblem(_pool.group(work.problem_id), work.setting, work.marks, work.window)) for work in chunk
-    ]
+    return [function(graded(_pool, *work)) for work in chunk]

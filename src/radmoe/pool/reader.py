@@ -212,14 +212,14 @@ class Pool:
             some = ", ".join(repr(p) for p in self.problems[:5])
             raise InputError(f"{self.path} has no problem {problem_id!r}; it has {len(self._index)}, such as {some}")
 
-    def group(self, problem_id: str) -> RolloutGroup:
-        """The rollouts of one problem, sorted by rollout index."""
+    def group(self, problem_id: str, *, first: int | None = None) -> RolloutGroup:
+        """The rollouts of one problem, or the first of them, sorted by rollout index."""
         self.check_problem(problem_id)
-        shape, indices = self.shape, self.rollout_indices(problem_id)
+        shape, indices = self.shape, self.rollout_indices(problem_id)[:first]
         places = ((part, row) for part in self._stretches(problem_id) for row in range(part.first, part.stop))
         rollouts = [
             StoredRollout(stretch, row, shape, partial(self._steps, problem_id, index))
-            for (stretch, row), index in zip(places, indices, strict=True)
+            for (stretch, row), index in zip(places, indices, strict=first is None)
         ]
         return RolloutGroup(problem_id, rollouts, shape, self.vocab, self.kinds[problem_id], tuple(indices))
 
