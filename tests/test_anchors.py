@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oracles import ids_of_bytes, neighbours, oracle, pairs, split
 from radmoe.anchors import (
-    PRESETS,
+    MARKERS,
     TOKEN_SETS,
     AnchorSpec,
     Fence,
@@ -19,7 +19,7 @@ from radmoe.anchors import (
     TokenSet,
     find_all,
     locate,
-    preset_for,
+    markers_for,
     spec_for,
 )
 from radmoe.errors import InputError, ReadoutError, VocabError
@@ -145,11 +145,11 @@ def test_a_delimiter_that_is_itself_an_added_token_is_found():
 
 
 def test_presets_follow_from_the_vocabulary():
-    assert preset_for(vocab("qwen3")) is PRESETS["qwen3"]
-    assert preset_for(vocab("gpt-oss")) is PRESETS["gpt-oss"]
-    assert preset_for(small_vocab(["a"], ["<|channel|>", "<|message|>"])).name == "gpt-oss"
-    assert preset_for(small_vocab(["a"], ["<think>", "</think>"])).name == "qwen3"
-    assert preset_for(small_vocab(["a"])).name == "generic"
+    assert markers_for(vocab("qwen3")) is MARKERS["qwen3"]
+    assert markers_for(vocab("gpt-oss")) is MARKERS["gpt-oss"]
+    assert markers_for(small_vocab(["a"], ["<|channel|>", "<|message|>"])).name == "gpt-oss"
+    assert markers_for(small_vocab(["a"], ["<think>", "</think>"])).name == "qwen3"
+    assert markers_for(small_vocab(["a"])).name == "generic"
 
 
 def test_the_last_end_of_thinking_is_the_boundary():
@@ -294,7 +294,7 @@ def test_users_bring_their_own_families_and_markers():
     assert pairs([locate(answer, ids, table)]) == oracle(table, ids, b"Final answer:")
     call = spec_for("boundary", "agent", table, name="<tool_call>Final")
     assert locate(call, ids, table) == Anchor(ids.index(table.special_id("<tool_call>")), 2, "boundary")
-    assert spec_for("delimiter", "math", table, name="```").find == (Fence(PRESETS["qwen3"].boundary),)
+    assert spec_for("delimiter", "math", table, name="```").find == (Fence(MARKERS["qwen3"].boundary),)
 
 
 # -- budgets -------------------------------------------------------------------------------------------

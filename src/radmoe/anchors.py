@@ -16,17 +16,18 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import takewhile
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from radmoe.closing import BOX, CLOSING, Block, Extent, closing_brace, fenced_blocks
 from radmoe.errors import ReadoutError
 from radmoe.types import Anchor, Kind, check_kind
 from radmoe.vocab import PREFIX_BYTES, Vocab
 
-FAMILIES = ("trajectory", "boundary", "delimiter")
+FAMILIES = ("trajectory", "boundary", "delimiter", CLOSING)
 TAIL_SYMBOLS = 64  # how far a marker's tail may reach
 Ids = NDArray[np.intp]
 
@@ -85,7 +86,21 @@ class Fence:
     family: ClassVar[str] = "delimiter"
 
 
-Finder = Marker | TokenSet | Fence
+@dataclass(frozen=True)
+class Closing:
+    """What closes the last answer that `opening` opens: the brace of a box, or the fence of a block.
+
+    An answer that never closes has none, whatever closed before it. Texts have `thinking`, the marker that opens the
+    thinking: a text closes where its rollout ends, and a rollout that began to think and never came to the final response
+    (`opening`) has no text.
+    """
+
+    opening: Marker | Fence
+    thinking: Marker | None = None
+    family: ClassVar[str] = CLOSING
+
+
+Finder = Marker | TokenSet | Fence | Closing
 
 
 @dataclass(frozen=True)
@@ -111,16 +126,17 @@ class AnchorSpec:
 
 
 @dataclass(frozen=True)
-class Preset:
+class Markers:
     """The markers of a group of models.
 
-    `boundary` opens the final response, `action` opens an agent's action, and `fallback` lists what is looked for
-    where a rollout has no delimiter.
+    `boundary` opens the final response, `action` opens an agent's action, `thinking` opens what precedes the final
+    response, and `fallback` lists what is looked for where a rollout has no delimiter.
     """
 
     name: str
     boundary: Marker
     action: Marker
+    thinking: Marker
     fallback: tuple[Marker, ...] = ()
 
 
@@ -130,12 +146,15 @@ _FINAL = Marker(
     b"<|channel|>final",
     rb"(?:\s{0,4}<\|constrain\|>\s{0,4}[\w.+/-]{0,32})?\s{0,4}<\|message\|>",
 )
-_BOXED = Marker("delimiter", b"\\boxed{")
+_BOXED = Marker("delimiter", BOX.encode())
 
-PRESETS = {
-    "qwen3": Preset("qwen3", _THINK, _THINK),
-    "gpt-oss": Preset("gpt-oss", _FINAL, Marker("boundary", b"<|start|>"), (_FINAL,)),
-    "generic": Preset("generic", _THINK, _THINK),
+_THINKING = Marker("boundary", b"<think>")
+_ANALYSIS = Marker("boundary", b"<|channel|>analysis")
+
+MARKERS = {
+    "qwen3": Markers("qwen3", _THINK, _THINK, _THINKING),
+    "gpt-oss": Markers("gpt-oss", _FINAL, Marker("boundary", b"<|start|>"), _ANALYSIS, (_FINAL,)),
+    "generic": Markers("generic", _THINK, _THINK, _THINKING),
 }
 
 _WORD = "(?i)(^|[^A-Za-z]){}($|[^A-Za-z])"  # the paper's form
@@ -149,11 +168,11 @@ TOKEN_SETS = {
 }
 
 
-def preset_for(vocab: Vocab) -> Preset:
-    """The preset whose control tokens the vocabulary has."""
+def markers_for(vocab: Vocab) -> Markers:
+    """The markers of the models whose control tokens the vocabulary has."""
     if {"<|channel|>", "<|message|>"} <= vocab.added.keys():
-        return PRESETS["gpt-oss"]
-    return PRESETS["qwen3" if "</think>" in vocab.added else "generic"]
+        return MARKERS["gpt-oss"]
+    return MARKERS["qwen3" if "</think>" in vocab.added else "generic"]
 
 
 def spec_for(
@@ -164,29 +183,44 @@ def spec_for(
     `name` is a set of trajectory tokens (`so`, `now`, `wait`, `.\\n\\n`, `.`, `:`), `/regex/` for a set of one's own
     (trajectory only), "```" for code fences (delimiter only), or any literal text. By default a trajectory anchor
     is the first `so`, a boundary or delimiter the last of its family. Kind "agent" makes every action boundary an
-    anchor: use `find_all`. Only an unnamed delimiter needs a kind; kinds "text" and "agent" have none.
+    anchor: use `find_all`. Only an unnamed delimiter needs a kind; kinds "text" and "agent" have none. A closing needs a
+    kind and takes neither name nor occurrence: it closes the last answer.
     """
     if family not in FAMILIES:
         raise ReadoutError(f"unknown anchor family {family!r}: use one of {', '.join(FAMILIES)}")
     if kind is not None:
         check_kind(kind)
-    preset = preset_for(vocab)
+    markers = markers_for(vocab)
     find: tuple[Finder, ...]
-    if family == "trajectory":
+    if family == CLOSING:
+        if (name, occurrence) != (None, None):
+            raise ReadoutError("a closing takes no name and no occurrence: it closes the last answer of its kind")
+        find = (_closing(kind, markers),)
+    elif family == "trajectory":
         find = (_trajectory("so" if name is None else name, vocab),)
     elif name is not None:
-        find = (Fence(preset.boundary) if (family, name) == ("delimiter", "```") else Marker(family, name.encode()),)
+        find = (Fence(markers.boundary) if (family, name) == ("delimiter", "```") else Marker(family, name.encode()),)
     elif family == "boundary":
-        find = (preset.action if kind == "agent" else preset.boundary,)
+        find = (markers.action if kind == "agent" else markers.boundary,)
     elif kind is None:
         raise ReadoutError("which delimiter opens an answer depends on its kind: give a kind, such as math or code")
     elif kind in ("text", "agent"):
         raise ReadoutError(f"kind {kind!r} has no delimiter that opens an answer: use a boundary or trajectory anchor")
     else:
-        find = (Fence(preset.boundary) if kind == "code" else _BOXED, *preset.fallback)
+        find = (Fence(markers.boundary) if kind == "code" else _BOXED, *markers.fallback)
     if occurrence is None:
         occurrence = 1 if family == "trajectory" else "last"
     return AnchorSpec(family, find, occurrence)
+
+
+def _closing(kind: Kind | None, markers: Markers) -> Closing:
+    if kind is None:
+        raise ReadoutError("what closes an answer depends on its kind: give a kind, such as math or code")
+    if kind == "agent":
+        raise ReadoutError("kind 'agent' has no answer that closes: use a boundary or trajectory anchor, or all")
+    if kind == "text":
+        return Closing(markers.boundary, markers.thinking)
+    return Closing(Fence(markers.boundary) if kind == "code" else _BOXED)
 
 
 def _trajectory(name: str, vocab: Vocab) -> Finder:
@@ -236,6 +270,8 @@ def locate(
     visible = ids if budget is None else ids[:budget]
     occurrence = spec.occurrence
     for finder in spec.find:
+        if isinstance(finder, Closing) and finder.thinking is not None and len(visible) < len(ids):
+            return None  # the end of a text is the end of its rollout
         anchor = None
         for count, anchor in enumerate(_occurrences(finder, visible, vocab, isinstance(occurrence, str)), 1):
             stop = anchor.start + (width or anchor.length)
@@ -247,12 +283,27 @@ def locate(
     return None
 
 
+def locate_extent(kind: Kind | None, token_ids: ArrayLike, vocab: Vocab, *, budget: int | None = None) -> Extent | None:
+    """Where the last answer opens and closes; None where there is none, or where it never closes within the budget.
+
+    The fallbacks of the delimiter do not count: an answer without a box has no brace.
+    """
+    ids = vocab.check_ids(token_ids)
+    closing = _closing(kind, markers_for(vocab))
+    if closing.thinking is not None and budget is not None and budget < len(ids):
+        return None  # the end of a text is the end of its rollout
+    return _extent(closing, ids if budget is None else ids[:budget], vocab)
+
+
 # -- occurrences, in order or backwards --------------------------------------------------------------
 
 
 def _occurrences(finder: Finder, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Anchor]:
     if isinstance(finder, Fence):
-        yield from _fences(finder, ids, vocab, backwards)
+        yield from (block.opening for block in _fences(finder, ids, vocab, backwards))
+    elif isinstance(finder, Closing):
+        if (extent := _extent(finder, ids, vocab)) is not None:
+            yield extent.closing
     elif isinstance(finder, TokenSet):
         yield from _singles(finder.family, np.flatnonzero(_members(finder, vocab)[ids]), backwards)
     else:
@@ -270,7 +321,7 @@ def _members(tokens: TokenSet, vocab: Vocab) -> NDArray[np.bool_]:
 def _markers(marker: Marker, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Anchor]:
     literal, prefix, regex = vocab.cached(marker, lambda: _compile(marker, vocab))
     if prefix:
-        at = _candidates(prefix, ids, vocab)
+        at = vocab.openings(prefix, ids)
     else:
         at = np.flatnonzero(ids == ord(literal[0]) - 256)
         if len(literal) == 1 and not marker.tail:
@@ -300,58 +351,29 @@ def _compile(marker: Marker, vocab: Vocab) -> tuple[str, bytes, re.Pattern[str]]
     return literal, text.encode("latin-1"), _regex(re.escape(literal) + tail, re.ASCII)
 
 
-def _candidates(prefix: bytes, ids: Ids, vocab: Vocab) -> Ids:
-    """Positions of the tokens in which a literal with this prefix may begin; in nearly all of them it does."""
-    opening, opens, follows = vocab.begins(prefix)
-    at = np.flatnonzero(opening[ids])
-    if at.size:
-        after = np.minimum(at + 1, len(ids) - 1)  # bit 0 of `follows` is always set: the last token may stand alone
-        at = at[(opens[ids[at]] & follows[ids[after]]) != 0]
-    return at
+# -- answers: blocks of code, boxes and texts ----------------------------------------------------------
 
 
-# -- fenced code blocks ------------------------------------------------------------------------------
-
-_FENCE_LINE = re.compile(r"^([ \t]*)(`{3,})([^`\n]*)$", re.MULTILINE)
-_LINE_BREAK = re.compile("\r|[^\x00-\xff]")
-
-
-def _fences(fence: Fence, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Anchor]:
+def _fences(fence: Fence, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Block]:
     boundary = next(_markers(fence.boundary, ids, vocab, backwards=True), None)
     cut = boundary.start + boundary.length if boundary else 0
     parts = [(0, cut), (cut, len(ids))]
     for low, high in reversed(parts) if backwards else parts:
-        blocks = _blocks(ids[low:high], vocab, low)
+        blocks = fenced_blocks(ids[low:high], vocab, low)
         yield from reversed(blocks) if backwards else blocks
 
 
-def _blocks(ids: Ids, vocab: Vocab, shift: int) -> list[Anchor]:
-    """The opening fences of all blocks. Only the lines around runs of backticks are decoded."""
-    runs = _candidates(b"```", ids, vocab)
-    if not runs.size:
-        return []
-    breaks = np.flatnonzero(
-        vocab.cached("line breaks", lambda: vocab.tokens_with(b"\n") | vocab.tokens_with(b"\r"))[ids]
-    )
-    edges = np.concatenate(([0], breaks, [len(ids) - 1]))
-    lows = edges[np.searchsorted(breaks, runs)].tolist()  # the last break before the run's token
-    highs = edges[np.searchsorted(breaks, runs, "right") + 1].tolist()  # the first break behind it
-    fences: list[Anchor] = []
-    unclosed: tuple[int, int] | None = None  # columns and backticks of the fence that opened the current block
-    segment = [lows[0], highs[0]]
-    for low, high in zip([*lows[1:], len(ids)], [*highs[1:], 0], strict=True):
-        if low <= segment[1]:
-            segment[1] = max(segment[1], high)
-            continue
-        pieces = [vocab.symbols(token) for token in ids[segment[0] : segment[1] + 1].tolist()]
-        ends = list(accumulate(map(len, pieces)))
-        for line in _FENCE_LINE.finditer(_LINE_BREAK.sub("\n", "".join(pieces))):
-            columns, ticks = len(line[1].expandtabs(4)), len(line[2])
-            if unclosed is None:
-                unclosed = columns, ticks
-                first, last = bisect_right(ends, line.start(2)), bisect_right(ends, line.end(2) - 1)
-                fences.append(Anchor(shift + segment[0] + first, last - first + 1, Fence.family))
-            elif not line[3].strip(" \t") and ticks >= unclosed[1] and columns <= unclosed[0] + 3:
-                unclosed = None
-        segment = [low, high]
-    return fences
+def _extent(closing: Closing, ids: Ids, vocab: Vocab) -> Extent | None:
+    """Where the last answer opens and closes; None where the rollout has none, or where it never closes."""
+    if isinstance(closing.opening, Fence):
+        block = next(_fences(closing.opening, ids, vocab, backwards=True), None)
+        return None if block is None or block.closing is None else Extent(block.opening, block.closing)
+    opening = next(_markers(closing.opening, ids, vocab, backwards=True), None)
+    if closing.thinking is None:
+        end = None if opening is None else closing_brace(ids, vocab, opening)
+        return None if opening is None or end is None else Extent(opening, end)
+    if opening is None:
+        if next(_markers(closing.thinking, ids, vocab, backwards=False), None) is not None:
+            return None
+        opening = Anchor(0, 0, closing.opening.family)
+    return Extent(opening, Anchor(len(ids), 0, CLOSING))

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from radmoe.anchors import locate, preset_for, spec_for
+from radmoe.anchors import locate, markers_for, spec_for
+from radmoe.closing import CLOSING
 from radmoe.errors import InputError
 from radmoe.readout import BEFORE, Readout
 from radmoe.types import Kind, RolloutGroup, check_kind
@@ -128,12 +129,13 @@ def settle_kinds(
 def needs_marker(readout: str | None) -> bool:
     """Whether a readout looks for the marker of a kind.
 
-    The default (None) does, and so does every delimiter without a name and whatever is read before it.
+    The default (None) does, and so does every delimiter without a name, whatever is read before it, and what closes the
+    answer.
     """
     if readout is None:
         return True
     parsed = Readout.parse(readout)
-    return parsed.family == BEFORE or (parsed.family in ("delimiter", "pre-delim") and parsed.name is None)
+    return parsed.family == BEFORE or (parsed.family in ("delimiter", "pre-delim", CLOSING) and parsed.name is None)
 
 
 def _survey_pool(pool: Problems, problems: Sequence[str]) -> Survey:
@@ -185,8 +187,8 @@ def _marker(kind: Kind, vocab: Vocab) -> str:
         return "```"
     if kind in ("math", "choice"):
         return "\\boxed{"
-    preset = preset_for(vocab)
-    return (preset.action if kind == "agent" else preset.boundary).pattern.decode()
+    markers = markers_for(vocab)
+    return (markers.action if kind == "agent" else markers.boundary).pattern.decode()
 
 
 def _listed(markers: Survey, vocab: Vocab) -> str:

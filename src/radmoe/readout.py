@@ -1,16 +1,17 @@
 """A readout's name says where to read routing and how much of it; here it becomes route vectors.
 
-    readout  = family [":" name] [occurrence] "@" width
-    family   = delimiter | boundary | trajectory | trajectory-before | pre-delim | rand | rand-one-loc
+    readout  = family [":" name] [occurrence] "@" width  |  "all"  (every generated token)
+    family   = delimiter | boundary | trajectory | trajectory-before | closing | pre-delim | rand | rand-one-loc
     name     = a set of trajectory tokens, or the text of a marker of one's own
     occurrence = "#" r  (the r-th)  |  "*"  (the latest that fits the budget)
                | "#shared"  (the r-th, for the largest r that all located rollouts of a group reach)
     width    = tokens | "marker"  (all tokens of the marker)  |  "union"  (every marker, as one set)
+             | "span"  (delimiter only: the whole answer)  |  "-" tokens  (closing only: those before it)
 
-`delimiter@16` is RAD's headline, `delimiter@marker` the strict one, `trajectory:now*@16` the latest
-in-budget "now", `boundary@union` the agentic fingerprint. `trajectory-before` are trajectory anchors whose
-window ends before the delimiter. The last three families are the controls of Fig. 2: the window that ends
-where the delimiter begins, W positions drawn at random, and one window at a random place.
+`delimiter@16` is RAD's headline, `delimiter@marker` the strict one, `closing@-16` the last tokens of the answer,
+`delimiter@span` all of it, `trajectory:now*@16` the latest in-budget "now", `boundary@union` the agentic fingerprint.
+`trajectory-before` are trajectory anchors whose window ends before the delimiter. The last three families are the controls
+of Fig. 2: the window that ends where the delimiter begins, W positions drawn at random, and one window at a random place.
 """
 
 from __future__ import annotations
@@ -20,18 +21,21 @@ import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.anchors import AnchorSpec, find_all, locate, spec_for
-from radmoe.errors import InputError, ReadoutError, RolloutError
-from radmoe.types import Anchor, Kind, RolloutGroup, Rows, check_ids, check_weights
+from radmoe.anchors import AnchorSpec, find_all, locate, locate_extent, spec_for
+from radmoe.closing import CLOSING
+from radmoe.errors import InputError, ReadoutError
+from radmoe.routes import ROWS, RouteSum
+from radmoe.types import Anchor, Kind, RolloutGroup
 from radmoe.vocab import Vocab
 
 CONTROLS = ("pre-delim", "rand", "rand-one-loc")
 BEFORE = "trajectory-before"
+ALL = "all"
 SHARED = "shared"  # an occurrence that depends on the whole group
 
 Span = tuple[int, int]
@@ -41,7 +45,10 @@ Anchors = Sequence[Anchor | None]
 _READOUT = re.compile(
     r"(?P<family>[a-z-]+)(?::(?P<name>.+?))?(?P<occurrence>\*|#\d+|#shared)?@(?P<width>[^@]+)", re.DOTALL
 )
-_FORM = "use family@width, such as delimiter@16, delimiter@marker, boundary@16, trajectory:now@16 or boundary@union"
+_FORM = (
+    "use family@width, such as delimiter@16, delimiter@marker, delimiter@span, closing@-16, boundary@16, "
+    "trajectory:now@16 or boundary@union; or all"
+)
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,13 @@ class Readout:
     def parse(cls, text: str | Readout) -> Readout:
         if isinstance(text, Readout):
             return text
+        if text == ALL:
+            return cls(ALL, ALL)
         match = _READOUT.fullmatch(str(text))
-        if match is None:
+        if match is None or match["family"] == ALL:
             raise ReadoutError(f"unknown readout {text!r}: {_FORM}")
         width: int | str = match["width"]
-        if match["width"].isdecimal():
+        if match["width"].removeprefix("-" if match["family"] == CLOSING else "").isdecimal():
             width = int(match["width"])
         mark = match["occurrence"]
         occurrence: str | int | None = None
@@ -73,22 +82,33 @@ class Readout:
         if self.family not in READERS:
             raise ReadoutError(f"unknown readout family {self.family!r}: use one of {', '.join(READERS)}")
         if isinstance(self.width, int):
-            if self.width < 1:
+            if self.width < 1 and (self.family != CLOSING or self.width == 0):
                 raise ReadoutError(
                     f"readout width {self.width} in {str(self)!r} reads nothing: use 1 or more, or marker"
                 )
-        elif self.width not in ("marker", "union"):
-            raise ReadoutError(f"readout width {self.width!r} is unknown: use a number of tokens, marker or union")
+        elif self.width not in ("marker", "union", "span", ALL) or (self.width == ALL) != (self.family == ALL):
+            raise ReadoutError(
+                f"readout width {self.width!r} is unknown: use a number of tokens, marker, union or span"
+            )
         elif self.family in CONTROLS:
             raise ReadoutError(f"{self.family} has no marker: give its width in tokens, such as {self.family}@16")
-        if self.family in CONTROLS and (self.name, self.occurrence) != (None, None):
-            raise ReadoutError(f"{self.family} takes no name and no occurrence: use {self.family}@{self.width}")
+        elif self.width == "span" and self.family != "delimiter":
+            raise ReadoutError(f"{self.family} has no span: only delimiter@span reads a whole answer")
+        elif self.width == "union" and self.family == CLOSING:
+            raise ReadoutError("an answer closes once: use closing@-16, closing@16 or closing@marker")
+        bare = self.family in (*CONTROLS, CLOSING, ALL) or self.width == "span"
+        if bare and (self.name, self.occurrence) != (None, None):
+            raise ReadoutError(
+                f"{self.family} takes no name and no occurrence here: use {replace(self, name=None, occurrence=None)}"
+            )
         if self.width == "union" and self.occurrence is not None:
             raise ReadoutError("union reads every occurrence: leave the occurrence out")
         if self.occurrence == 0:
             raise ReadoutError("occurrences count from 1: use #1 for the first")
 
     def __str__(self) -> str:
+        if self.family == ALL:
+            return ALL
         mark = "" if self.occurrence is None else "*" if self.occurrence == "latest" else f"#{self.occurrence}"
         return f"{self.family}{'' if self.name is None else ':' + self.name}{mark}@{self.width}"
 
@@ -141,56 +161,46 @@ def read(
     if readout.occurrence == SHARED and anchors is None:
         readout = _shared_round(readout, group, kind, budget, whole)
     layer_numbers = layer_subset(layers, group.shape.layers)
-    group_anchors: list[Anchor | None] = []
-    owners: list[int] = []  # the rollout that each piece was read from
-    pieces: list[Rows] = []
+    places: list[Window] = []
     for i, rollout in enumerate(group.rollouts):
         if anchors is None:
-            anchor, spans = _window(
-                readout, Place(rollout.token_ids, group.vocab, kind, budget, (seed, group.problem_id, i), whole)
-            )
+            draw = seed, group.problem_id, i
+            places.append(_window(readout, Place(rollout.token_ids, group.vocab, kind, budget, draw, whole)))
         else:
-            anchor, spans = anchors[i], _spans(readout, anchors[i], len(rollout))
-        group_anchors.append(anchor)
-        for start, stop in spans:
-            owners.append(i)
-            pieces.append(rollout.rows(start, stop, weights=not binary))
-    located = np.array([anchor is not None for anchor in group_anchors], bool)
+            places.append((anchors[i], _spans(readout, anchors[i], len(rollout))))
+    located = np.array([anchor is not None for anchor, _ in places], bool)
     Z = np.zeros((int(located.sum()), len(layer_numbers) * group.shape.experts), np.float32)
-    if pieces:
-        place = np.cumsum(located) - 1
-        owner = np.repeat(place[owners], [len(ids) for ids, _ in pieces])
-        ids = np.concatenate([ids for ids, _ in pieces])
-        halves = [mass.view(np.uint16) for _, mass in pieces if mass is not None]
-        mass = np.concatenate(halves) if halves else np.empty((0, 0, 0), np.uint16)
-        scale = 1.0 / np.bincount(owner)
-        # Imported here because loading compiled code is slow, and whoever only opens a pool does not need it.
-        from radmoe.kernels.gather import accumulate, half_values
-
-        if accumulate(Z, owner, scale, ids, mass, half_values(), layer_numbers, group.shape.experts):
-            _name_fault(group, owners, pieces)
-    return Reading(Z, located, tuple(group_anchors))
+    add = RouteSum(group, Z, layer_numbers)
+    row = 0
+    for i, (_, spans) in enumerate(places):
+        if spans:
+            counted = 1.0 / sum(stop - start for start, stop in spans)
+            for start, stop in spans:
+                for low in range(start, stop, ROWS):
+                    high = min(low + ROWS, stop)
+                    add.rows(i, row, counted, group.rollouts[i].rows(low, high, weights=not binary))
+            row += 1
+    add.flush()
+    return Reading(Z, located, tuple(anchor for anchor, _ in places))
 
 
 def same_anchors(one: str | Readout, other: str | Readout) -> bool:
     """Whether two readouts of one kind differ in width alone, and so have the same anchors without a budget.
 
-    A window before the delimiter must fit there, so its anchor depends on its width.
+    A window before the delimiter must fit there, so its anchor depends on its width. A whole answer has an anchor only
+    where it closes, and a window before a closing only where there is a token before it.
     """
     one, other = Readout.parse(one), Readout.parse(other)
-    if one.family in (*CONTROLS, BEFORE) or "union" in (one.width, other.width):
+    if one.family in (*CONTROLS, BEFORE, ALL) or not {"union", "span"}.isdisjoint((one.width, other.width)):
+        return False
+    if _before(one) != _before(other):
         return False
     return (one.family, one.name, one.occurrence) == (other.family, other.name, other.occurrence)
 
 
-def _name_fault(group: RolloutGroup, owners: list[int], pieces: list[Rows]) -> NoReturn:
-    """Raise a RolloutError that names the first rollout whose routing no router can have produced."""
-    for i, (ids, mass) in zip(owners, pieces, strict=True):
-        where = f"of rollout {i} of problem {group.problem_id!r}"
-        check_ids(ids, group.shape.experts, f"expert_ids {where}")
-        if mass is not None:
-            check_weights(mass, f"weights {where}")
-    raise RolloutError(f"routing of problem {group.problem_id!r} does not fit the router {group.shape}")
+def _before(readout: Readout) -> bool:
+    """Whether a readout reads what stands before its anchor."""
+    return isinstance(readout.width, int) and readout.width < 0
 
 
 def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, kind: Kind | None) -> list[Span]:
@@ -277,6 +287,33 @@ def _spec(readout: Readout, place: Place) -> AnchorSpec:
     return spec_for(family, place.kind, place.vocab, name=readout.name, occurrence=readout.occurrence)
 
 
+def _at_delimiter(readout: Readout, place: Place) -> Window:
+    """As at any anchor; with the width "span", all tokens of the answer from its delimiter to what closes it."""
+    if readout.width != "span":
+        return _at_anchor(readout, place)
+    _spec(readout, place)  # refuses a kind that has no delimiter
+    extent = locate_extent(place.kind, place.token_ids, place.vocab, budget=place.budget)
+    return (None, []) if extent is None else (extent.opening, [extent.span])
+
+
+def _at_closing(readout: Readout, place: Place) -> Window:
+    """What closes the answer, W tokens from there on, or the W tokens before it."""
+    if not _before(readout):
+        if place.kind == "text":
+            raise ReadoutError(f"a text closes at its end, and no row follows for {readout}: use closing@-16")
+        return _at_anchor(readout, place)
+    assert isinstance(readout.width, int)
+    anchor = locate(_spec(readout, place), place.token_ids, place.vocab, budget=place.budget)
+    if anchor is None or anchor.start < (-readout.width if place.whole else 1):
+        return None, []
+    return anchor, _spans(readout, anchor, len(place.token_ids))
+
+
+def _every_token(readout: Readout, place: Place) -> Window:
+    """Every generated token that may be read."""
+    return Anchor(0, place.end, readout.family), [(0, place.end)]
+
+
 def _trajectory_before(readout: Readout, place: Place) -> Window:
     """A trajectory anchor whose whole window lies before the delimiter, where the rollout has one."""
     return _at_anchor(readout, _cut_at_delimiter(place))
@@ -339,8 +376,10 @@ def _draw(readout: Readout, place: Place) -> tuple[np.random.Generator, int]:
 READERS: dict[str, Callable[[Readout, Place], Window]] = {
     "trajectory": _at_anchor,
     "boundary": _at_anchor,
-    "delimiter": _at_anchor,
+    "delimiter": _at_delimiter,
     BEFORE: _trajectory_before,
+    CLOSING: _at_closing,
+    ALL: _every_token,
     "pre-delim": _before_delimiter,
     "rand": _random_tokens,
     "rand-one-loc": _random_window,
@@ -352,4 +391,6 @@ def _spans(readout: Readout, anchor: Anchor | None, end: int) -> list[Span]:
     if anchor is None:
         return []
     width = readout.width if isinstance(readout.width, int) else anchor.length
+    if width < 0:
+        return [(max(0, anchor.start + width), anchor.start)]
     return [(anchor.start, min(anchor.start + width, end))]

@@ -276,6 +276,15 @@ class Vocab:
         """
         return self.cached(("begins", prefix), lambda: self._begins(prefix))
 
+    def openings(self, prefix: bytes, ids: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Positions of the tokens in which a literal with this prefix may begin; in nearly all of them it does."""
+        opening, opens, follows = self.begins(prefix)
+        at = np.flatnonzero(opening[ids])
+        if at.size:
+            after = np.minimum(at + 1, len(ids) - 1)  # bit 0 of `follows` is always set: the last token may stand alone
+            at = at[(opens[ids[at]] & follows[ids[after]]) != 0]
+        return at
+
     def _begins(self, prefix: bytes) -> Masks:
         want = np.frombuffer(prefix, np.uint8)
         n = len(want)
