@@ -15,8 +15,9 @@ from radmoe.anchors import find_all, spec_for
 from radmoe.errors import InputError, ReadoutError
 from radmoe.lab import planted
 from radmoe.lab.planted import PlantedGroup
+from radmoe.layers import layer_subset
 from radmoe.pool import open_pool
-from radmoe.readout import Readout, layer_subset, read, route_matrix, same_anchors, windows
+from radmoe.readout import Readout, read, route_matrix, same_anchors, windows
 from radmoe.types import Rollout, RolloutGroup, RouterShape
 
 SHAPE = RouterShape(2, 6, 2)

@@ -266,7 +266,9 @@ def test_unknown_options_name_the_known_ones(options: dict[str, object], error: 
 
 def test_confidence_without_logprobs_says_what_is_missing() -> None:
     bare = [Rollout(r.token_ids, r.expert_ids, r.weights) for r in (rollout(1), rollout(2))]
-    with pytest.raises(InputError, match="rollout 0 of problem 'p' has no top-k logprobs, which RAD\\+DC needs"):
+    with pytest.raises(
+        InputError, match=r"rollout 0 of problem 'p' has no top-k logprobs \(the column topk_logprobs\)"
+    ):
         select(group(*bare), confidence="conf50")
 
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from radmoe.anchors import AnchorSpec, find_all, locate, locate_extent, spec_for
 from radmoe.closing import CLOSING
 from radmoe.errors import InputError, ReadoutError
+from radmoe.layers import Layers, layer_subset
 from radmoe.routes import ROWS, RouteSum
 from radmoe.types import Anchor, Kind, RolloutGroup
 from radmoe.vocab import Vocab
@@ -39,7 +40,7 @@ ALL = "all"
 SHARED = "shared"  # an occurrence that depends on the whole group
 
 Span = tuple[int, int]
-Layers = str | Sequence[int] | None
+_NO_TOKENS = np.empty(0, np.int32)
 Anchors = Sequence[Anchor | None]
 
 _READOUT = re.compile(
@@ -158,16 +159,8 @@ def read(
     cut at its rollout's end unless it must be `whole`: a rollout without a whole one is not located.
     """
     readout, kind = Readout.parse(readout), kind or group.kind
-    if readout.occurrence == SHARED and anchors is None:
-        readout = _shared_round(readout, group, kind, budget, whole)
     layer_numbers = layer_subset(layers, group.shape.layers)
-    places: list[Window] = []
-    for i, rollout in enumerate(group.rollouts):
-        if anchors is None:
-            draw = seed, group.problem_id, i
-            places.append(_window(readout, Place(rollout.token_ids, group.vocab, kind, budget, draw, whole)))
-        else:
-            places.append((anchors[i], _spans(readout, anchors[i], len(rollout))))
+    places = _places(group, readout, Place(_NO_TOKENS, group.vocab, kind, budget, (seed, "", 0), whole), anchors)
     located = np.array([anchor is not None for anchor, _ in places], bool)
     Z = np.zeros((int(located.sum()), len(layer_numbers) * group.shape.experts), np.float32)
     add = RouteSum(group, Z, layer_numbers)
@@ -182,6 +175,28 @@ def read(
             row += 1
     add.flush()
     return Reading(Z, located, tuple(anchor for anchor, _ in places))
+
+
+def locate_all(
+    group: RolloutGroup, readout: str | Readout, kind: Kind | None = None, *, budget: int | None = None, seed: int = 0
+) -> Anchors:
+    """The anchor of each rollout, without reading any routing; None where a rollout is not located."""
+    readout, kind = Readout.parse(readout), kind or group.kind
+    place = Place(_NO_TOKENS, group.vocab, kind, budget, (seed, "", 0))
+    return tuple(anchor for anchor, _ in _places(group, readout, place, None))
+
+
+def _places(group: RolloutGroup, readout: Readout, place: Place, anchors: Anchors | None) -> list[Window]:
+    """The window of each rollout, at `anchors` where they are known. `place` says all but the tokens."""
+    if anchors is not None:
+        return [(a, _spans(readout, a, len(rollout))) for a, rollout in zip(anchors, group.rollouts, strict=True)]
+    if readout.occurrence == SHARED:
+        readout = _shared_round(readout, group, place.kind, place.budget, place.whole)
+    seed = place.draw[0]
+    return [
+        _window(readout, place._replace(token_ids=rollout.token_ids, draw=(seed, group.problem_id, i)))
+        for i, rollout in enumerate(group.rollouts)
+    ]
 
 
 def same_anchors(one: str | Readout, other: str | Readout) -> bool:
@@ -211,38 +226,6 @@ def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, 
     if readout.occurrence == SHARED:
         raise ReadoutError(f"{readout} depends on the other rollouts of a group: use #r to see the r-th window of one")
     return _window(readout, Place(token_ids, vocab, kind))[1]
-
-
-def layer_subset(layers: Layers, total: int) -> NDArray[np.int64]:
-    """The layer numbers of a subset, ascending; None means all of them.
-
-    A subset is s3 (decile 3), c3 (deciles 0 to 3), x3 (all but decile 3), numbers such as "0-3,7", or a list. Decile i
-    is layers floor(i*L/10) up to floor((i+1)*L/10), counted from the shallowest.
-    """
-    every = np.arange(total)
-    if layers is None:
-        return every
-    chosen = _parse_layers(layers, total) if isinstance(layers, str) else np.array(list(layers))
-    if chosen.size == 0:
-        raise ReadoutError(f"layer subset {layers!r} is empty: with {total} layers some deciles hold none")
-    if chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= total:
-        raise ReadoutError(f"layer subset {layers!r} leaves layers 0..{total - 1}")
-    return np.unique(chosen).astype(np.int64)
-
-
-def _parse_layers(text: str, total: int) -> NDArray[np.int64]:
-    every = np.arange(total)
-    if match := re.fullmatch(r"([scx])(\d)", text):
-        start, stop = int(match[2]) * total // 10, (int(match[2]) + 1) * total // 10
-        inside = (every >= start) & (every < stop)
-        return every[{"s": inside, "c": every < stop, "x": ~inside}[match[1]]]
-    chosen: list[int] = []
-    for part in text.split(","):
-        bounds = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if bounds is None:
-            raise ReadoutError(f"unknown layer subset {text!r}: use s0-s9, c0-c9, x0-x9, or numbers such as 0-3,7")
-        chosen += range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
-    return np.array(chosen, np.int64)
 
 
 class Place(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -19,13 +19,17 @@ from numpy.typing import NDArray
 
 from radmoe.confidence import WINDOW, likelihood, rollout_confidence
 from radmoe.errors import InputError
-from radmoe.kernels import binary_jaccard, knn, knn_density, weighted_jaccard
+from radmoe.kernels import binary_jaccard, climb, knn, knn_density, weighted_jaccard
 from radmoe.kinds import infer_kind, needs_marker
-from radmoe.readout import Anchors, Layers, Reading, Readout, read
-from radmoe.types import Kind, RolloutGroup, Selection, Trace, check_kind
+from radmoe.layers import Layers
+from radmoe.overlap import answer_texts, text_similarity
+from radmoe.presets import preset_named
+from radmoe.readout import Anchors, Reading, Readout, locate_all, read
+from radmoe.types import Kind, RolloutGroup, Selection, Trace
 
 KERNELS = ("weighted", "binary")
 FUSIONS = ("conf50", "ranksum")
+COMPARES = ("routing", "text", "routing+text")
 TRUST = ("cbw", "tail", "likelihood")
 TIE = 2.5e-7  # float32 similarities are exact to 6e-8, so densities closer than this per neighbour count as equal
 
@@ -58,35 +62,78 @@ class Setting:
         return str(Readout(readout.family, "marker", readout.name, readout.occurrence))
 
 
-_ANSWER = Setting(None, "delimiter@16", 10, "weighted")
-_DEFAULTS: dict[Kind, Setting] = {
-    "text": Setting("text", "boundary@16", 10, "weighted"),
-    "agent": Setting("agent", "boundary@union", 4, "binary"),
-}
+@dataclass(frozen=True)
+class Rule:
+    """How one rollout is chosen: what is read and compared, and how the model's own confidence counts.
+
+    `confidence` is None for plain RAD; `trust` is the measure of confidence. `compare` is one of COMPARES. `preset` is the name
+    of the preset that the rule began with.
+    """
+
+    setting: Setting
+    confidence: str | None = None
+    trust: str = "cbw"
+    compare: str = "routing"
+    preset: str = "paper"
+
+    def __post_init__(self) -> None:
+        _check(self.confidence, self.trust)
+        if self.compare not in COMPARES:
+            raise InputError(f"unknown comparison {self.compare!r}: use one of {', '.join(COMPARES)}")
 
 
 def setting_for(
     kind: Kind | None, *, readout: str | Readout | None = None, k: int | None = None, kernel: str | None = None
 ) -> Setting:
     """The paper's setting for a kind of answer; whatever the caller gives replaces its default."""
-    default = _ANSWER if kind is None else _DEFAULTS.get(check_kind(kind), _ANSWER)
-    return Setting(
+    return rule_for(kind, 0, readout=readout, k=k, kernel=kernel).setting
+
+
+def rule_for(
+    kind: Kind | None,
+    rollouts: int,
+    *,
+    preset: str | None = None,
+    readout: str | Readout | None = None,
+    k: int | None = None,
+    kernel: str | None = None,
+    confidence: str | None = None,
+    trust: str | None = None,
+    compare: str | None = None,
+) -> Rule:
+    """The rule that a preset (the paper's, unless given) has for groups of so many rollouts of a kind.
+
+    Whatever else the caller gives replaces that part of it; confidence "none" is plain RAD.
+    """
+    chosen = preset_named(preset or "paper")
+    recipe = chosen.recipe(kind)
+    fusion = recipe.confidence if confidence is None else confidence
+    setting = Setting(
         kind,
-        default.readout if readout is None else str(readout),
-        default.k if k is None else k,
-        default.kernel if kernel is None else kernel,
+        recipe.readout if readout is None else str(readout),
+        recipe.neighbours(rollouts) if k is None else k,
+        recipe.kernel if kernel is None else kernel,
+    )
+    return Rule(
+        setting,
+        None if fusion == "none" else fusion,
+        recipe.trust if trust is None else trust,
+        recipe.compare if compare is None else compare,
+        chosen.name,
     )
 
 
 def select(
     group: RolloutGroup,
     *,
+    preset: str | None = None,
     kind: Kind | None = None,
     readout: str | Readout | None = None,
     k: int | None = None,
     kernel: str | None = None,
     confidence: str | None = None,
-    trust: str = "cbw",
+    trust: str | None = None,
+    compare: str | None = None,
     window: int = WINDOW,
     layers: Layers = None,
     budget: int | None = None,
@@ -94,31 +141,38 @@ def select(
 ) -> Selection:
     """Pick one rollout, or abstain when fewer than two are located.
 
-    `kind` is the group's own unless given; where the group has none either, it is inferred from the markers in the
-    rollouts. The kind decides what is not given: delimiter@16, k=10 and the weighted kernel for math, choice and code;
-    boundary@16 with the same k and kernel for text; every boundary as a set, k=4 and the binary kernel for agents.
+    `preset` names a documented combination (`radmoe.presets`): "paper" (the default), "paper+dc", "strict", "best" or
+    "best+text"; whatever else is given replaces its part of it. `kind` is the group's own unless given; where the group has
+    none either, it is inferred from the markers in the rollouts. The kind decides what is not given. In the paper's preset that
+    is delimiter@16, k=10 and the weighted kernel for math, choice and code; boundary@16 with the same k and kernel for text;
+    every boundary as a set, k=4 and the binary kernel for agents.
 
-    confidence=None is RAD. "conf50" keeps the more confident half and takes the densest rollout in it; ties go to the
+    confidence "none" is RAD. "conf50" keeps the more confident half and takes the densest rollout in it; ties go to the
     more confident. "ranksum" adds the ranks of density and confidence. `trust` names the measure of confidence: "cbw"
     (bottom window) or "tail" of DeepConf, with windows of `window` tokens, or "likelihood". Without confidence, ties go
     to the lowest index. Densities that float32 similarities cannot tell apart are ties.
 
+    compare="routing" reads no answer. "text" compares what the answers say instead, and "routing+text" adds the ranks of both
+    densities; a rollout whose answer never closes is then not located.
+
     Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of support s.
     """
-    _check(confidence, trust)
+    given: dict[str, Any] = {"preset": preset, "readout": readout, "k": k, "kernel": kernel}
+    given |= {"confidence": confidence, "trust": trust, "compare": compare}
     kind = kind or group.kind
+    rule = rule_for(kind, len(group), **given)
     if kind is None and needs_marker(None if readout is None else str(readout)):
         kind = infer_kind([group], f"problem {group.problem_id!r}")
         if kind is None:  # too few rollouts have a marker to tell the kind
-            setting = setting_for(None, readout=readout, k=k, kernel=kernel)
-            return _abstain(group, Reading(_NOTHING, np.zeros(len(group), bool), (None,) * len(group)), setting)
-    setting = setting_for(kind, readout=readout, k=k, kernel=kernel)
-    S, reading = similarity(group, setting, layers=layers, budget=budget, seed=seed)
+            nothing = Reading(_NOTHING, np.zeros(len(group), bool), (None,) * len(group))
+            return _by(rule, _abstain(group, nothing, rule.setting))
+        rule = rule_for(kind, len(group), **given)
+    S, reading, text = compared(group, rule, layers=layers, budget=budget, seed=seed)
     members = np.flatnonzero(reading.located)
     confidences = None
-    if confidence is not None and len(members) >= 2:
-        confidences = np.array([_trust(group, int(i), trust, window) for i in members])
-    return choose(group, S, reading, setting, confidence=confidence, trust=confidences)
+    if rule.confidence is not None and len(members) >= 2:
+        confidences = np.array([_trust(group, int(i), rule, window) for i in members])
+    return _by(rule, choose(group, S, reading, rule.setting, confidence=rule.confidence, trust=confidences, text=text))
 
 
 def choose(
@@ -129,10 +183,12 @@ def choose(
     *,
     confidence: str | None = None,
     trust: Floats | None = None,
+    text: NDArray[np.float32] | None = None,
 ) -> Selection:
     """Pick as `select` does, from a consensus matrix S [n, n] at hand, so that several rules can share one.
 
-    `trust` holds the confidence of each located rollout [n]. It is needed unless `confidence` is None.
+    `trust` holds the confidence of each located rollout [n]. It is needed unless `confidence` is None. `text` is a second
+    consensus matrix [n, n], whose density counts as much as that of S: their ranks are added.
     """
     _check(confidence)
     members = np.flatnonzero(reading.located)
@@ -148,8 +204,12 @@ def choose(
     among = S[np.ix_(scored, scored)]
     density = knn_density(among, setting.k)
     score = density
+    if confidence == "ranksum" or text is not None:
+        score = ranks(levels(density, setting.k))
+    if text is not None:
+        score = score + ranks(levels(knn_density(text[np.ix_(scored, scored)], setting.k), setting.k))
     if confidence == "ranksum":
-        score = ranks(levels(density, setting.k)) + ranks(trust)
+        score = score + ranks(trust)
     return _selection(group, reading, setting, members[scored], among, density, score, trust[scored])
 
 
@@ -189,6 +249,30 @@ def similarity(
     return (binary_jaccard if binary else weighted_jaccard)(reading.Z), reading
 
 
+def compared(
+    group: RolloutGroup, rule: Rule, *, layers: Layers = None, budget: int | None = None, seed: int = 0
+) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
+    """What a rule compares: a consensus matrix [n, n], what was read, and that of the texts where both count.
+
+    Where text counts, a rollout is located only if its answer closes.
+    """
+    setting = rule.setting
+    if rule.compare == "routing":
+        return *similarity(group, setting, layers=layers, budget=budget, seed=seed), None
+    texts = answer_texts(group, setting.kind, budget=budget)
+    closed = np.array([text is not None for text in texts], bool)
+    if rule.compare == "text":
+        anchors = locate_all(group, setting.readout, setting.kind, budget=budget, seed=seed)
+        located = np.array([anchor is not None for anchor in anchors], bool)
+        S, Z = _NOTHING, np.zeros((int(located.sum()), 0), np.float32)
+    else:
+        S, (Z, located, anchors) = similarity(group, setting, layers=layers, budget=budget, seed=seed)
+    keep, both = closed[located], located & closed
+    reading = Reading(Z[keep], both, tuple(a if both[i] else None for i, a in enumerate(anchors)))
+    T = text_similarity([text for text, here in zip(texts, both, strict=True) if text is not None and here])
+    return (T, reading, None) if rule.compare == "text" else (S[np.ix_(keep, keep)], reading, T)
+
+
 def ranks(values: NDArray[Any]) -> Floats:
     """Ascending ranks from 1. Equal values share the mean of their ranks."""
     ordered = np.sort(values)
@@ -196,6 +280,12 @@ def ranks(values: NDArray[Any]) -> Floats:
 
 
 _NOTHING = np.zeros((0, 0), np.float32)
+
+
+def _by(rule: Rule, selection: Selection) -> Selection:
+    """A selection that says by which rule it was made."""
+    trust = None if rule.confidence is None else rule.trust
+    return replace(selection, preset=rule.preset, confidence=rule.confidence, trust=trust, compare=rule.compare)
 
 
 def _check(confidence: str | None, trust: str = "cbw") -> None:
@@ -220,7 +310,7 @@ def _selection(
     best_first = np.lexsort((runs, -trust, -levels(score, k)))
     rank = np.empty(len(runs), np.int64)
     rank[best_first] = np.arange(len(runs))
-    root = _climb(S, k, rank)
+    root = climb(S, k, rank)
     pick = int(best_first[0])
     others = score[root != pick]
     near = knn(S, k)
@@ -242,28 +332,6 @@ def _selection(
     )
 
 
-def _climb(S: NDArray[np.float32], k: int, rank: Ints) -> Ints:
-    """The mode that each rollout climbs to, found by mode seeking.
-
-    A rollout steps to the most similar mutual neighbour that ranks higher, until there is none. A chain of plain
-    nearest neighbours would end in some pair that are each other's nearest, rarely at the pick; climbing in rank ends
-    at a local maximum, and the pick, the global one, is the root of its own basin. Neighbours must be mutual and number
-    at most a quarter of all rollouts, or a basin of fewer than k would reach into the next (docs/log.md has the
-    comparison).
-    """
-    if len(rank) < 2:
-        return np.arange(len(rank))
-    near = knn(S, max(1, min(k, len(rank) // 4)))
-    reach = S[np.arange(len(rank)), near[:, -1]]  # similarity to the last neighbour: ties with it count as near
-    steps = (np.maximum(reach, reach[:, None]) <= S) & (rank < rank[:, None])
-    toward = np.where(steps, S, -1.0).argmax(axis=1)
-    root = np.arange(len(rank))
-    for i in np.argsort(rank):  # best first: the root of the rollout that i steps to is already known
-        if steps[i, toward[i]]:
-            root[i] = root[toward[i]]
-    return root
-
-
 def levels(score: Floats, k: int) -> Ints:
     """Scores as levels from 0 up, in which scores that float32 similarities cannot tell apart are equal."""
     order = np.argsort(score)
@@ -272,19 +340,20 @@ def levels(score: Floats, k: int) -> Ints:
     return levels
 
 
-def _trust(group: RolloutGroup, i: int, trust: str, window: int) -> float:
+def _trust(group: RolloutGroup, i: int, rule: Rule, window: int) -> float:
     """The confidence of one rollout. Raises an InputError that names the column it lacks."""
     rollout: Trace = group.rollouts[i]
-    column = rollout.sampled_logprobs if trust == "likelihood" else rollout.topk_logprobs
+    column = rollout.sampled_logprobs if rule.trust == "likelihood" else rollout.topk_logprobs
     if column is None:
-        what = "logprobs of its tokens" if trust == "likelihood" else "top-k logprobs"
+        what = "logprobs of its tokens" if rule.trust == "likelihood" else "top-k logprobs"
+        name = "sampled_logprobs" if rule.trust == "likelihood" else "topk_logprobs"
         raise InputError(
-            f"rollout {i} of problem {group.problem_id!r} has no {what}, which RAD+DC needs: "
-            "capture them, or select without confidence"
+            f"rollout {i} of problem {group.problem_id!r} has no {what} (the column {name}), which preset {rule.preset} with "
+            f"confidence {rule.confidence} and trust {rule.trust} needs: capture them, or select with confidence none"
         )
-    if trust == "likelihood":
+    if rule.trust == "likelihood":
         return likelihood(column)
-    return rollout_confidence(column, "tail" if trust == "tail" else "bottom-window", window=window)
+    return rollout_confidence(column, "tail" if rule.trust == "tail" else "bottom-window", window=window)
 
 
 def _number(group: RolloutGroup, i: int) -> int:

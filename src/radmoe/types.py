@@ -214,7 +214,8 @@ class Selection:
     (fewer than two rollouts scored). `score` is what was maximised: the density, or the rank sum under
     confidence="ranksum". A rollout that was not scored has NaN. `roots[i]` is the mode that rollout i climbs to (its
     basin), -1 if unscored; `basin` lists the rollouts of the pick's basin; `margin` is the pick's score minus the best
-    score in any other basin, NaN where there is none. `kind` and `readout` are those that decided.
+    score in any other basin, NaN where there is none. `kind` and `readout` are those that decided, and `preset`, `confidence`
+    (None: it did not count), `trust` and `compare` say by which rule.
     """
 
     index: int | None
@@ -230,6 +231,10 @@ class Selection:
     roots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     kind: Kind | None = None
     readout: str = ""
+    preset: str = "paper"
+    confidence: str | None = None
+    trust: str | None = None
+    compare: str = "routing"
 
     @property
     def abstained(self) -> bool:

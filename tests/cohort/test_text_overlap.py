@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cohort.graded_groups import problem_of
 from radmoe.cohort import METHODS
-from radmoe.cohort.methods.overlap import bigram_jaccard
+from radmoe.overlap import bigram_jaccard
 
 PICK = METHODS["text-overlap"]
 

@@ -11,9 +11,10 @@ import numpy as np
 from radmoe.engines.base import Engine, Sampling
 from radmoe.engines.kept_rows import check_layers
 from radmoe.errors import InputError
+from radmoe.layers import Layers, layer_subset
 from radmoe.pool import Profile
 from radmoe.problems import Question
-from radmoe.readout import Layers, layer_subset, windows
+from radmoe.readout import windows
 
 
 @dataclass(frozen=True)

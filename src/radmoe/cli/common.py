@@ -32,7 +32,8 @@ ReadoutName = Annotated[
     str | None,
     typer.Option(
         "--readout",
-        help="Anchor and window: delimiter@16, delimiter@marker, boundary@16, trajectory:now@16, boundary@union.",
+        help="Anchor and window: delimiter@16, delimiter@marker, delimiter@span, closing@-16, boundary@16, "
+        "trajectory:now@16, boundary@union; or all.",
         show_default="delimiter@16; text: boundary@16; agent: boundary@union",
     ),
 ]

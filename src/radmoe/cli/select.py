@@ -24,10 +24,14 @@ from radmoe.printing import console, json_text, say, say_block
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
+    from radmoe.selector import Rule
     from radmoe.types import Kind, Selection
+
+RULE = ("preset", "readout", "k", "kernel", "confidence", "trust", "compare")  # the options that make up a rule
 
 EXAMPLES = (
     "radmoe select pool/",
+    "radmoe select pool/ --preset best",
     "radmoe select pool/ --kind code --readout delimiter@marker",
     "radmoe select pool/ --confidence conf50 --json",
     "radmoe select runs/ --kind agent",
@@ -36,16 +40,35 @@ EXAMPLES = (
 
 def command(
     pool: PoolPath,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            help="paper, paper+dc, strict, best, or best+text (which compares the answers' text too). "
+            "Other options replace their part of it.",
+            show_default="paper",
+        ),
+    ] = None,
     kind: KindName = None,
     readout: ReadoutName = None,
     k: Neighbours = None,
     kernel: Kernel = None,
     confidence: Annotated[
-        str | None, typer.Option("--confidence", help="RAD+DC: conf50 or ranksum.", show_default="plain RAD")
+        str | None,
+        typer.Option("--confidence", help="RAD+DC: conf50 or ranksum; none for plain RAD.", show_default="none"),
     ] = None,
     trust: Annotated[
-        str, typer.Option("--trust", help="The measure of confidence: cbw or tail (DeepConf), or likelihood.")
-    ] = "cbw",
+        str | None,
+        typer.Option(
+            "--trust", help="The measure of confidence: cbw or tail (DeepConf), or likelihood.", show_default="cbw"
+        ),
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare", help="What makes rollouts alike: routing, text, or routing+text.", show_default="routing"
+        ),
+    ] = None,
     window: Annotated[int, typer.Option("--window", help="Tokens of a confidence window (cbw, tail).")] = 2048,
     layers: Annotated[
         str | None, typer.Option("--layers", help="Layer subset: s0 (a decile), c2, x9, or 0-3,7.", show_default="all")
@@ -59,9 +82,9 @@ def command(
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the JSON lines to this file instead.")] = None,
 ) -> None:
-    """Pick one rollout per problem from a pool, reading routing only.
+    """Pick one rollout per problem from a pool, reading routing only (and text only under --preset best+text or --compare).
 
-    Under --json (or --out) each line holds problem_id, kind, readout, index (the pick's place among the problem's
+    Under --json (or --out) each line holds problem_id, kind, readout, preset, confidence, trust, compare, index (the pick's place among the problem's
     rollouts; null if RAD abstained), its rollout_index, density and located (one entry per rollout; density is null
     where a rollout was not scored), abstained, margin, basin and k.
     """
@@ -73,11 +96,13 @@ def command(
         opened.check_problem(name)
     kinds = settled_kinds(opened, kind, readout, problems)
     options = {
+        "preset": preset,
         "readout": readout,
         "k": k,
         "kernel": kernel,
         "confidence": confidence,
         "trust": trust,
+        "compare": compare,
         "window": window,
         "layers": layers,
         "budget": budget,
@@ -125,6 +150,10 @@ def _line(problem: str, selection: Selection) -> str:
             "problem_id": problem,
             "kind": selection.kind,
             "readout": selection.readout,
+            "preset": selection.preset,
+            "confidence": selection.confidence,
+            "trust": selection.trust,
+            "compare": selection.compare,
             "index": selection.index,
             "rollout_index": selection.rollout_index,
             "density": [number(d) for d in selection.density],
@@ -139,14 +168,12 @@ def _line(problem: str, selection: Selection) -> str:
 
 def _print(picks: list[tuple[str, Selection]], kinds: dict[str, Kind], options: dict[str, Any]) -> None:
     from radmoe.printing.screen import Table
-    from radmoe.selector import setting_for
+    from radmoe.selector import rule_for
 
-    settings = [
-        setting_for(kind, **{name: options[name] for name in ("readout", "k", "kernel")})
-        for kind in dict.fromkeys(kinds.values())
-    ]
-    title = "; ".join(f"{s.kind}: {s.readout}, {s.kernel} kernel, k={s.k}" for s in settings)
-    table = Table(title=title + (f", {options['confidence']}" if options["confidence"] else ""), box=None)
+    given = {name: options[name] for name in RULE}
+    sizes = {kinds[problem]: len(s.located) for problem, s in reversed(picks)}  # of the first problem of each kind
+    rules = [rule_for(kind, sizes[kind], **given) for kind in dict.fromkeys(kinds.values())]
+    table = Table(title="; ".join(map(_described, rules)), box=None)
     table.add_column("problem")
     for heading in ("rollouts", "located", "pick", "mean similarity", "basin", "margin"):
         table.add_column(heading, justify="right")
@@ -159,6 +186,16 @@ def _print(picks: list[tuple[str, Selection]], kinds: dict[str, Kind], options: 
         margin = "-" if number(s.margin) is None else f"{s.margin:.3f}"
         table.add_row(problem, *counts, str(s.index), f"{mean:.3f}", str(len(s.basin)), margin)
     console().print(table)
+
+
+def _described(rule: Rule) -> str:
+    """A rule in a few words, such as "math: delimiter@16, weighted kernel, k=10, conf50 by cbw"."""
+    setting = rule.setting
+    fusion = "" if rule.confidence is None else f", {rule.confidence} by {rule.trust}"
+    if rule.compare == "text":
+        return f"{setting.kind}: text of the answers, k={setting.k}{fusion}"
+    text = " and text of the answers" if rule.compare == "routing+text" else ""
+    return f"{setting.kind}: {setting.readout}{text}, {setting.kernel} kernel, k={setting.k}{fusion}"
 
 
 def _print_texts(pool: Pool, picks: list[tuple[str, Selection]]) -> None:

@@ -15,7 +15,8 @@ from radmoe.confidence import SCALARS, WINDOW, every_scalar, likelihood, token_c
 from radmoe.errors import InputError, MethodUnavailable
 from radmoe.grading.labels import Label
 from radmoe.kernels import knn_density
-from radmoe.readout import Layers, Reading, layer_subset, same_anchors
+from radmoe.layers import Layers, layer_subset
+from radmoe.readout import Reading, same_anchors
 from radmoe.selector import Setting, choose, levels, setting_for, similarity
 from radmoe.types import RolloutGroup, Selection
 

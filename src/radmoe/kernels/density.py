@@ -1,4 +1,4 @@
-"""Nearest neighbours under a similarity, and the density they give (Eq. 5)."""
+"""Nearest neighbours under a similarity, the density they give (Eq. 5), and the basins one climbs in."""
 
 from __future__ import annotations
 
@@ -23,6 +23,28 @@ def knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
 def knn(S: ArrayLike, k: int) -> NDArray[np.int64]:
     """The min(k, N - 1) rows most similar to each row, without the row itself; ties go to the lowest index."""
     return _neighbours(S, k)[0]
+
+
+def climb(S: NDArray[np.float32], k: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The mode that each rollout climbs to [N], found by mode seeking; `rank` [N] is 0 for the best.
+
+    A rollout steps to the most similar mutual neighbour that ranks higher, until there is none. A chain of plain
+    nearest neighbours would end in some pair that are each other's nearest, rarely at the pick; climbing in rank ends
+    at a local maximum, and the pick, the global one, is the root of its own basin. Neighbours must be mutual and number
+    at most a quarter of all rollouts, or a basin of fewer than k would reach into the next (docs/log.md has the
+    comparison).
+    """
+    if len(rank) < 2:
+        return np.arange(len(rank))
+    near = knn(S, max(1, min(k, len(rank) // 4)))
+    reach = S[np.arange(len(rank)), near[:, -1]]  # similarity to the last neighbour: ties with it count as near
+    steps = (np.maximum(reach, reach[:, None]) <= S) & (rank < rank[:, None])
+    toward = np.where(steps, S, -1.0).argmax(axis=1)
+    root = np.arange(len(rank))
+    for i in np.argsort(rank):  # best first: the root of the rollout that i steps to is already known
+        if steps[i, toward[i]]:
+            root[i] = root[toward[i]]
+    return root
 
 
 def _neighbours(S: ArrayLike, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -14,7 +14,8 @@ from radmoe.cohort import GradedProblem
 from radmoe.cohort.problem import density_scores
 from radmoe.errors import InputError
 from radmoe.kernels import binary_jaccard, weighted_jaccard
-from radmoe.readout import Anchors, Reading, layer_subset, read, same_anchors
+from radmoe.layers import layer_subset
+from radmoe.readout import Anchors, Reading, read, same_anchors
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
 
 Bools = NDArray[np.bool_]
