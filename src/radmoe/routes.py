@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from radmoe.errors import RolloutError
 from radmoe.types import RolloutGroup, Rows, check_ids, check_weights
 
-ROWS = 4096  # rows of routing that are held at once; the windows of a group are fewer, whole answers are more
+ROWS = 1024  # rows of routing that are held at once: 64 windows of 16, or a part of a whole answer
 
 
 @dataclass
@@ -27,12 +27,11 @@ class RouteSum:
 
     def rows(self, rollout: int, row: int, scale: float, piece: Rows) -> None:
         """Take rows of a rollout whose mean is row `row` of Z; `scale` is one by the number of all its rows."""
-        if self.pieces and (self.pieces[-1][3][1] is None) != (piece[1] is None):
-            self.flush()  # some rollouts of a group have weights and others do not
+        mixed = bool(self.pieces) and (self.pieces[-1][3][1] is None) != (piece[1] is None)
+        if mixed or self.held + len(piece[0]) > ROWS:  # joining many rows costs as much as adding them up
+            self.flush()
         self.pieces.append((rollout, row, scale, piece))
         self.held += len(piece[0])
-        if self.held >= ROWS:
-            self.flush()
 
     def flush(self) -> None:
         """Add what was taken so far to Z. Raises a RolloutError if no router can have produced it."""

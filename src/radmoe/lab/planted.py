@@ -46,6 +46,7 @@ class Planted:
     basins: int = 4
     agreement: float = 0.55  # how often a token takes the experts it prefers
     kind: Kind = "math"
+    lines: int = 0  # of a program, for kind code, beside the one that returns the answer
     weights: bool = True
     logprobs: bool = True
     seed: int = 0
@@ -56,6 +57,8 @@ class Planted:
                 raise InputError(f"planted {name} must be at least 1, got {getattr(self, name)}")
         if not 0.0 <= self.agreement <= 1.0:
             raise InputError(f"planted agreement must lie in [0, 1], got {self.agreement}")
+        if self.lines < 0:
+            raise InputError(f"planted lines must not be negative, got {self.lines}")
         if self.kind not in ("math", "code"):
             raise InputError(f"planted kind must be math or code, got {self.kind!r}")
 
@@ -108,7 +111,8 @@ def _problem(recipe: Planted, problem: int, cdf: NDArray[np.float64]) -> Planted
         basin = int(rng.choice(recipe.basins, p=share))
         thought = "<think>" + _reasoning(rng, max(1, int(recipe.tokens * rng.uniform(0.8, 1.2) / 9))) + "</think>"
         missing = bool(rng.random() < _MISSING)
-        tail = " I cannot tell." if missing else _answer(answers[basin], recipe.kind)
+        body = _program(rng, recipe.lines) if recipe.lines else ""
+        tail = " I cannot tell." if missing else _answer(answers[basin], recipe.kind, body)
         head = tokenizer().encode(thought).ids
         ids = np.array(head + tokenizer().encode(tail + "<|im_end|>").ids, np.int32)
         state = np.full(len(ids), problem + 1, np.int64)
@@ -132,9 +136,13 @@ def _reasoning(rng: np.random.Generator, sentences: int) -> str:
     return "".join(_SENTENCES[p].format(a=x, b=y) + _STOPS[s] for p, s, x, y in zip(pick, stop, a, b, strict=True))
 
 
-def _answer(answer: str, kind: str) -> str:
+def _program(rng: np.random.Generator, lines: int) -> str:
+    return "".join(f"    x = {a} + {b}\n" for a, b in rng.integers(1000, size=(lines, 2)))
+
+
+def _answer(answer: str, kind: str, body: str = "") -> str:
     if kind == "code":
-        return f"\n\n```python\ndef solve():\n    return {answer}\n```\n"
+        return f"\n\n```python\ndef solve():\n{body}    return {answer}\n```\n"
     return f"\n\nThe answer is $\\boxed{{{answer}}}$ as shown above, and so the problem is solved."
 
 
