@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,16 @@ def answer_texts(group: RolloutGroup, kind: Kind | None, *, budget: int | None =
 
 
 def text_similarity(texts: Sequence[str]) -> NDArray[np.float32]:
-    """The similarity of texts [n, n] by `bigram_jaccard`. Identical texts are compared once."""
+    """The similarity of texts [n, n] by `bigram_jaccard`."""
+    return compare_once(texts, bigram_jaccard)
+
+
+def compare_once(
+    texts: Sequence[str], similarity: Callable[[Sequence[str]], NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    """The similarity of texts [n, n], where identical ones are compared once."""
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    S = bigram_jaccard(list(places))
+    S = similarity(list(places))
     which = np.array([places[text] for text in texts], np.intp)
     return np.ascontiguousarray(S[np.ix_(which, which)])
 

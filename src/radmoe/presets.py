@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from radmoe.errors import InputError
 from radmoe.types import Kind, check_kind
+
+
+Reads = Literal["routing", "logprobs", "answers"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Preset:
 
     name: str
     summary: str
-    reads: tuple[str, ...]
+    reads: tuple[Reads, ...]
     recipes: Mapping[Kind, Recipe]
 
     def recipe(self, kind: Kind | None) -> Recipe:

@@ -7,7 +7,7 @@ experts over every action boundary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -260,17 +260,25 @@ def compared(
     if rule.compare == "routing":
         return *similarity(group, setting, layers=layers, budget=budget, seed=seed), None
     texts = answer_texts(group, setting.kind, budget=budget)
+    if rule.compare == "routing+text":
+        return with_text(*similarity(group, setting, layers=layers, budget=budget, seed=seed), texts)
+    anchors = tuple(locate_all(group, setting.readout, setting.kind, budget=budget, seed=seed))
+    located = np.array([anchor is not None for anchor in anchors], bool)
+    n = int(located.sum())
+    reading = Reading(np.zeros((n, 0), np.float32), located, anchors)
+    _, reading, text = with_text(np.zeros((n, n), np.float32), reading, texts)
+    return text, reading, None
+
+
+def with_text(
+    S: NDArray[np.float32], reading: Reading, texts: Sequence[str | None]
+) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32]]:
+    """A consensus matrix and what was read, of the rollouts alone whose answer has a text, and the matrix of these texts."""
     closed = np.array([text is not None for text in texts], bool)
-    if rule.compare == "text":
-        anchors = locate_all(group, setting.readout, setting.kind, budget=budget, seed=seed)
-        located = np.array([anchor is not None for anchor in anchors], bool)
-        S, Z = _NOTHING, np.zeros((int(located.sum()), 0), np.float32)
-    else:
-        S, (Z, located, anchors) = similarity(group, setting, layers=layers, budget=budget, seed=seed)
-    keep, both = closed[located], located & closed
-    reading = Reading(Z[keep], both, tuple(a if both[i] else None for i, a in enumerate(anchors)))
-    T = text_similarity([text for text, here in zip(texts, both, strict=True) if text is not None and here])
-    return (T, reading, None) if rule.compare == "text" else (S[np.ix_(keep, keep)], reading, T)
+    keep, both = closed[reading.located], reading.located & closed
+    anchors = tuple(anchor if here else None for anchor, here in zip(reading.anchors, both, strict=True))
+    told = [text for text, here in zip(texts, both, strict=True) if text is not None and here]
+    return S[np.ix_(keep, keep)], Reading(reading.Z[keep], both, anchors), text_similarity(told)
 
 
 def ranks(values: NDArray[Any]) -> Floats:

@@ -195,7 +195,7 @@ def test_the_likeliest_rollout_is_the_one_with_the_highest_mean() -> None:
 # -- access ----------------------------------------------------------------------------------------------------------
 
 MAY_READ = {
-    "routing": {"similarity", "selection", "setting", "group"},
+    "routing": {"similarity", "selection", "setting", "group", "selected", "compared"},
     "logprobs": {"confidence", "likelihoods", "group"},
     "answers": {"answers", "setting"},
     "nothing": {"lengths", "steps"},

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from radmoe.anchors import find_all, spec_for
 from radmoe.confidence import SCALARS, WINDOW, every_scalar, likelihood, token_confidence
-from radmoe.errors import InputError, MethodUnavailable
+from radmoe.errors import InputError, MethodUnavailable, RolloutError
 from radmoe.grading.labels import Label
 from radmoe.kernels import knn_density
 from radmoe.layers import Layers, layer_subset
+from radmoe.overlap import answer_texts
 from radmoe.readout import Reading, same_anchors
-from radmoe.selector import Setting, choose, levels, setting_for, similarity
+from radmoe.selector import Rule, Setting, choose, compared, levels, setting_for, similarity, with_text
 from radmoe.types import RolloutGroup, Selection
 
 T = TypeVar("T")
@@ -112,6 +113,37 @@ class GradedProblem:
             anchors = None if earlier is None else earlier.anchors
             self._similarities[key] = similarity(self.group, setting, layers=chosen, anchors=anchors)
         return self._similarities[key]
+
+    def selected(self, rule: Rule) -> Selection:
+        """What `select` gives under a rule of this problem's kind.
+
+        MethodUnavailable where a rollout lacks logprobs that the rule needs, or where the pool kept no rows for its readout.
+        """
+        return self.once(("selected", rule), lambda: self._select(rule))
+
+    def _select(self, rule: Rule) -> Selection:
+        trust = None
+        if rule.confidence is not None:
+            scalar = {"cbw": "bottom-window", "tail": "tail"}.get(rule.trust)
+            trust = self.likelihoods if scalar is None else self.confidence[scalar]
+        S, reading, text = self.compared(rule)
+        members = np.flatnonzero(reading.located)
+        trust = None if trust is None else trust[members]
+        return choose(self.group, S, reading, rule.setting, confidence=rule.confidence, trust=trust, text=text)
+
+    def compared(self, rule: Rule) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
+        """What a rule compares (`selector.compared`); routing is compared once for all rules with the same readout."""
+        if rule.compare == "text":
+            return compared(self.group, rule)
+        try:
+            S, reading = self.similarity(rule.setting.readout, kernel=rule.setting.kernel)
+        except RolloutError as error:
+            if all(rollout.positions is None for rollout in self.group.rollouts):
+                raise
+            raise MethodUnavailable(f"the pool keeps no rows for {rule.setting.readout}") from error
+        if rule.compare == "routing":
+            return S, reading, None
+        return with_text(S, reading, answer_texts(self.group, rule.setting.kind))
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
         """What was computed under `key`, computed at the first call: for what several methods share."""

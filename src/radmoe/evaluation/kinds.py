@@ -26,6 +26,8 @@ NAMES = {  # the methods of the table by their names in the registry, and what a
     "rad": "RAD",
     "rad+dc": "RAD+DC",
     "strict": "RAD, marker only",
+    "preset:best": "preset best",
+    "preset:best+text": "preset best+text",
     "oracle": "oracle (best of all)",
 }
 BASELINES = ("majority", "deepconf", "likelihood", "text-overlap")  # none of them reads routing

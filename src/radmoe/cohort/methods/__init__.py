@@ -3,7 +3,8 @@
 routing.py      RAD, RAD+DC, their marker-only forms, the medoid
 confidence.py   what reads log-probabilities alone
 votes.py        majority and DeepConf: votes over exact answers
-overlap.py      minimum Bayes risk over the answers' text
+overlap.py      minimum Bayes risk over the answers' text: bigrams, edit distance
+presets.py      the presets of `radmoe select`
 lengths.py      what reads neither: tokens and steps
 bounds.py       the average rollout and the oracle
 sums.py         rank sums of the above

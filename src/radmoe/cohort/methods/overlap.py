@@ -1,17 +1,21 @@
-"""Minimum Bayes risk over text: the answer that has most words in common with its neighbours. It reads answers.
+"""Minimum Bayes risk over text: the answer that has most in common with its neighbours. It reads answers.
 
-Answers are compared by the Jaccard similarity of their token bigrams (`radmoe.overlap`) and scored by K-NN density with the
-setting's k, exactly as RAD scores routing. A rollout without an answer is not scored, and fewer than two answers mean an
-abstention.
+Answers are cut into words (`radmoe.overlap`) and compared by the Jaccard similarity of their bigrams, or by edit distance. They
+are scored by K-NN density with the setting's k, exactly as RAD scores routing. A rollout without an answer is not scored,
+and fewer than two answers mean an abstention.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from radmoe.cohort.problem import Floats, GradedProblem, density_scores
 from radmoe.cohort.registry import score_method
-from radmoe.overlap import text_similarity
+from radmoe.errors import MethodUnavailable
+from radmoe.overlap import bigram_jaccard, compare_once, words
 
 
 @score_method(
@@ -19,6 +23,33 @@ from radmoe.overlap import text_similarity
 )
 def text_overlap(problem: GradedProblem) -> Floats:
     """The K-NN density of the answers' token bigrams."""
+    return _density(problem, bigram_jaccard)
+
+
+@score_method(
+    "edit-distance", "edit distance", reads=("answers",), citation="Levenshtein 1966, over words; MBR as above"
+)
+def edit_distance(problem: GradedProblem) -> Floats:
+    """The K-NN density under one minus the edit distance of words, as a share of the longer answer."""
+    return _density(problem, edit_similarity)
+
+
+def edit_similarity(texts: Sequence[str]) -> NDArray[np.float32]:
+    """1 - d / max(words of i, words of j) between texts [n, n], d their Levenshtein distance in words.
+
+    Two texts without words are alike. Cost: about 10 us for two programs of 300 words.
+    """
+    try:
+        from rapidfuzz.distance import Levenshtein
+        from rapidfuzz.process import cdist
+    except ImportError:
+        raise MethodUnavailable("edit distance needs rapidfuzz: pip install 'radmoe[eval]'") from None
+    numbers: dict[str, int] = {}
+    sequences = [[numbers.setdefault(word, len(numbers)) for word in words(text)] for text in texts]
+    return np.asarray(cdist(sequences, sequences, scorer=Levenshtein.normalized_similarity, dtype=np.float32))
+
+
+def _density(problem: GradedProblem, similarity: Callable[[Sequence[str]], NDArray[np.float32]]) -> Floats:
     scored = np.array([answer is not None for answer in problem.answers], bool)
-    S = text_similarity([answer for answer in problem.answers if answer is not None])
+    S = compare_once([answer for answer in problem.answers if answer is not None], similarity)
     return density_scores(S, scored, problem.setting.k)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from radmoe.cohort.methods import confidence, overlap, routing  # noqa: F401  (they register the parts)
+from radmoe.cohort.methods import confidence, overlap, presets, routing  # noqa: F401  (they register the parts)
 from radmoe.cohort.registry import rank_sum
 
 rank_sum("rad", "likelihood")
 rank_sum("text-overlap", "likelihood")
+rank_sum("rad", "text-overlap", "likelihood", label="RAD + text + likelihood")
+rank_sum("best-routing", "text-overlap", label="best's routing + text")
+rank_sum("best-routing", "text-overlap", "likelihood", label="best + text overlap")
