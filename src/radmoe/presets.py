@@ -14,7 +14,6 @@ from typing import Literal
 from radmoe.errors import InputError
 from radmoe.types import Kind, check_kind
 
-
 Reads = Literal["routing", "logprobs", "answers"]
 
 

@@ -197,7 +197,7 @@ def test_the_likeliest_rollout_is_the_one_with_the_highest_mean() -> None:
 MAY_READ = {
     "routing": {"similarity", "selection", "setting", "group", "selected", "compared"},
     "logprobs": {"confidence", "likelihoods", "group"},
-    "answers": {"answers", "setting"},
+    "answers": {"answers", "behaviours", "setting"},
     "nothing": {"lengths", "steps"},
     "truth": {"correct"},
 }
@@ -220,7 +220,8 @@ class Watched:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_reads_what_it_says_and_nothing_else(name: str, made: list[planted.PlantedGroup]) -> None:
     one, method = made[0], METHODS[name]
-    marks = Marks(tuple(one.answers), tuple(answer == one.truth for answer in one.answers))
+    answers = tuple(one.answers)
+    marks = Marks(answers, tuple(answer == one.truth for answer in answers), behaviours=answers)
     watched = Watched(GradedProblem(one.group, setting_for(one.group.kind), marks))
     method.function(watched)  # type: ignore[arg-type]
     allowed = set().union(*(MAY_READ[what] for what in method.reads))

@@ -17,6 +17,7 @@ EXAMPLES = (
     "radmoe grade pool/ --jobs 4 --timeout 2",
     "radmoe grade pool/ --task hmmt_feb_2025",
     "radmoe grade pool/ --data problems.jsonl",
+    "radmoe grade pool/ --behaviours",
     "radmoe grade pool/ --task gpqa_diamond --data gpqa.jsonl --seed 7",
     "radmoe grade pool/ --answers answers.jsonl --json",
 )
@@ -65,6 +66,12 @@ def command(
             help="Run programs even where the system cannot confine them: they may then read your files and their tests.",
         ),
     ] = False,
+    behaviours: Annotated[
+        bool,
+        typer.Option(
+            "--behaviours", help="Also run programs on their prompt's examples, to group them by what they return."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Extract and check every rollout's answer, and write the pool's labels.
@@ -99,6 +106,19 @@ def command(
             unconfined=unconfined,
             progress=lambda done: update(advance=done),
         )
+    behaving = None
+    if behaviours:
+        from radmoe.grading.behaviours import write_behaviours
+
+        with bar("running programs", MofNCompleteColumn(), TimeRemainingColumn()) as update:
+            behaving = write_behaviours(
+                pool,
+                problems,
+                jobs=jobs,
+                timeout=timeout,
+                unconfined=unconfined,
+                progress=lambda done: update(advance=done),
+            )
     if not summary.parseable:
         say(
             f"radmoe: no rollout of {pool} has an answer (no \\boxed{{...}}, fenced block or final response): "
@@ -106,7 +126,7 @@ def command(
             err=True,
         )
     if as_json:
-        say_json({"pool": str(pool), **asdict(summary)})
+        say_json({"pool": str(pool), **asdict(summary)} | ({} if behaving is None else {"behaving": behaving}))
         return
     from radmoe.printing.screen import Table
 
@@ -118,3 +138,5 @@ def command(
     counts = (summary.rollouts, summary.graded, summary.parseable, summary.right)
     table.add_row(*map(str, counts), f"{100 * summary.average:.1f}%")
     console().print(table)
+    if behaving is not None:
+        say(f"{behaving} programs return something for the examples in their prompts")

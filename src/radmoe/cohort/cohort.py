@@ -9,6 +9,7 @@ from pathlib import Path
 from radmoe.cohort.problem import GradedProblem, Marks
 from radmoe.confidence import WINDOW
 from radmoe.errors import InputError
+from radmoe.grading.behaviours import Behaviours, read_behaviours
 from radmoe.grading.labels import Label, read_labels
 from radmoe.kinds import settle_kinds
 from radmoe.pool import Pool, open_pool
@@ -76,7 +77,7 @@ def open_cohort(
     if n is not None and n < 1:
         raise InputError(f"n must be at least 1, got {n}: it is how many rollouts of each problem are looked at")
     pool = open_pool(path)
-    marks, notes = _join(pool, read_labels(pool.path))
+    marks, notes = _join(pool, read_labels(pool.path), read_behaviours(pool.path))
     if n is not None:
         marks, notes = _cut(marks, notes, n, pool.path)
     settled = settle_kinds(pool, kind, where=str(pool.path), readout=readout, problems=list(marks))
@@ -86,7 +87,9 @@ def open_cohort(
     return Cohort(pool, marks, settled.kinds, settings, window, notes, settled.note)
 
 
-def _join(pool: Pool, labels: dict[str, dict[int, Label]]) -> tuple[dict[str, Marks], tuple[str, ...]]:
+def _join(
+    pool: Pool, labels: dict[str, dict[int, Label]], behaviours: Behaviours
+) -> tuple[dict[str, Marks], tuple[str, ...]]:
     """The labels of every problem whose rollouts all have one, and a note for each way in which others lack them."""
     marks: dict[str, Marks] = {}
     absent = partial = 0
@@ -99,8 +102,11 @@ def _join(pool: Pool, labels: dict[str, dict[int, Label]]) -> tuple[dict[str, Ma
             partial += 1
         else:
             ordered = [own[index] for index in indices]
+            acts = behaviours.get(problem_id)
             marks[problem_id] = Marks(
-                tuple(label.answer for label in ordered), tuple(label.correct for label in ordered)
+                tuple(label.answer for label in ordered),
+                tuple(label.correct for label in ordered),
+                None if acts is None else tuple(acts.get(index) for index in indices),
             )
     if not marks:
         raise InputError(_nothing_graded(pool, labels, partial))
@@ -121,7 +127,7 @@ def _cut(
     marks: dict[str, Marks], notes: tuple[str, ...], n: int, path: Path
 ) -> tuple[dict[str, Marks], tuple[str, ...]]:
     """The marks of the first n rollouts of every problem that has so many, and a note if some have fewer."""
-    kept = {name: Marks(own.answers[:n], own.correct[:n]) for name, own in marks.items() if len(own.answers) >= n}
+    kept = {name: own.first(n) for name, own in marks.items() if len(own.answers) >= n}
     if not kept:
         most = max(len(own.answers) for own in marks.values())
         raise InputError(f"no problem of {path} has {n} rollouts, the most are {most}: ask for fewer")

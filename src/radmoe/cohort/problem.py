@@ -29,10 +29,18 @@ Similarity = tuple[NDArray[np.float32], Reading]
 
 
 class Marks(NamedTuple):
-    """What grading wrote down for the rollouts of a problem, in their order: normalised answers, and who is right."""
+    """What grading wrote down for the rollouts of a problem, in their order: normalised answers, and who is right.
+
+    `behaviours` is None where nobody ran the programs on the visible examples.
+    """
 
     answers: tuple[str | None, ...]
     correct: tuple[bool, ...]
+    behaviours: tuple[str | None, ...] | None = None
+
+    def first(self, n: int) -> Marks:
+        """Those of the first n rollouts."""
+        return Marks(self.answers[:n], self.correct[:n], None if self.behaviours is None else self.behaviours[:n])
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +71,15 @@ class GradedProblem:
         """The normalised answer of each rollout; None where none could be read."""
         return self.marks.answers
 
+    @property
+    def behaviours(self) -> tuple[str | None, ...]:
+        """What each program does (`grading.behaviours`); MethodUnavailable where that is not known."""
+        if self.marks.behaviours is None:
+            code = self.setting.kind == "code"
+            reason = "programs were not run on their prompt's examples: radmoe grade POOL --behaviours"
+            raise MethodUnavailable(reason if code else f"answers of kind {self.setting.kind} are no programs")
+        return self.marks.behaviours
+
     @cached_property
     def correct(self) -> NDArray[np.bool_]:
         """Whether each rollout is right [N]."""
@@ -74,7 +91,9 @@ class GradedProblem:
         assert self.group.rollout_indices is not None
         return tuple(
             Label(self.problem_id, index, answer, correct)
-            for index, answer, correct in zip(self.group.rollout_indices, *self.marks, strict=True)
+            for index, answer, correct in zip(
+                self.group.rollout_indices, self.marks.answers, self.marks.correct, strict=True
+            )
         )
 
     @cached_property

@@ -21,6 +21,7 @@ from radmoe import __version__
 from radmoe.cohort.registry import registry_fingerprint
 from radmoe.errors import InputError, PoolError
 from radmoe.evaluation.records import Records
+from radmoe.grading.behaviours import BEHAVIOURS
 from radmoe.pool import files
 from radmoe.pool.schema import LABELS, POOL_JSON, disk_errors, shard_dirs
 
@@ -52,11 +53,15 @@ def identity(pool: Path) -> str:
 
 
 def checksum(pool: Path) -> str:
-    """A checksum of a pool and its labels: of pool.json, which lists the checksums of all files, and labels.parquet."""
+    """A checksum of a pool and its labels: of pool.json, which lists the checksums of all files, labels.parquet, and
+    behaviours.parquet where it is there.
+    """
     digest = hashlib.sha256()
     for name in (POOL_JSON, LABELS):
         content = files.read_bytes(pool / name) if files.exists(pool / name) else b""
         digest.update(hashlib.sha256(content).digest())
+    if files.exists(pool / BEHAVIOURS):
+        digest.update(hashlib.sha256(files.read_bytes(pool / BEHAVIOURS)).digest())
     return digest.hexdigest()
 
 

@@ -3,6 +3,7 @@
 routing.py      RAD, RAD+DC, their marker-only forms, the medoid
 confidence.py   what reads log-probabilities alone
 votes.py        majority and DeepConf: votes over exact answers
+behaviours.py   programs grouped by what they return for the visible examples
 overlap.py      minimum Bayes risk over the answers' text: bigrams, edit distance
 presets.py      the presets of `radmoe select`
 lengths.py      what reads neither: tokens and steps
