@@ -23,6 +23,8 @@ EXAMPLES = (
 _COVERAGE: tuple[tuple[str, Kind], ...] = (
     ("delimiter@16", "math"),
     ("delimiter@16", "code"),
+    ("closing@-16", "math"),
+    ("closing@-16", "code"),
     ("boundary@16", "text"),
     ("trajectory:so@16", "math"),
     ("trajectory:now@16", "math"),
