@@ -32,7 +32,12 @@ def oracle(table, ids, literal):
 
 
 def oracle_fences(table, ids):
-    """Openers as (token, m): split into lines, walk them one by one."""
+    """Openers as (token, m)."""
+    return [opening for opening, _, _ in oracle_blocks(table, ids)]
+
+
+def oracle_blocks(table, ids):
+    """Opener and closer (None) as (token, m), and what stands between: split into lines, walk them one by one."""
     text, edges = spans(table, ids)
     ends = [t for t, i in enumerate(ids) if table.token_bytes(i) == b"</think>"]
     cut = edges[ends[-1] + 1] if ends else 0
@@ -45,15 +50,40 @@ def oracle_fences(table, ids):
             columns = len(line[: len(line) - len(bare)].expandtabs(4))
             rest = bare[ticks:]
             if ticks >= 3 and b"`" not in rest:
+                begin = at + len(line) - len(bare)
+                tokens = covering(edges, begin, begin + ticks)
+                anchor = (tokens[0], tokens[-1] - tokens[0] + 1)
                 if fence is None:
                     fence = (ticks, columns)
-                    begin = at + len(line) - len(bare)
-                    tokens = covering(edges, begin, begin + ticks)
-                    found.append((tokens[0], tokens[-1] - tokens[0] + 1))
+                    found.append((anchor, None, None))
+                    body = at + len(line) + 1
                 elif ticks >= fence[0] and columns <= fence[1] + 3 and not rest.strip(b" \t"):
                     fence = None
+                    found[-1] = (found[-1][0], anchor, text[body:at])
             at += len(line) + 1
     return found
+
+
+def oracle_box(table, ids):
+    """The last box as (opening, closing, inside): (token, m) each, or None; brace by brace over the bytes."""
+    openings = oracle(table, ids, b"\\boxed{")
+    if not openings:
+        return None
+    text, edges = spans(table, ids)
+    token = openings[-1][0]
+    begin = text.index(b"\\boxed{", edges[token]) + len(b"\\boxed{")
+    depth, at = 1, begin
+    while at < len(text) and text[at] != 0:
+        if text[at : at + 1] == b"\\":
+            if text[at + 1 : at + 2] == b"\0":
+                return None
+            at += 2
+            continue
+        depth += {b"{": 1, b"}": -1}.get(text[at : at + 1], 0)
+        if depth == 0:
+            return openings[-1], (covering(edges, at, at + 1)[0], 1), text[begin:at]
+        at += 1
+    return None
 
 
 def pairs(anchors):

@@ -59,7 +59,8 @@ def select_by_hidden(model: Any, group: RolloutGroup, prompt: Sequence[int], set
     anchors = tuple(locate_all(group, setting.readout, setting.kind))
     located = np.array([anchor is not None for anchor in anchors], bool)
     means = []
-    for rollout in (group.rollouts[i] for i in np.flatnonzero(located)):
+    for i in np.flatnonzero(located).tolist():
+        rollout = group.rollouts[i]
         spans = windows(setting.readout, rollout.token_ids, group.vocab, setting.kind)
         means.append(hidden_means(model, prompt, rollout.token_ids.tolist(), spans))
     reading = Reading(np.zeros((len(means), 0), np.float32), located, anchors)
