@@ -19,6 +19,7 @@ from radmoe.layers import layer_subset
 from radmoe.pool import open_pool
 from radmoe.readout import Readout, read, route_matrix, same_anchors, windows
 from radmoe.types import Rollout, RolloutGroup, RouterShape
+from vocabularies import small_vocab
 
 SHAPE = RouterShape(2, 6, 2)
 BOX = "The answer is \\boxed{7} because the sum is seven, as was to be shown in the end."
@@ -68,6 +69,11 @@ def delimiter(rollout: Rollout) -> tuple[int, int]:
         "rand@16",
         "rand-one-loc@16",
         "pre-delim@16",
+        "closing@16",
+        "closing@-16",
+        "closing@marker",
+        "delimiter@span",
+        "all",
     ],
 )
 def test_readouts_parse_and_print_the_same(text: str) -> None:
@@ -89,6 +95,19 @@ def test_readouts_parse_and_print_the_same(text: str) -> None:
         ("rand:so@16", "takes no name"),
         ("trajectory#0@16", "count from 1"),
         ("boundary#2@union", "reads every occurrence"),
+        ("closing@0", "reads nothing"),
+        ("closing@-0", "reads nothing"),
+        ("closing@--2", "width '--2' is unknown"),
+        ("closing#2@16", "takes no name and no occurrence here: use closing@16"),
+        ("closing:x@-16", "takes no name and no occurrence here: use closing@-16"),
+        ("closing@union", "an answer closes once"),
+        ("delimiter#1@span", "takes no name and no occurrence here: use delimiter@span"),
+        ("boundary@span", "boundary has no span: only delimiter@span"),
+        ("closing@span", "closing has no span"),
+        ("rand@span", "rand has no marker"),
+        ("delimiter@all", "width 'all' is unknown"),
+        ("all@16", "unknown readout 'all@16'"),
+        ("all@all", "unknown readout 'all@all'"),
     ],
 )
 def test_an_unknown_readout_says_what_is_wrong(text: str, message: str) -> None:
@@ -141,6 +160,86 @@ def test_a_rollout_without_the_anchor_has_no_row() -> None:
 def test_a_group_of_none_has_no_rows() -> None:
     Z, located = route_matrix(RolloutGroup("p", [], SHAPE, planted.vocab()))
     assert (Z.shape, located.shape) == ((0, 12), (0,))
+
+
+def closing(rollout: Rollout) -> int:
+    (anchor,) = find_all(spec_for("closing", "math", planted.vocab()), rollout.token_ids, planted.vocab())
+    return anchor.start
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_whole_answers_and_what_is_around_their_end_are_means_of_their_rows(weights: bool) -> None:
+    g = group(BOX, "So " + BOX, "Now \\boxed{12345}", weights=weights)
+    for readout, rows in (
+        ("delimiter@span", lambda a, c, end: range(a, c + 1)),
+        ("closing@-4", lambda a, c, end: range(max(0, c - 4), c)),
+        ("closing@-500", lambda a, c, end: range(c)),
+        ("closing@3", lambda a, c, end: range(c, min(c + 3, end))),
+        ("all", lambda a, c, end: range(end)),
+    ):
+        Z, located = route_matrix(g, readout, "math")
+        assert located.all()
+        for z, rollout in zip(Z, g.rollouts, strict=True):
+            own = list(rows(delimiter(rollout)[0], closing(rollout), len(rollout)))
+            assert z == pytest.approx(mean_of_rows(rollout, own), abs=1e-3)
+            assert z.reshape(2, 6).sum(axis=1) == pytest.approx([1.0, 1.0], abs=3e-3)  # however many rows it has
+
+
+def test_an_answer_that_never_closes_is_located_by_its_opening_alone() -> None:
+    g = group(BOX, "so \\boxed{7", "so \\boxed{\\frac{1}{2}", "I cannot tell.")
+    for readout, located in (
+        ("delimiter@16", [True, True, True, False]),
+        ("closing@-16", [True, False, False, False]),
+        ("closing@16", [True, False, False, False]),
+        ("delimiter@span", [True, False, False, False]),
+        ("all", [True, True, True, True]),
+    ):
+        assert read(g, readout, "math").located.tolist() == located, readout
+
+
+def test_an_answer_that_closes_at_once_has_no_row_before_its_closing() -> None:
+    vocab = small_vocab(["\\boxed{7}", "a"])
+    rng = np.random.default_rng(0)
+    experts = np.argsort(rng.random((2, 2, 6)), axis=-1)[..., :2].astype(np.int16)
+    g = RolloutGroup("p", [Rollout(np.array(ids), experts) for ids in ([0, 1], [1, 0])], SHAPE, vocab, "math")
+    assert read(g, "closing@-16").located.tolist() == [False, True]
+    assert read(g, "closing@16").located.tolist() == [True, True]
+    assert windows("delimiter@span", np.array([0, 1], np.int32), vocab, "math") == [(0, 1)]
+    assert not same_anchors("closing@16", "closing@-16")  # since not the same rollouts are located
+
+
+def test_under_a_budget_what_closes_must_be_there() -> None:
+    g = group(BOX)
+    c, end = closing(g.rollouts[0]), len(g.rollouts[0])
+    for readout, least in (("delimiter@span", c + 1), ("closing@-4", c + 1), ("closing@3", c + 3), ("all", 1)):
+        for budget, fits in ((least, True), (least - 1, False), (end, True)):
+            if budget:
+                assert read(g, readout, "math", budget=budget).located.tolist() == [fits], (readout, budget)
+    Z, _ = route_matrix(g, "all", "math", budget=5)
+    assert Z[0] == pytest.approx(mean_of_rows(g.rollouts[0], list(range(5))), abs=1e-3)
+    assert not read(g, f"closing@-{c + 1}", "math", whole=True).located.any()
+    assert read(g, f"closing@-{c}", "math", whole=True).located.all()
+
+
+@pytest.mark.parametrize("readout", ["delimiter@16", "delimiter@span", "closing@-16", "all", "boundary@union"])
+def test_rows_held_at_once_change_no_bit(
+    made: list[PlantedGroup], readout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = "agent" if readout == "boundary@union" else "math"
+    whole = read(made[0].group, readout, kind)
+    for rows in (1, 7, 50):
+        monkeypatch.setattr("radmoe.readout.ROWS", rows)
+        monkeypatch.setattr("radmoe.routes.ROWS", rows)
+        assert np.array_equal(read(made[0].group, readout, kind).Z, whole.Z)
+
+
+def test_rollouts_with_and_without_weights_go_into_one_group() -> None:
+    weighted, plain = group(BOX, seed=1), group(BOX, seed=2, weights=False)
+    mixed = [weighted.rollouts[0], plain.rollouts[0], weighted.rollouts[0]]
+    Z, _ = route_matrix(RolloutGroup("p", mixed, SHAPE, planted.vocab(), "math"), "delimiter@5")
+    assert np.array_equal(Z[0], Z[2])
+    for row, one in ((0, weighted), (1, plain)):
+        assert np.array_equal(Z[row], route_matrix(one, "delimiter@5", "math")[0][0])
 
 
 def test_under_a_budget_the_whole_window_must_fit() -> None:
@@ -295,6 +394,10 @@ def test_a_stored_group_gives_the_same_vectors(made: list[PlantedGroup], shared_
             "trajectory@16",
             "rand@16",
             "boundary@union",
+            "closing@16",
+            "closing@-16",
+            "delimiter@span",
+            "all",
         ):
             memory = read(m.group, readout, "math")
             disk = read(stored.group(m.group.problem_id), readout, "math")
@@ -321,6 +424,10 @@ def test_anchors_found_once_serve_every_width(made: list[PlantedGroup]) -> None:
         ("trajectory-before:so*@16", "trajectory-before:so*@8"),
         ("rand@16", "rand@8"),
         ("boundary@marker", "boundary@union"),
+        ("delimiter@16", "delimiter@span"),
+        ("delimiter@span", "delimiter@span"),
+        ("all", "all"),
+        ("closing@-16", "closing@16"),
     ],
 )
 def test_other_readouts_have_anchors_of_their_own(one: str, other: str) -> None:

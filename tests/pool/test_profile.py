@@ -12,6 +12,7 @@ from radmoe.errors import InputError, PoolMismatch, ReadoutError, RolloutError
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
 from radmoe.pool import Profile, open_pool
+from radmoe.readout import windows
 from radmoe.selector import select
 from radmoe.types import RouterShape
 
@@ -88,6 +89,24 @@ def test_a_window_only_pool_serves_its_readouts_and_names_the_rest(
         with pytest.raises(RolloutError, match="use a readout it was captured for"):
             stored.rollouts[0].expert_ids  # noqa: B018
         assert np.array_equal(stored.rollouts[0].token_ids, m.group.rollouts[0].token_ids)
+
+
+@pytest.mark.parametrize("readout", ["closing@16", "closing@-16", "delimiter@span", "all"])
+def test_a_window_only_pool_keeps_the_rows_of_whole_answers_and_of_their_ends(
+    made: list[PlantedGroup], tmp_path: Path, readout: str
+) -> None:
+    pool = open_pool(write_pool(tmp_path / "windows", made, profile=Profile(readouts=(readout,))))
+    assert pool.profile.readouts == (readout,)
+    for m in made:
+        stored = pool.group(m.group.problem_id)
+        for rollout in stored.rollouts:
+            kept = [
+                t for start, stop in windows(readout, rollout.token_ids, pool.vocab, "math") for t in range(start, stop)
+            ]
+            assert rollout.positions.tolist() == kept
+        a, b = select(m.group, readout=readout), select(stored, readout=readout)
+        assert a.index == b.index
+        assert np.array_equal(a.density, b.density, equal_nan=True)
 
 
 def test_a_compact_pool_can_be_appended_to_under_the_same_profile(made: list[PlantedGroup], tmp_path: Path) -> None:
