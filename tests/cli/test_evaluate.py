@@ -23,6 +23,7 @@ from radmoe.cli import evaluate
 from radmoe.errors import InputError, PoolNotFound, RadmoeError
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted, PlantedGroup
+from radmoe.presets import PRESETS
 
 Run = Callable[..., Result]
 
@@ -50,6 +51,24 @@ def test_the_terminal_shows_every_table_and_ends_with_the_verdict(run: Run, pool
         assert title in done.stdout
     assert "math-1" in done.stdout
     assert done.stdout.strip().splitlines()[-1].endswith(".")
+
+
+def test_every_preset_and_rival_is_listed(run: Run, pools: list[Path]) -> None:
+    tables = {table["key"]: table for table in json.loads(run(*pools, "--json", "--resamples", 50).stdout)["tables"]}
+    names = {row["cells"][0]["value"] for row in tables["baselines"]["rows"]}
+    assert {f"preset {name}" for name in PRESETS} <= names
+    rivals = {
+        "likelihood",
+        "self-certainty",
+        "text overlap",
+        "edit distance",
+        "behaviour clusters",
+        "text overlap + likelihood",
+    }
+    assert rivals <= names
+    assert {"RAD + text + likelihood", "best's routing + text", "best + text overlap"} <= names
+    kinds = {row["cells"][0]["value"] for row in tables["kinds"]["rows"]}
+    assert {"preset best", "preset best+text"} <= kinds
 
 
 @pytest.mark.parametrize("style", ["markdown", "csv", "latex", "json"])
@@ -91,7 +110,7 @@ def test_code_whose_kind_nobody_said_is_read_at_its_fence_and_that_is_said(run: 
         )
         (pool,) = json.loads(done.stdout)["pools"]
         assert pool["kind"] == "code"
-        assert pool["missing"] == {}
+        assert list(pool["missing"]) == ["behaviour"]  # which is measured on request
     wrong = run(path, "--kind", "math")
     assert "the marker of kind math" in str(wrong.exception)
     assert "give --kind code" in str(wrong.exception)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from radmoe.errors import InputError
+from radmoe.errors import InputError, PoolCorrupt
 from radmoe.grading.labels import read_labels
 from radmoe.grading.sources import problems_of
 from radmoe.pool import files, open_pool
@@ -112,9 +112,12 @@ def read_behaviours(pool: str | Path) -> Behaviours:
     path = Path(pool) / BEHAVIOURS
     if not files.exists(path):
         return {}
+    rows = read_table(path, FIELDS, restore="grade the pool again with --behaviours").to_pylist()
+    if any(row["problem_id"] is None or row["rollout_index"] is None for row in rows):
+        raise PoolCorrupt(f"{path} has rows without a problem or a rollout: grade the pool again with --behaviours")
     out: Behaviours = {}
-    for row in read_table(path, FIELDS, restore="grade the pool again with --behaviours").to_pylist():
-        out.setdefault(str(row["problem_id"]), {})[int(row["rollout_index"] or 0)] = row["behaviour"]
+    for row in rows:
+        out.setdefault(row["problem_id"], {})[row["rollout_index"]] = row["behaviour"]
     return out
 
 
