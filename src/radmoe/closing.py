@@ -125,7 +125,7 @@ def answer_text(extent: Extent, token_ids: NDArray[np.integer[Any]], vocab: Voca
     start, stop = extent.span
     if kind == "text":
         start += extent.opening.length
-    text = "".join(vocab.symbols(token) for token in token_ids[start:stop].tolist())
+    text = vocab.spelled(token_ids[start:stop])
     if kind in ("math", "choice"):
         text = text[text.index(BOX) + len(BOX) : _closing_brace(text)]
     elif kind == "code":

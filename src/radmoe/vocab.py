@@ -250,6 +250,12 @@ class Vocab:
         at = self._offsets.item
         return str(self._view[at(token) : at(token + 1)], "latin-1")
 
+    def spelled(self, ids: NDArray[np.integer[Any]]) -> str:
+        """The `symbols` of tokens, one after the other."""
+        if not self._control_ids.isdisjoint(ids.tolist()):
+            return "".join(map(self.symbols, ids.tolist()))
+        return str(self.decode_bytes(ids), "latin-1")
+
     def tokens_with(self, byte: bytes) -> NDArray[np.bool_]:
         """A mask [V] of the tokens whose text holds this byte. Control tokens have no text."""
         flags = np.zeros(len(self), np.bool_)

@@ -37,16 +37,16 @@ def edit_distance(problem: GradedProblem) -> Floats:
 def edit_similarity(texts: Sequence[str]) -> NDArray[np.float32]:
     """1 - d / max(words of i, words of j) between texts [n, n], d their Levenshtein distance in words.
 
-    Two texts without words are alike. Cost: about 10 us for two programs of 300 words.
+    Two texts without words are alike. Cost: about 3 us for two programs of 300 words.
     """
     try:
         from rapidfuzz.distance import Levenshtein
         from rapidfuzz.process import cdist
     except ImportError:
         raise MethodUnavailable("edit distance needs rapidfuzz: pip install 'radmoe[eval]'") from None
-    numbers: dict[str, int] = {}
-    sequences = [[numbers.setdefault(word, len(numbers)) for word in words(text)] for text in texts]
-    return np.asarray(cdist(sequences, sequences, scorer=Levenshtein.normalized_similarity, dtype=np.float32))
+    letters: dict[str, str] = {}  # one character per word, beyond those that encode halves of others
+    spelled = ["".join(letters.setdefault(word, chr(0x10000 + len(letters))) for word in words(text)) for text in texts]
+    return np.asarray(cdist(spelled, spelled, scorer=Levenshtein.normalized_similarity, dtype=np.float32))
 
 
 def _density(problem: GradedProblem, similarity: Callable[[Sequence[str]], NDArray[np.float32]]) -> Floats:
