@@ -125,10 +125,12 @@ def command(
     threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
     ids_only: Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")] = False,
     readouts: Annotated[
-        str | None, typer.Option("--readouts", help="Keep only the rows these need: delimiter@16,boundary@16.")
+        str | None, typer.Option("--readouts", help="Keep only the rows these need: delimiter@16,closing@-16.")
     ] = None,
     layers: Annotated[str | None, typer.Option("--layers", help="Keep only these layers: s0, c2 or 0-3,7.")] = None,
-    no_logprobs: Annotated[bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC later.")] = False,
+    no_logprobs: Annotated[
+        bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC and no preset best later.")
+    ] = False,
     no_grade: Annotated[bool, typer.Option("--no-grade", help="Do not grade what has gold answers.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -82,11 +82,11 @@ def command(
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the JSON lines to this file instead.")] = None,
 ) -> None:
-    """Pick one rollout per problem from a pool, reading routing only (and text only under --preset best+text or --compare).
+    """Pick one rollout per problem from a pool. Text is compared under --preset best+text or --compare, else routing alone.
 
-    Under --json (or --out) each line holds problem_id, kind, readout, preset, confidence, trust, compare, index (the pick's place among the problem's
-    rollouts; null if RAD abstained), its rollout_index, density and located (one entry per rollout; density is null
-    where a rollout was not scored), abstained, margin, basin and k.
+    Under --json (or --out) each line holds problem_id, kind, readout, preset, confidence, trust, compare, index (the pick's
+    place among the problem's rollouts; null if RAD abstained), its rollout_index, density and located (one entry per
+    rollout; density is null where a rollout was not scored), abstained, margin, basin and k.
     """
     from radmoe.pool import open_pool
 
