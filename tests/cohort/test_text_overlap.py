@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cohort.graded_groups import problem_of
@@ -29,12 +29,14 @@ def jaccard(one: str, other: str) -> float:
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
+@settings(deadline=None)
 @given(st.lists(Texts, max_size=8))
 def test_similarity_is_the_jaccard_of_bigram_sets(texts: list[str]) -> None:
     expected = np.array([[jaccard(one, other) for other in texts] for one in texts]).reshape(len(texts), len(texts))
     np.testing.assert_allclose(bigram_jaccard(texts), expected, atol=1e-6)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | Texts, min_size=1, max_size=10), st.integers(1, 12))
 def test_the_pick_is_the_densest_answer_seen_first(answers: list[str | None], k: int) -> None:
     scored = [i for i, answer in enumerate(answers) if answer is not None]
