@@ -13,6 +13,7 @@ import pytest
 import radmoe
 from radmoe.grading.labels import Label, read_labels, write_labels
 from radmoe.pool import open_pool, schema
+from radmoe.presets import PRESETS
 from radmoe.selector import select
 
 ROOT = Path(__file__).parent.parent
@@ -23,9 +24,10 @@ def test_deleting_the_labels_changes_no_selection(pool_path: Path) -> None:
     labels = [Label(p, i, "7", i % 2 == 0) for p in pool.problems for i in pool.rollout_indices(p)]
     write_labels(pool_path, labels)
     assert read_labels(pool_path)["planted-0000"][1] == Label("planted-0000", 1, "7", False)
-    before = [select(g, confidence=c) for g in open_pool(pool_path).groups() for c in (None, "conf50", "ranksum")]
+    ways = [*({"confidence": c} for c in (None, "conf50", "ranksum")), *({"preset": name} for name in PRESETS)]
+    before = [select(g, **way) for g in open_pool(pool_path).groups() for way in ways]  # type: ignore[arg-type]
     (pool_path / schema.LABELS).unlink()
-    after = [select(g, confidence=c) for g in open_pool(pool_path).groups() for c in (None, "conf50", "ranksum")]
+    after = [select(g, **way) for g in open_pool(pool_path).groups() for way in ways]  # type: ignore[arg-type]
     for a, b in zip(before, after, strict=True):
         assert (a.index, a.basin, a.neighbours, a.anchors) == (b.index, b.basin, b.neighbours, b.anchors)
         assert np.array_equal(a.density, b.density, equal_nan=True)
@@ -42,6 +44,8 @@ def test_selecting_reads_no_text(pool_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(radmoe.Pool, "runs", watched)
     for group in open_pool(pool_path).groups():
         select(group)
+        for preset in PRESETS:  # one spells the answers from the tokens: it reads no recorded text either
+            select(group, preset=preset)
     assert set(seen) == {"problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"}
 
 
@@ -63,6 +67,7 @@ GOLD = "Capture never sees gold answers"
     ("module", "what", "contract"),
     [
         *((m, "grading.labels", SELECTS) for m in ("anchors", "readout", "kernels/jaccard", "confidence", "kinds")),
+        *((m, "grading.labels", SELECTS) for m in ("closing", "overlap", "presets")),
         *(("selector", what, SELECTS) for what in ("grading.labels", "baselines", "stats", "cohort", "evaluation")),
         ("capture/run", "cohort", SELECTS),
         ("capture/run", "problems.gold", GOLD),

@@ -297,6 +297,15 @@ def test_the_kind_is_inferred_for_a_preset_too() -> None:
     assert select(unknown, preset="best").abstained
 
 
+def test_every_token_can_be_read_where_nobody_knows_the_kind() -> None:
+    unknown = group_of(["no marker", "no marker at all", "none"], None)
+    assert select(unknown, readout="all").located.all()
+    assert select(unknown, readout="all").index is not None
+    nobody_said = RolloutGroup("p", CODE.rollouts, SHAPE, planted.vocab())
+    assert select(nobody_said, readout="all", compare="text").kind == "code"  # whose text depends on it
+    assert select(unknown, readout="all", compare="text").abstained
+
+
 def test_free_text_of_a_model_that_does_not_think_is_selected_by_best_alone() -> None:
     plain = group_of(["So it is good. Now go.", "So it is good. Now stay.", "Wait, no."], "text")
     assert select(plain).abstained

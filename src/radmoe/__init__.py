@@ -70,6 +70,7 @@ _MODULES = (
     "kernels",
     "kinds",
     "pool",
+    "presets",
     "readout",
     "selector",
     "stats",

@@ -161,7 +161,7 @@ def select(
     given |= {"confidence": confidence, "trust": trust, "compare": compare}
     kind = kind or group.kind
     rule = rule_for(kind, len(group), **given)
-    if kind is None and needs_marker(None if readout is None else str(readout)):
+    if kind is None and (rule.compare != "routing" or needs_marker(None if readout is None else str(readout))):
         kind = infer_kind([group], f"problem {group.problem_id!r}")
         if kind is None:  # too few rollouts have a marker to tell the kind
             nothing = Reading(_NOTHING, np.zeros(len(group), bool), (None,) * len(group))

@@ -37,6 +37,8 @@ def plan(engine: Engine, questions: list[Question] = QUESTIONS, **options: objec
         (QUESTIONS, {"places": (1, 2)}, "5 problems but 2 places"),
         ([Question("x", "y", None)], {"keep": Keep(readouts=("delimiter@16",))}, "depends on its kind: give a kind"),
         ([Question("x", "y", "text")], {"keep": Keep(readouts=("delimiter@16",))}, "kind 'text' has no delimiter"),
+        ([Question("x", "y", "text")], {"keep": Keep(readouts=("closing@16",))}, "no row follows for closing@16"),
+        ([Question("x", "y", None)], {"keep": Keep(readouts=("closing@-16",))}, "closes an answer depends on its kind"),
     ],
 )
 def test_what_cannot_be_captured_is_refused(

@@ -344,3 +344,13 @@ def test_pools_of_other_run_records_and_empty_ones_are_distinct(made: list[Plant
     for path in none:
         PoolWriter(path, shape=made[0].group.shape, vocab=planted.vocab(), model="a").close()
     measure.check_distinct([*same, *none])
+
+
+@pytest.mark.parametrize(
+    ("readout", "strict"), [("delimiter@span", "delimiter@marker"), ("closing@-16", None), ("all", None)]
+)
+def test_a_pool_is_evaluated_by_the_new_readouts(graded: Path, readout: str, strict: str | None) -> None:
+    records = evaluate(graded, readout=readout)
+    assert (records.setting.readout, records.setting.strict) == (readout, strict)
+    assert "rad" in records.picks
+    assert ("strict" in records.picks) == (strict is not None)
