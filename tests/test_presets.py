@@ -112,7 +112,7 @@ def test_best_reads_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     ("k", "neighbours"),
     [
         (10, {2: 10, 64: 10}),
-        (Fraction(10, 64), {2: 1, 4: 1, 8: 1, 16: 2, 32: 5, 64: 10, 128: 20}),
+        (Fraction(10, 64), {2: 1, 4: 1, 8: 1, 16: 2, 24: 3, 32: 5, 64: 10, 128: 20}),
         (Fraction(20, 64), {4: 1, 8: 2, 16: 5, 32: 10, 64: 20}),
     ],
 )
