@@ -171,7 +171,8 @@ def select(
     members = np.flatnonzero(reading.located)
     confidences = None
     if rule.confidence is not None and len(members) >= 2:
-        confidences = np.array([_trust(group, int(i), rule, window) for i in members])
+        needed_by = f"preset {rule.preset} with confidence {rule.confidence} and trust {rule.trust}"
+        confidences = np.array([_trust(group, int(i), rule.trust, window, needed_by) for i in members])
     return _by(rule, choose(group, S, reading, rule.setting, confidence=rule.confidence, trust=confidences, text=text))
 
 
@@ -348,20 +349,24 @@ def levels(score: Floats, k: int) -> Ints:
     return levels
 
 
-def _trust(group: RolloutGroup, i: int, rule: Rule, window: int) -> float:
-    """The confidence of one rollout. Raises an InputError that names the column it lacks."""
+def _trust(group: RolloutGroup, i: int, trust: str, window: int, needed_by: str = "RAD+DC") -> float:
+    """The confidence of one rollout. Raises an InputError that names the column it lacks, and what it is `needed_by`."""
     rollout: Trace = group.rollouts[i]
-    column = rollout.sampled_logprobs if rule.trust == "likelihood" else rollout.topk_logprobs
+    column = rollout.sampled_logprobs if trust == "likelihood" else rollout.topk_logprobs
     if column is None:
-        what = "logprobs of its tokens" if rule.trust == "likelihood" else "top-k logprobs"
-        name = "sampled_logprobs" if rule.trust == "likelihood" else "topk_logprobs"
-        raise InputError(
-            f"rollout {i} of problem {group.problem_id!r} has no {what} (the column {name}), which preset {rule.preset} with "
-            f"confidence {rule.confidence} and trust {rule.trust} needs: capture them, or select with confidence none"
+        likely = trust == "likelihood"
+        what = (
+            "logprobs of its tokens (the column sampled_logprobs)"
+            if likely
+            else "top-k logprobs (the column topk_logprobs)"
         )
-    if rule.trust == "likelihood":
+        raise InputError(
+            f"rollout {i} of problem {group.problem_id!r} has no {what}, which {needed_by} needs: capture them, or select with "
+            "confidence none"
+        )
+    if trust == "likelihood":
         return likelihood(column)
-    return rollout_confidence(column, "tail" if rule.trust == "tail" else "bottom-window", window=window)
+    return rollout_confidence(column, "tail" if trust == "tail" else "bottom-window", window=window)
 
 
 def _number(group: RolloutGroup, i: int) -> int:

@@ -97,6 +97,7 @@ def test_a_window_only_pool_keeps_the_rows_of_whole_answers_and_of_their_ends(
 ) -> None:
     pool = open_pool(write_pool(tmp_path / "windows", made, profile=Profile(readouts=(readout,))))
     assert pool.profile.readouts == (readout,)
+    assert faults_of(pool.path) == []
     for m in made:
         stored = pool.group(m.group.problem_id)
         for rollout in stored.rollouts:
