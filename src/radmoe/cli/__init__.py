@@ -14,7 +14,22 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from radmoe.cli import audit, bench, capture, demo, doctor, evaluate, grade, inspect, lab, merge, select, study, verify
+from radmoe.cli import (
+    audit,
+    bench,
+    capture,
+    demo,
+    doctor,
+    evaluate,
+    grade,
+    inspect,
+    lab,
+    merge,
+    rivals,
+    select,
+    study,
+    verify,
+)
 from radmoe.errors import RadmoeError
 from radmoe.printing import prepare_process, say, say_block, visible
 
@@ -87,7 +102,7 @@ def _epilog(examples: Iterable[str]) -> str:
     return "\n\n".join(("Examples:", *examples))  # a blank line is a line break in typer's epilog
 
 
-for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, study, audit, doctor, bench):
+for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, rivals, study, audit, doctor, bench):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=_epilog(module.EXAMPLES))(_interruptible(name, module.command))
 

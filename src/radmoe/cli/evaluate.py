@@ -13,6 +13,7 @@ from radmoe.printing import bar, console, say, say_block
 
 if TYPE_CHECKING:
     from radmoe.evaluation import Records
+    from radmoe.evaluation.report import Report
 
 EXAMPLES = (
     "radmoe evaluate pool/",
@@ -23,8 +24,27 @@ EXAMPLES = (
 )
 
 
+GradedPools = Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)]
+Window = Annotated[
+    int, typer.Option("--window", help="Tokens of a confidence window; a shorter rollout uses its plain mean.")
+]
+Resamples = Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of the bootstrap.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes; changes no result.", show_default="all cores")]
+UseCache = Annotated[
+    bool, typer.Option("--cache/--no-cache", help="Keep results in the user's cache directory for the next call.")
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format", help="terminal, markdown, csv, latex or json.", show_default="terminal; with --out, by its suffix"
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Write to this file instead.")]
+
+
 def command(
-    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)],
+    pools: GradedPools,
     kind: KindName = None,
     name: Annotated[
         list[str] | None,
@@ -33,9 +53,7 @@ def command(
     readout: ReadoutName = None,
     k: Neighbours = None,
     kernel: Kernel = None,
-    window: Annotated[
-        int, typer.Option("--window", help="Tokens of a confidence window; a shorter rollout uses its plain mean.")
-    ] = 2048,
+    window: Window = 2048,
     n: Annotated[
         int | None,
         typer.Option(
@@ -46,23 +64,12 @@ def command(
         str,
         typer.Option("--by", help="Rows of tables: configuration (model and style), or family (its styles pooled)."),
     ] = "configuration",
-    resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.")] = 0,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Processes; changes no result.", show_default="all cores")
-    ] = None,
-    cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Keep results in the user's cache directory for the next call.")
-    ] = True,
-    style: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="terminal, markdown, csv, latex or json.",
-            show_default="terminal; with --out, by its suffix",
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead.")] = None,
+    resamples: Resamples = 10_000,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    cache: UseCache = True,
+    style: Format = None,
+    out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Compare RAD with random picks, votes and the oracle on graded pools: the paper's tables for your rollouts.
@@ -72,15 +79,12 @@ def command(
     against each baseline, and one sentence that sums it up.
     A cell that shows -- says below the table why. Grade the pools first (radmoe grade).
     """
-    try:
-        import scipy  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"evaluate needs {error.name}: pip install 'radmoe[eval]'") from None
-    chosen = _format(style, out, as_json)
+    check_statistics("evaluate")
+    chosen = output_format(style, out, as_json)
     names: list[str | None] = list(name or [])
     if names and len(names) != len(pools):
         raise InputError(f"{len(names)} --name for {len(pools)} pools: give one per pool, in their order")
-    from radmoe.evaluation import build_report, render, screen
+    from radmoe.evaluation import build_report
     from radmoe.evaluation.measure import check_distinct
     from radmoe.evaluation.scores import Draws, check_grouping
 
@@ -91,9 +95,15 @@ def command(
     records = [
         one
         for pool, dataset in zip(pools, names or [None] * len(pools), strict=True)
-        for one in _evaluate(pool, dataset, options)
+        for one in records_of(pool, options, dataset)
     ]
-    report = build_report(records, Draws(resamples, seed), by=by)
+    show(build_report(records, Draws(resamples, seed), by=by), chosen, out)
+
+
+def show(report: Report, chosen: str, out: Path | None) -> None:
+    """Print a report in a format, or write it to a file."""
+    from radmoe.evaluation import render, screen
+
     if chosen == "terminal" and out is None:
         screen.terminal(report, console())
         return
@@ -108,7 +118,15 @@ def command(
         write_atomic(out, text.encode())
 
 
-def _format(style: str | None, out: Path | None, as_json: bool) -> str:
+def check_statistics(command: str) -> None:
+    """Say what a command needs where the statistics are not installed."""
+    try:
+        import scipy  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"{command} needs {error.name}: pip install 'radmoe[eval]'") from None
+
+
+def output_format(style: str | None, out: Path | None, as_json: bool) -> str:
     known = ("terminal", "markdown", "csv", "latex", "json")
     if as_json and style not in (None, "json"):
         raise InputError(f"--json contradicts --format {style}: give one of them")
@@ -133,7 +151,7 @@ def cores(jobs: int | None) -> int:
     return jobs
 
 
-def _evaluate(path: Path, dataset: str | None, options: dict[str, Any]) -> tuple[Records, ...]:
+def records_of(path: Path, options: dict[str, Any], dataset: str | None = None) -> tuple[Records, ...]:
     """Evaluate one pool, with a progress bar; what was inferred of its kinds is said on stderr."""
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 

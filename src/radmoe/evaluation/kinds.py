@@ -114,7 +114,7 @@ def sentences(gains: Mapping[Cut, Cell], gaps: Mapping[str, Mapping[Cut, Cell]])
         for baseline, cells in gaps.items():
             gap, pair = cells[cut].value, cells[cut].pair
             if isinstance(gap, float) and pair is not None and pair.adjusted is not None:
-                outcome = "level" if not _differ(cells[cut]) else "won" if gap > 0 else "lost"
+                outcome = "level" if not differ(cells[cut]) else "won" if gap > 0 else "lost"
                 size = f"{100 * gap:+.1f}" if outcome == "level" else f"by {abs(100 * gap):.1f}"
                 text = f"{NAMES[baseline]} {size}, {p_text(pair.adjusted)}"
                 by_kind[outcome].setdefault(_name(cut.kind), []).append(text)
@@ -157,7 +157,8 @@ def _name(kind: Kind | None) -> str:
     return kind or "any kind"
 
 
-def _differ(cell: Cell) -> bool:
+def differ(cell: Cell) -> bool:
+    """Whether a tested difference is one: the corrected p is small, and the interval leaves out 0."""
     if cell.pair is None or cell.pair.adjusted is None or cell.low is None or cell.high is None:
         return False
     return cell.pair.adjusted < SURE and not cell.low <= 0 <= cell.high

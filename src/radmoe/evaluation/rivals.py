@@ -1,0 +1,188 @@
+"""Is it the routing? What it gives instead of, and in addition to, what is free: by kind of answer and by regime.
+
+A regime is a part of the problems of one kind: a data set, a configuration, problems that few or many rollouts get right,
+problems whose rollouts agree more or less, and, where pools were evaluated with fewer rollouts too, the number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.errors import InputError
+from radmoe.evaluation.kinds import differ
+from radmoe.evaluation.records import Records
+from radmoe.evaluation.report import Report
+from radmoe.evaluation.scores import Draws, Scores
+from radmoe.evaluation.table import Cell, Column, Pair, Row, Table, missing
+from radmoe.evaluation.wording import p_text
+from radmoe.stats import holm, mcnemar
+from radmoe.types import KINDS, Kind
+
+Mask = NDArray[np.bool_]
+
+
+class Comparison(NamedTuple):
+    """Two methods on the same problems, by their names in the registry, and what the column is called."""
+
+    first: str
+    second: str
+    title: str
+
+
+_RIVALS = {
+    "likelihood": "likelihood",
+    "self-certainty": "self-certainty",
+    "text-overlap": "text overlap",
+    "edit-distance": "edit distance",
+    "behaviour": "behaviour",
+    "majority": "majority",
+}
+INSTEAD = tuple(Comparison("best-routing", rival, title) for rival, title in _RIVALS.items())
+ADDED = (
+    Comparison("best-routing+likelihood", "likelihood", "likelihood"),
+    Comparison("best-routing+self-certainty", "self-certainty", "self-certainty"),
+    Comparison("best-routing+text-overlap", "text-overlap", "text overlap"),
+    Comparison("best-routing+behaviour", "behaviour", "behaviour"),
+    Comparison("best-routing+text-overlap+likelihood", "text-overlap+likelihood", "text overlap + likelihood"),
+    Comparison(
+        "best-routing+behaviour+text-overlap+likelihood",
+        "behaviour+text-overlap+likelihood",
+        "behaviour + text overlap + likelihood",
+    ),
+)
+STRICT = tuple(Comparison("strict", rival, title) for rival, title in _RIVALS.items())
+
+THIRDS = ("under 1/3", "1/3 to 2/3", "over 2/3")
+
+
+class Regime(NamedTuple):
+    """Problems that belong together: the marked ones of some records."""
+
+    title: str
+    parts: tuple[tuple[Records, Mask], ...]
+
+
+def rivals_report(
+    pools: Sequence[Records], fewer: Mapping[int, Sequence[Records]] | None = None, draws: Draws | None = None
+) -> Report:
+    """What routing gives instead of each rival and in addition to it, by kind and regime, and the same for strict readouts.
+
+    `fewer` has the records of the same pools with fewer rollouts, by their number.
+    """
+    if not pools:
+        raise InputError("no pool to compare on: give at least one")
+    draws = draws or Draws()
+    by_kind = {
+        kind: list(regimes([r for r in pools if r.setting.kind == kind], fewer or {}))
+        for kind in KINDS
+        if any(r.setting.kind == kind for r in pools)
+    }
+    instead = _table("instead", "Routing alone, minus a method that reads none", INSTEAD, by_kind, draws)
+    added = _table("added", "A method with routing added, minus the method alone", ADDED, by_kind, draws)
+    strict = _table(
+        "strict", "Routing before any word of the answer, minus a method that reads none", STRICT, by_kind, draws
+    )
+    return Report(tuple(pools), draws, (instead, added, strict), _verdict(added))
+
+
+def regimes(own: Sequence[Records], fewer: Mapping[int, Sequence[Records]]) -> Iterator[Regime]:
+    """The regimes of records of one kind, all of their problems first."""
+    kind = own[0].setting.kind
+    yield Regime(f"all {kind}", _whole(own))
+    for names in ([r.dataset for r in own], [r.model for r in own]):
+        distinct = dict.fromkeys(names)
+        for name in distinct if len(distinct) > 1 else ():
+            yield Regime(name, _whole([r for r, other in zip(own, names, strict=True) if other == name]))
+    for what, part, of in (("right", "right", "rollouts"), ("in the basin", "basin", "located")):
+        for third, words in enumerate(THIRDS):
+            parts = tuple((r, _third(r.counts[part], r.counts[of]) == third) for r in own)
+            if any(mask.any() for _, mask in parts):
+                yield Regime(f"{words} {what}", parts)
+    for n, records in sorted(fewer.items()):
+        if some := [r for r in records if r.setting.kind == kind]:
+            yield Regime(f"N = {n}", _whole(some))
+
+
+def _whole(records: Sequence[Records]) -> tuple[tuple[Records, Mask], ...]:
+    return tuple((r, np.ones(len(r), bool)) for r in records)
+
+
+def _third(part: NDArray[np.int64], of: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Into which third a share falls: 0, 1 or 2; -1 where it is a share of nothing. Whole numbers are exact at the limits."""
+    return np.where(of > 0, (3 * part >= of).astype(np.int64) + (3 * part > 2 * of), -1)
+
+
+def _table(
+    key: str, title: str, comparisons: Sequence[Comparison], by_kind: Mapping[Kind, Sequence[Regime]], draws: Draws
+) -> Table:
+    rows = []
+    for kind, own in by_kind.items():
+        body = [[_cell(regime, comparison, draws) for regime in own] for comparison in comparisons]
+        for at, regime in enumerate(own):
+            problems = Cell(_problems(regime), "count")
+            rows.append(Row((Cell(regime.title), problems, *(cells[at] for cells in body)), kind))
+    tested = [(i, j) for i, row in enumerate(rows) for j, cell in enumerate(row.cells) if cell.pair is not None]
+    ps = [pair.p for i, j in tested if (pair := rows[i].cells[j].pair) is not None]
+    for (i, j), adjusted in zip(tested, holm(ps) if ps else (), strict=True):
+        cells = list(rows[i].cells)
+        pair = cells[j].pair
+        assert pair is not None
+        cells[j] = replace(cells[j], pair=replace(pair, adjusted=float(adjusted)))
+        rows[i] = replace(rows[i], cells=tuple(cells))
+    heads = (Column("regime"), Column("problems"), *(Column(c.title, "95% CI") for c in comparisons))
+    notes = (
+        "Difference in points, with an interval that resamples a problem with all its configurations (problems that only the "
+        "first : only the second gets right, exact McNemar p).",
+        "Right and in the basin: the share of a problem's rollouts that are right, and that of RAD's pick's basin among "
+        "those located. Problems are counted once however many configurations were asked them.",
+    )
+    return Table(key, title, heads, tuple(rows), notes, "kind")
+
+
+def _problems(regime: Regime) -> int:
+    """Problems, each counted once however many configurations were asked it."""
+    return len({(r.dataset, p) for r, mask in regime.parts for p, on in zip(r.problem_ids, mask, strict=True) if on})
+
+
+def _cell(regime: Regime, comparison: Comparison, draws: Draws) -> Cell:
+    """The difference on the pools of a regime where both methods can be used."""
+    usable = [(r, mask) for r, mask in regime.parts if mask.any() and _why_not(r, comparison) is None]
+    if not usable:
+        return missing(next((why for r, _ in regime.parts if (why := _why_not(r, comparison))), "not measured"))
+    scores, on = Scores([r for r, _ in usable]), np.concatenate([mask for _, mask in usable])
+    x, y = scores.hits(comparison.first), scores.hits(comparison.second)
+    test = mcnemar(x[on], y[on])
+    return Cell(test.gap, "points", n=test.n, pair=Pair(test.b, test.c, test.p), **scores.bounds(x, draws, y, on=on))
+
+
+def _why_not(records: Records, comparison: Comparison) -> str | None:
+    reasons = (Scores([records]).why_not(name) for name in (comparison.first, comparison.second))
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _verdict(added: Table) -> str:
+    """Where routing adds to something that is free, and where it does not, over whole kinds."""
+    outcomes: dict[str, list[str]] = {"adds": [], "takes": [], "level": []}
+    whole = {row.section: row for row in reversed(added.rows)}  # the first row of every kind
+    for row in reversed(whole.values()):
+        for column, cell in zip(added.columns[2:], row.cells[2:], strict=True):
+            if not isinstance(cell.value, float) or cell.pair is None or cell.pair.adjusted is None:
+                continue
+            outcome = "level" if not differ(cell) else "adds" if cell.value > 0 else "takes"
+            outcomes[outcome].append(
+                f"{column.title} on {row.section} ({100 * cell.value:+.1f} points, {p_text(cell.pair.adjusted)})"
+            )
+    starts = {
+        "adds": "Routing adds to",
+        "takes": "Routing takes from",
+        "level": "Routing adds nothing that is shown to",
+    }
+    sentences = [f"{starts[outcome]} {'; '.join(texts)}." for outcome, texts in outcomes.items() if texts]
+    if not sentences:
+        return "Nothing could be compared."
+    return " ".join((*sentences, "Here p is corrected for all comparisons of the table (Holm)."))

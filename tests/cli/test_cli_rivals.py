@@ -1,0 +1,36 @@
+"""`radmoe rivals` as typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from evaluation.pools import graded_pool
+from radmoe.cli import app
+from radmoe.errors import InputError
+from radmoe.lab import planted
+from radmoe.lab.planted import Planted
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    groups = list(planted.groups(Planted(problems=4, rollouts=8, tokens=60, kind="code", seed=5)))
+    return graded_pool(tmp_path / "pool", groups, task="code")
+
+
+def test_tables_by_kind_and_number_of_rollouts(pool: Path) -> None:
+    result = CliRunner().invoke(app, ["rivals", str(pool), "-n", "4", "-n", "6", "--resamples", "200", "--json"])
+    assert result.exit_code == 0, result.exception
+    report = json.loads(result.stdout)
+    assert [table["key"] for table in report["tables"]] == ["instead", "added", "strict"]
+    regimes = [row["cells"][0]["value"] for row in report["tables"][0]["rows"]]
+    assert (regimes[0], regimes[-2:]) == ("all code", ["N = 4", "N = 6"])
+
+
+def test_more_rollouts_than_there_are_is_one_line(pool: Path) -> None:
+    result = CliRunner().invoke(app, ["rivals", str(pool), "-n", "64"])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception) == f"no problem of {pool} has 64 rollouts, the most are 8: ask for fewer"

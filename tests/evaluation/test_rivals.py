@@ -1,0 +1,118 @@
+"""What routing gives instead of its rivals and in addition to them, by kind and regime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluation.pools import records
+from radmoe.cohort import METHODS
+from radmoe.errors import InputError
+from radmoe.evaluation import Records, Report
+from radmoe.evaluation.rivals import ADDED, INSTEAD, STRICT, rivals_report
+from radmoe.evaluation.scores import Draws
+from radmoe.evaluation.table import Cell
+from radmoe.stats import cluster_bootstrap, mcnemar_exact
+
+FEW = Draws(resamples=200)
+
+
+def cells(shown: Report, key: str) -> dict[tuple[str, Any], dict[str, Cell]]:
+    """(kind, regime) -> column -> cell."""
+    table = next(table for table in shown.tables if table.key == key)
+    titles = [column.title for column in table.columns[1:]]
+    return {(row.section, row.cells[0].value): dict(zip(titles, row.cells[1:], strict=True)) for row in table.rows}
+
+
+def made(routing: list[int], likelihood: list[int], **options: Any) -> Records:
+    """Records in which routing and likelihood did as given, and every other method as routing did."""
+    n = len(routing)
+    return records({"rad": routing, "likelihood": likelihood}, **{"right": [4] * n, "kind": "code"} | options)
+
+
+def test_every_comparison_is_of_two_methods_that_there_are() -> None:
+    pairs = {(c.first, c.second) for c in (*INSTEAD, *ADDED, *STRICT)}
+    assert {name for pair in pairs for name in pair} <= set(METHODS)
+    for first, second in pairs:
+        assert "routing" in METHODS[first].reads
+        assert "routing" not in METHODS[second].reads
+    assert all(METHODS[c.first].parts == ("best-routing", *c.second.split("+")) for c in ADDED)
+
+
+def test_a_difference_is_over_problems_that_are_resampled_with_all_their_configurations() -> None:
+    one = made([1, 1, 1, 0, 1, 0], [0, 1, 0, 0, 0, 1], model="a")
+    other = made([1, 1, 0, 0, 1, 1], [0, 1, 0, 0, 1, 1], model="b")
+    row = cells(rivals_report([one, other], draws=FEW), "instead")["code", "all code"]
+    gaps = np.array([1, 0, 1, 0, 1, -1, 1, 0, 0, 0, 0, 0])
+    interval = cluster_bootstrap(gaps, np.tile(np.arange(6), 2), resamples=200)
+    cell = row["likelihood"]
+    assert (row["problems"].value, cell.value, cell.n) == (6, pytest.approx(0.25), 12)
+    assert (cell.low, cell.high) == (interval.low, interval.high)
+    assert cell.pair is not None
+    assert (cell.pair.first, cell.pair.second, cell.pair.p) == (4, 1, mcnemar_exact(4, 1))
+
+
+def test_problems_are_cut_at_exact_thirds() -> None:
+    """Of nine rollouts 2, 3, 6 and 7 are right: a third belongs to the middle, and so do two thirds."""
+    pool = made([1, 1, 0, 0], [0, 1, 1, 1], right=[2, 3, 6, 7], rollouts=9, basin=[9, 6, 3, 2])
+    table = cells(rivals_report([pool], draws=FEW), "instead")
+    values = {name: (row["problems"].value, row["likelihood"].value) for (_, name), row in table.items()}
+    assert values == {
+        "all code": (4, -0.25),
+        "under 1/3 right": (1, 1.0),
+        "1/3 to 2/3 right": (2, -0.5),
+        "over 2/3 right": (1, -1.0),
+        "under 1/3 in the basin": (1, -1.0),
+        "1/3 to 2/3 in the basin": (2, -0.5),
+        "over 2/3 in the basin": (1, 1.0),
+    }
+
+
+def test_data_sets_configurations_and_numbers_of_rollouts_are_regimes() -> None:
+    pools = [
+        made([1] * 3, [0] * 3, dataset=dataset, model=model)
+        for dataset in ("code", "code-wide")
+        for model in ("lab-oss low", "lab-oss high")
+    ]
+    less = [made([0] * 3, [1] * 3, rollouts=4, right=[2] * 3)]
+    table = cells(rivals_report(pools, {4: less}, FEW), "instead")
+    names = [name for _, name in table]
+    assert names[:5] == ["all code", "code", "code-wide", "lab-oss low", "lab-oss high"]
+    assert (names[-1], table["code", "N = 4"]["likelihood"].value) == ("N = 4", -1.0)
+    assert table["code", "code-wide"]["problems"].value == 3
+
+
+def test_pools_that_lack_a_method_are_left_out_of_its_cells() -> None:
+    whole = made([1, 0], [0, 0], model="a")
+    lacking = made([1, 1], [0, 0], model="b", missing={"best-routing": "no marker"})
+    table = cells(rivals_report([whole, lacking], draws=FEW), "instead")
+    assert table["code", "all code"]["likelihood"].value == 0.5
+    assert table["code", "b"]["likelihood"].value is None
+    assert table["code", "b"]["likelihood"].note == "no marker"
+    assert (
+        table["code", "all code"]["majority"].note
+        == "exact strings of code are near-unique: a vote has nothing to count"
+    )
+
+
+def test_the_verdict_says_to_what_routing_adds_and_to_what_not() -> None:
+    better, level = [1] * 40, [1, 0] * 20
+    pool = made(better, level, right=[2] * 40)
+    pool.hits["text-overlap"][:] = better  # as good without routing as with it
+    verdict = rivals_report([pool], draws=FEW).verdict
+    assert verdict.startswith("Routing adds to likelihood on code (+50.0 points, p < 0.001).")
+    assert (
+        "Routing adds nothing that is shown to self-certainty on code (+0.0 points, p = 1.00); text overlap on"
+        in verdict
+    )
+    worse = made(level, better, right=[2] * 40)
+    assert (
+        "Routing takes from likelihood on code (-50.0 points, p < 0.001)." in rivals_report([worse], draws=FEW).verdict
+    )
+
+
+def test_no_pool_is_refused() -> None:
+    with pytest.raises(InputError, match="give at least one"):
+        rivals_report([])
