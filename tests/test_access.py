@@ -67,6 +67,7 @@ GOLD = "Capture never sees gold answers"
     ("module", "what", "contract"),
     [
         *((m, "grading.labels", SELECTS) for m in ("anchors", "readout", "kernels/jaccard", "confidence", "kinds")),
+        *((m, "grading.labels", SELECTS) for m in ("online", "certainty", "regime")),
         *((m, "grading.labels", SELECTS) for m in ("closing", "overlap", "presets")),
         *(("selector", what, SELECTS) for what in ("grading.labels", "baselines", "stats", "cohort", "evaluation")),
         ("capture/run", "cohort", SELECTS),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from radmoe.capture import Keep, Plan, capture_pool
+    from radmoe.certainty import Calibration, load_calibration
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import Engine, Sampling
     from radmoe.engines.http.engine import SglangHttpEngine, VllmHttpEngine
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from radmoe.errors import RadmoeError
     from radmoe.evaluation import evaluate_pool
     from radmoe.grading import grade_pool
+    from radmoe.online import Decision, OnlineSelector, Stopping
     from radmoe.pool import Pool, PoolWriter, Profile, merge_pools, open_pool
     from radmoe.problems import Question, load_questions
     from radmoe.selector import medoid, select, select_many
@@ -30,10 +32,13 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Anchor": "types",
+    "Calibration": "certainty",
+    "Decision": "online",
     "Engine": "engines.base",
     "EngineOptions": "engines",
     "Keep": "capture",
     "LlamaCppEngine": "engines.llamacpp.engine",
+    "OnlineSelector": "online",
     "Plan": "capture",
     "Pool": "pool",
     "PoolWriter": "pool",
@@ -47,6 +52,7 @@ _HOME = {
     "Selection": "types",
     "SglangHttpEngine": "engines.http.engine",
     "Step": "types",
+    "Stopping": "online",
     "TransformersEngine": "engines.torch.engine",
     "VllmEngine": "engines.vllm.engine",
     "VllmHttpEngine": "engines.http.engine",
@@ -55,6 +61,7 @@ _HOME = {
     "evaluate_pool": "evaluation",
     "from_vllm": "engines.vllm.outputs",
     "grade_pool": "grading",
+    "load_calibration": "certainty",
     "load_questions": "problems",
     "medoid": "selector",
     "merge_pools": "pool",
@@ -80,10 +87,13 @@ _MODULES = (
 
 __all__ = [
     "Anchor",
+    "Calibration",
+    "Decision",
     "Engine",
     "EngineOptions",
     "Keep",
     "LlamaCppEngine",
+    "OnlineSelector",
     "Plan",
     "Pool",
     "PoolWriter",
@@ -97,6 +107,7 @@ __all__ = [
     "Selection",
     "SglangHttpEngine",
     "Step",
+    "Stopping",
     "TransformersEngine",
     "VllmEngine",
     "VllmHttpEngine",
@@ -105,6 +116,7 @@ __all__ = [
     "evaluate_pool",
     "from_vllm",
     "grade_pool",
+    "load_calibration",
     "load_questions",
     "medoid",
     "merge_pools",

@@ -165,15 +165,17 @@ def select(
         kind = infer_kind([group], f"problem {group.problem_id!r}")
         if kind is None:  # too few rollouts have a marker to tell the kind
             nothing = Reading(_NOTHING, np.zeros(len(group), bool), (None,) * len(group))
-            return _by(rule, _abstain(group, nothing, rule.setting))
+            return made_by(rule, _abstain(group, nothing, rule.setting))
         rule = rule_for(kind, len(group), **given)
     S, reading, text = compared(group, rule, layers=layers, budget=budget, seed=seed)
     members = np.flatnonzero(reading.located)
     confidences = None
     if rule.confidence is not None and len(members) >= 2:
         needed_by = f"preset {rule.preset} with confidence {rule.confidence} and trust {rule.trust}"
-        confidences = np.array([_trust(group, int(i), rule.trust, window, needed_by) for i in members])
-    return _by(rule, choose(group, S, reading, rule.setting, confidence=rule.confidence, trust=confidences, text=text))
+        confidences = np.array([trust_of(group, int(i), rule.trust, window, needed_by) for i in members])
+    return made_by(
+        rule, choose(group, S, reading, rule.setting, confidence=rule.confidence, trust=confidences, text=text)
+    )
 
 
 def choose(
@@ -291,7 +293,7 @@ def ranks(values: NDArray[Any]) -> Floats:
 _NOTHING = np.zeros((0, 0), np.float32)
 
 
-def _by(rule: Rule, selection: Selection) -> Selection:
+def made_by(rule: Rule, selection: Selection) -> Selection:
     """A selection that says by which rule it was made."""
     trust = None if rule.confidence is None else rule.trust
     return replace(selection, preset=rule.preset, confidence=rule.confidence, trust=trust, compare=rule.compare)
@@ -349,7 +351,7 @@ def levels(score: Floats, k: int) -> Ints:
     return levels
 
 
-def _trust(group: RolloutGroup, i: int, trust: str, window: int, needed_by: str = "RAD+DC") -> float:
+def trust_of(group: RolloutGroup, i: int, trust: str, window: int, needed_by: str = "RAD+DC") -> float:
     """The confidence of one rollout. Raises an InputError that names the column it lacks, and what it is `needed_by`."""
     rollout: Trace = group.rollouts[i]
     column = rollout.sampled_logprobs if trust == "likelihood" else rollout.topk_logprobs

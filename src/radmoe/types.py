@@ -215,7 +215,8 @@ class Selection:
     confidence="ranksum". A rollout that was not scored has NaN. `roots[i]` is the mode that rollout i climbs to (its
     basin), -1 if unscored; `basin` lists the rollouts of the pick's basin; `margin` is the pick's score minus the best
     score in any other basin, NaN where there is none. `kind` and `readout` are those that decided, and `preset`, `confidence`
-    (None: it did not count), `trust` and `compare` say by which rule.
+    (None: it did not count), `trust` and `compare` say by which rule. `probability` is that of the pick's being right, where a
+    calibration was applied (`radmoe.certainty`).
     """
 
     index: int | None
@@ -235,6 +236,7 @@ class Selection:
     confidence: str | None = None
     trust: str | None = None
     compare: str = "routing"
+    probability: float | None = None
 
     @property
     def abstained(self) -> bool:

@@ -81,7 +81,7 @@ def test_a_pool_holds_every_rollout_with_its_routing(run: Run, checkpoint: Path,
     wanted = {"temperature": 0.9, "top_p": 1.0, "max_tokens": 20, "seed": 0, "topk_logprobs": 20, "raw": False}
     assert pool.sampling == wanted | {"engine": "transformers", "dtype": "float32"}
     (where,) = pool.provenance.values()
-    assert set(where) == {"radmoe", "versions", "python", "host"}
+    assert set(where) == {"radmoe", "versions", "python", "host", "checkpoint"}
     assert set(where["versions"]) == {"torch", "transformers"}
     runs = pool.runs().to_pylist()
     assert {r["prompt"] for r in runs if r["problem_id"] == "q1"} == {"<think>user: So the sum is 1</think><think>"}
@@ -252,3 +252,35 @@ def test_importing_the_command_imports_nothing_heavy() -> None:
     code = "import sys, radmoe.cli.capture; print([m for m in ('numpy', 'torch', 'transformers', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_adaptive_capture_says_how_many_problems_stopped_and_why(
+    run: Run, checkpoint: Path, prompts: Path, tmp_path: Path
+) -> None:
+    rule = ["--adaptive", "--min-n", 2, "--patience", 1, "--kind", "text"]
+    said = run(*settings(checkpoint, prompts, tmp_path / "p"), *rule, "--json")
+    body = json.loads(said)
+    assert sum(body["stopped"].values()) == PROBLEMS
+    pool = open_pool(tmp_path / "p")
+    assert body["rollouts"] == len(pool)
+    assert pool.sampling["adaptive"] == {"min_n": 2, "patience": 1, "preset": "paper"}
+    again = run(*settings(checkpoint, prompts, tmp_path / "p"), *rule)
+    assert f"{len(pool)} rollouts as needed" in again
+    assert f"{len(pool)} of them from before" in again
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--min-n", 4], "--min-n belongs to --adaptive"),
+        (["--patience", 4], "--patience belongs to --adaptive"),
+        (["--preset", "best"], "--preset belongs to --adaptive"),
+        (["--adaptive", "--patience", 0], "patience must be a whole number of rollouts from 1 up, got 0"),
+        (["--adaptive"], "'q0' looks like: give its kind"),
+        (["--adaptive", "--kind", "math", "--readouts", "boundary@4"], "keep delimiter@16 too"),
+    ],
+)
+def test_an_adaptive_capture_that_cannot_be_is_refused(
+    run: Run, checkpoint: Path, prompts: Path, tmp_path: Path, options: list[object], message: str
+) -> None:
+    assert message in run(*settings(checkpoint, prompts, tmp_path / "p"), *options, expect=2)

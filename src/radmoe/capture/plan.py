@@ -12,9 +12,11 @@ from radmoe.engines.base import Engine, Sampling
 from radmoe.engines.kept_rows import check_layers
 from radmoe.errors import InputError
 from radmoe.layers import Layers, layer_subset
+from radmoe.online import Stopping
 from radmoe.pool import Profile
 from radmoe.problems import Question
-from radmoe.readout import windows
+from radmoe.readout import Readout, windows
+from radmoe.selector import rule_for
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Plan:
     `task` (the data set) and `style` (thinking or instruct; low, medium or high) go into the pool's run record, and so
     do `sampling`, `raw` (prompts without the chat template) and `keep`; a capture that goes on must agree with them.
     `n` may be raised later. `places` are the problems' places in their data set (by default 0, 1, ...): pools list
-    problems in this order, also when parts of a plan were captured apart and merged.
+    problems in this order, also when parts of a plan were captured apart and merged. With `adaptive`, a problem has at
+    most n rollouts, and fewer where its pick by `preset` is settled before; rule and preset go into the run record.
     """
 
     problems: Sequence[Question]
@@ -64,6 +67,8 @@ class Plan:
     raw: bool = False
     batch_size: int = 256
     places: Sequence[int] | None = None
+    adaptive: Stopping | None = None
+    preset: str = "paper"
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -88,6 +93,27 @@ class Plan:
             for readout in self.keep.readouts or ():
                 # a readout that does not fit the kind is refused now, not after the first rollout
                 windows(readout, np.zeros(1, np.int32), self.engine.vocab, question.kind)
+        if self.adaptive is not None:
+            self._check_adaptive()
+
+    def _check_adaptive(self) -> None:
+        """Refuse what an adaptive capture could not select from."""
+        if self.n < 2:
+            raise InputError(f"an adaptive capture chooses among rollouts: n must be 2 or more, got {self.n}")
+        for question in self.problems:
+            if question.kind is None:
+                raise InputError(
+                    f"an adaptive capture must know what an answer to {question.problem_id!r} looks like: give its kind"
+                )
+            rule = rule_for(question.kind, self.n, preset=self.preset)
+            if rule.confidence is not None and not self.sampling.topk_logprobs:
+                raise InputError(f"preset {self.preset} reads log-probabilities, and none would be kept: keep them")
+            readout = rule.setting.readout
+            if self.keep.readouts is not None and readout not in map(str, map(Readout.parse, self.keep.readouts)):
+                raise InputError(
+                    f"an adaptive capture reads {readout} of {question.kind}, and only {', '.join(self.keep.readouts)} "
+                    f"would be kept: keep {readout} too"
+                )
 
     def part(self, number: int, parts: int) -> Plan:
         """Every `parts`-th problem from the `number`-th on, counted from 1: one worker's share of the plan."""

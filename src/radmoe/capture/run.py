@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+from radmoe.capture.adaptive import Watches
 from radmoe.capture.plan import Plan
 from radmoe.engines.base import Completion
 from radmoe.engines.prompts import encode, template_arguments
-from radmoe.pool import PoolWriter
+from radmoe.pool import PoolWriter, open_pool
 from radmoe.pool.reader import safe_rollouts
 from radmoe.problems import Question
 
 
 @dataclass(frozen=True)
 class Captured:
-    """What a capture did. `sampled` are the rollouts of this call; the others were there before."""
+    """What a capture did. `sampled` are the rollouts of this call; the others were there before.
+
+    `stopped` says for how many problems an adaptive capture ended for which reason; None where n was fixed.
+    """
 
     pool: str
     problems: int
@@ -29,10 +33,14 @@ class Captured:
     tokens: int
     seconds: float
     router: str
+    stopped: dict[str, int] | None = None
 
     def __str__(self) -> str:
         n, before = self.rollouts // self.problems, self.rollouts - self.sampled
         parts = [f"{self.pool}: {self.problems:,} problems x {n} rollouts"]
+        if self.stopped is not None:
+            why = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.stopped.items()))
+            parts = [f"{self.pool}: {self.problems:,} problems, {self.rollouts:,} rollouts as needed ({why})"]
         if before:
             parts.append(f"{before:,} of them from before")
         parts.append(f"router {self.router}")
@@ -75,13 +83,14 @@ def capture_pool(
     """
     out, engine = Path(out), plan.engine
     rendered = _render(plan)
-    writer = _open_writer(plan, out)  # from here on there is a pool
-    missing = [[i for i in range(plan.n) if not writer.has(r.question.problem_id, i)] for r in rendered]
     began = time.perf_counter()
     try:
-        with writer:
-            _sample(plan, writer, rendered, missing, progress)
+        sampled, tokens, watches = (_capture if plan.adaptive is None else _capture_adaptively)(
+            plan, out, rendered, progress
+        )
     except KeyboardInterrupt:
+        if not out.is_dir():
+            raise
         raise CaptureInterrupted(
             f"{safe_rollouts(out):,} rollouts are safe in {out}: run the same command to go on, or "
             f"radmoe verify {quote(str(out))} --recover to use what is there"
@@ -89,12 +98,52 @@ def capture_pool(
     return Captured(
         pool=str(out),
         problems=len(rendered),
-        rollouts=len(rendered) * plan.n,
-        sampled=sum(map(len, missing)),
-        tokens=engine.tokens_sampled if any(missing) else 0,
+        rollouts=len(rendered) * plan.n if watches is None else sum(len(w.selector) for w in watches.each.values()),
+        sampled=sampled,
+        tokens=tokens,
         seconds=time.perf_counter() - began,
         router=str(engine.shape),
+        stopped=None if watches is None else watches.reasons(),
     )
+
+
+Outcome = tuple[int, int, Watches | None]  # rollouts and tokens that were sampled, and what was decided
+
+
+def _capture(plan: Plan, out: Path, rendered: list[_Rendered], progress: Callable[[Progress], None]) -> Outcome:
+    """Sample all n rollouts of every problem that the pool lacks."""
+    with _open_writer(plan, out) as writer:
+        missing = [[i for i in range(plan.n) if not writer.has(r.question.problem_id, i)] for r in rendered]
+        wanted = [(prompt, rollouts) for prompt, rollouts in zip(rendered, missing, strict=True) if rollouts]
+        left = [len(rollouts) for _, rollouts in wanted]
+        problems, total = len(rendered) - len(wanted), sum(left)
+        with closing(_sample(plan, writer, wanted)) as completions:
+            for finished, (place, _) in enumerate(completions, 1):
+                left[place] -= 1
+                problems += left[place] == 0
+                progress(Progress(finished, total, problems, len(rendered), plan.engine.tokens_sampled))
+    return total, plan.engine.tokens_sampled if total else 0, None
+
+
+def _capture_adaptively(
+    plan: Plan, out: Path, rendered: list[_Rendered], progress: Callable[[Progress], None]
+) -> Outcome:
+    """Sample rollouts of every problem until its rule stops, a few at a time."""
+    _open_writer(plan, out).close()  # checks the run record, and completes what a killed capture left
+    watches = Watches(plan, open_pool(out))
+    prompts = {prompt.question.problem_id: prompt for prompt in rendered}
+    sampled = tokens = 0
+    with _open_writer(plan, out) as writer:
+        for wave in watches.waves():
+            wanted = [(prompts[problem], rollouts) for problem, rollouts in wave.items()]
+            with closing(_sample(plan, writer, wanted)) as completions:
+                for place, done in completions:
+                    watches.take(wanted[place][0].question.problem_id, done.rollout_index, done.rollout)
+                    sampled += 1
+                    now = tokens + plan.engine.tokens_sampled
+                    progress(Progress(sampled, sampled + watches.left, watches.stopped, len(rendered), now))
+            tokens += plan.engine.tokens_sampled
+    return sampled, tokens, watches
 
 
 def _render(plan: Plan) -> list[_Rendered]:
@@ -112,6 +161,9 @@ def _render(plan: Plan) -> list[_Rendered]:
 
 def _open_writer(plan: Plan, out: Path) -> PoolWriter:
     engine = plan.engine
+    sampling = asdict(plan.sampling) | {"raw": plan.raw, "engine": engine.name, "dtype": engine.dtype}
+    if plan.adaptive is not None:
+        sampling["adaptive"] = asdict(plan.adaptive) | {"preset": plan.preset}
     return PoolWriter(
         out,
         shape=engine.shape,
@@ -119,22 +171,16 @@ def _open_writer(plan: Plan, out: Path) -> PoolWriter:
         model=engine.model_name,
         task=plan.task,
         style=plan.style,
-        sampling=asdict(plan.sampling) | {"raw": plan.raw, "engine": engine.name, "dtype": engine.dtype},
+        sampling=sampling,
         profile=plan.keep.profile(engine),
         provenance=engine.provenance(),
     )
 
 
 def _sample(
-    plan: Plan,
-    writer: PoolWriter,
-    rendered: list[_Rendered],
-    missing: list[list[int]],
-    progress: Callable[[Progress], None],
-) -> None:
-    wanted = [(prompt, rollouts) for prompt, rollouts in zip(rendered, missing, strict=True) if rollouts]
-    left = [len(rollouts) for _, rollouts in wanted]
-    problems, total = len(rendered) - len(wanted), sum(left)
+    plan: Plan, writer: PoolWriter, wanted: list[tuple[_Rendered, list[int]]]
+) -> Generator[tuple[int, Completion], None, None]:
+    """Sample rollouts of problems, and keep each; yields its problem's place in `wanted`, and the rollout as it is kept."""
     if not wanted:
         return
     completions = plan.engine.generate(
@@ -148,11 +194,13 @@ def _sample(
         profile=writer.profile,
     )
     with _closed_afterwards(completions):
-        for finished, done in enumerate(completions, 1):
+        for done in completions:
             prompt, _ = wanted[done.prompt_index]
+            if not plan.keep.weights:
+                done = done._replace(rollout=replace(done.rollout, weights=None))
             writer.add(
                 prompt.question.problem_id,
-                done.rollout if plan.keep.weights else replace(done.rollout, weights=None),
+                done.rollout,
                 kind=prompt.question.kind,
                 rollout_index=done.rollout_index,
                 problem_index=prompt.place,
@@ -160,9 +208,7 @@ def _sample(
                 prompt=prompt.text,
                 finish_reason=done.finish_reason,
             )
-            left[done.prompt_index] -= 1
-            problems += left[done.prompt_index] == 0
-            progress(Progress(finished, total, problems, len(rendered), plan.engine.tokens_sampled))
+            yield done.prompt_index, done
 
 
 @contextmanager

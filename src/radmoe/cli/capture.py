@@ -18,6 +18,7 @@ from radmoe.printing import say, say_json
 
 if TYPE_CHECKING:
     from radmoe.engines.replay import Replayed
+    from radmoe.online import Stopping
 
 EXAMPLES = (
     "radmoe capture --model lab-qwen --task math-2 -n 32 --limit 12 --out pool/",
@@ -27,6 +28,7 @@ EXAMPLES = (
     "radmoe capture --engine vllm-http --url http://localhost:8000 \\",
     "--model ./model --data mine.jsonl --out pool/",
     "radmoe capture --model ./model --rollouts texts.jsonl --out pool/",
+    "radmoe capture --model lab-qwen --task math-2 -n 64 --adaptive --out pool/",
     "The same command again goes on where it was interrupted.",
 )
 
@@ -88,6 +90,23 @@ def command(
         ),
     ] = None,
     n: Annotated[int | None, typer.Option("-n", help="Rollouts per problem.", show_default="64")] = None,
+    adaptive: Annotated[
+        bool,
+        typer.Option("--adaptive", help="Stop at a problem once its pick is settled; -n is then the most rollouts."),
+    ] = False,
+    min_n: Annotated[
+        int | None, typer.Option("--min-n", help="With --adaptive: the fewest rollouts.", show_default="8")
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            "--patience", help="With --adaptive: rollouts in a row that the pick must survive.", show_default="8"
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option("--preset", help="With --adaptive: how the pick is made, as in select.", show_default="paper"),
+    ] = None,
     style: Annotated[
         str | None,
         typer.Option(
@@ -138,7 +157,8 @@ def command(
 
     A rollout is safe on disk once finished, so an interrupted or killed capture goes on when the same
     command is run again: finished rollouts are not repeated, and the rest come out as they would have.
-    -n may be raised later. Where the problems come with gold answers, the pool is graded at the end.
+    -n may be raised later. With --adaptive a problem gets only as many rollouts as its pick needs to settle
+    (docs/adaptive.md). Where the problems come with gold answers, the pool is graded at the end.
     """
     from radmoe.capture import Keep
     from radmoe.engines import EngineOptions
@@ -149,8 +169,10 @@ def command(
     if rollouts is not None:
         if task is not None or data is not None or engine != "transformers" or model is None:
             raise InputError("--rollouts are replayed through --model: leave out --task, --data and --engine")
-        if n is not None or limit is not None or part is not None:
-            raise InputError("--rollouts are replayed as many as there are: leave out -n, --limit and --part")
+        if n is not None or limit is not None or part is not None or adaptive:
+            raise InputError(
+                "--rollouts are replayed as many as there are: leave out -n, --limit, --part and --adaptive"
+            )
         local = EngineOptions(dtype=dtype, device=device, threads=threads)
         replayed = replay_with_bar(
             rollouts,
@@ -168,6 +190,7 @@ def command(
         else:
             say(_line(replayed))
         return
+    stopping = _stopping(adaptive, min_n, patience, preset)
     if rounding is not None:
         raise InputError("--rounding is a replay's: give it with --rollouts")
     plan = plan_for(
@@ -193,6 +216,8 @@ def command(
         | ({"topk_logprobs": 0} if no_logprobs else {}),
         keep=keep,
         n=64 if n is None else n,
+        adaptive=stopping,
+        preset=preset or "paper",
         style=style,
         raw=raw,
         batch_size=batch_size,
@@ -204,6 +229,17 @@ def command(
         return
     say(summary_line(captured, average))
     say(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
+
+
+def _stopping(adaptive: bool, min_n: int | None, patience: int | None, preset: str | None) -> Stopping | None:
+    """The rule of an adaptive capture; None without --adaptive."""
+    from radmoe.online import Stopping
+
+    given = {name: value for name, value in (("min_n", min_n), ("patience", patience)) if value is not None}
+    named = given if preset is None else given | {"preset": preset}
+    if named and not adaptive:
+        raise InputError(f"--{next(iter(named)).replace('_', '-')} belongs to --adaptive: give both, or neither")
+    return Stopping(**given) if adaptive else None
 
 
 def _share(part: str) -> tuple[int, int]:

@@ -108,5 +108,7 @@ def graded_average(out: Path, task: str | None, data: Path | None, seed: int) ->
 
 def summary_line(captured: Captured, average: float | None) -> str:
     """What a capture did, and how often a rollout is right where that is known."""
+    if average is None:
+        return str(captured)
     n = captured.rollouts // captured.problems
-    return str(captured) + ("" if average is None else f", {average:.1%} right (Avg@{n})")
+    return f"{captured}, {average:.1%} right" + (f" (Avg@{n})" if captured.stopped is None else "")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.engines.checkpoint import fingerprint
 from radmoe.engines.options import EngineOptions
 from radmoe.engines.prompts import encode
 from radmoe.errors import EngineError, InputError
@@ -210,8 +211,10 @@ class Engine(Protocol):
         return [Forced(ids[len(prompt) - 1 :], weights[len(prompt) - 1 :]) for ids, weights in passes]
 
     def provenance(self) -> dict[str, Any]:
-        """Where rollouts of this engine come from, for the shards of a pool: versions and host."""
-        return {"versions": dict(self.versions), "python": platform.python_version(), "host": platform.node()}
+        """Where rollouts of this engine come from, for the shards of a pool: versions, host, and which weights."""
+        where = {"versions": dict(self.versions), "python": platform.python_version(), "host": platform.node()}
+        weights = fingerprint(self.checkpoint)
+        return where if weights is None else where | {"checkpoint": weights}
 
     def close(self) -> None:
         """Release what the engine holds: processes, connections. It cannot be used afterwards."""

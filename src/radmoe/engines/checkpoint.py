@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from radmoe.vocab import Vocab
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
+SAMPLES, SAMPLE_BYTES = 16, 1 << 16  # blocks of each file of weights that a fingerprint reads
 
 
 class Checkpoint:
@@ -60,6 +62,27 @@ class Checkpoint:
         """A setting of the generation config, if it has it."""
         value = getattr(self._settings, name, None)
         return otherwise if value is None else value
+
+
+def fingerprint(directory: Path | None) -> str | None:
+    """What tells the weights of a checkpoint from others: 64 hex digits, None where it has no safetensors.
+
+    It is a SHA-256 over config.json and, for each safetensors file, its name, its size and SAMPLES blocks at even
+    distances, so that hundreds of gigabytes need no full reading. Weights that were trained on differ in every block.
+    """
+    files = sorted(directory.glob("*.safetensors")) if directory is not None else []
+    if directory is None or not files:
+        return None
+    config = directory / "config.json"
+    digest = hashlib.sha256(config.read_bytes() if config.is_file() else b"")
+    for file in files:
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size}\n".encode())
+        with file.open("rb") as weights:
+            for i in range(SAMPLES):
+                weights.seek(max(0, size - SAMPLE_BYTES) * i // (SAMPLES - 1))
+                digest.update(weights.read(SAMPLE_BYTES))
+    return digest.hexdigest()
 
 
 def sparse_layers(text: Any) -> list[int]:
