@@ -15,8 +15,10 @@ import typer
 from typer.core import TyperGroup
 
 from radmoe.cli import (
+    advise,
     audit,
     bench,
+    calibrate,
     capture,
     demo,
     doctor,
@@ -102,7 +104,23 @@ def _epilog(examples: Iterable[str]) -> str:
     return "\n\n".join(("Examples:", *examples))  # a blank line is a line break in typer's epilog
 
 
-for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, rivals, study, audit, doctor, bench):
+for module in (
+    demo,
+    capture,
+    inspect,
+    verify,
+    merge,
+    select,
+    advise,
+    grade,
+    calibrate,
+    evaluate,
+    rivals,
+    study,
+    audit,
+    doctor,
+    bench,
+):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=_epilog(module.EXAMPLES))(_interruptible(name, module.command))
 

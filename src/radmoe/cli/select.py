@@ -20,6 +20,7 @@ from radmoe.cli.common import (
     progress,
     settled_kinds,
 )
+from radmoe.cli.sureness import Judged, find_sureness
 from radmoe.printing import console, json_text, say, say_block
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ EXAMPLES = (
     "radmoe select pool/ --kind code --readout delimiter@marker",
     "radmoe select pool/ --confidence conf50 --json",
     "radmoe select runs/ --kind agent",
+    "radmoe select pool/ --calibration sure.json --abstain-below 0.7",
 )
 
 
@@ -69,7 +71,18 @@ def command(
             "--compare", help="What makes rollouts alike: routing, text, or routing+text.", show_default="routing"
         ),
     ] = None,
-    window: Annotated[int, typer.Option("--window", help="Tokens of a confidence window (cbw, tail).")] = 2048,
+    window: Annotated[
+        int | None, typer.Option("--window", help="Tokens of a confidence window (cbw, tail).", show_default="2048")
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            "--calibration", help="How sure each pick is: a file of radmoe calibrate.", show_default="the shipped one"
+        ),
+    ] = None,
+    abstain_below: Annotated[
+        float | None, typer.Option("--abstain-below", help="No pick where it is right with less than this probability.")
+    ] = None,
     layers: Annotated[
         str | None, typer.Option("--layers", help="Layer subset: s0 (a decile), c2, x9, or 0-3,7.", show_default="all")
     ] = None,
@@ -86,7 +99,9 @@ def command(
 
     Under --json (or --out) each line holds problem_id, kind, readout, preset, confidence, trust, compare, index (the pick's
     place among the problem's rollouts; null if RAD abstained), its rollout_index, density and located (one entry per
-    rollout; density is null where a rollout was not scored), abstained, margin, basin and k.
+    rollout; density is null where a rollout was not scored), abstained, margin, basin and k; with a calibration, the
+    probability that the pick is right and whether it is dense, without one its sure_rank among the picks of its kind
+    (1 is the surest).
     """
     from radmoe.pool import open_pool
 
@@ -104,18 +119,22 @@ def command(
         "trust": trust,
         "compare": compare,
         "window": window,
-        "layers": layers,
-        "budget": budget,
-        "seed": seed,
     }
+    sureness = find_sureness(
+        opened, calibration, abstain_below, options, special=layers is not None or budget is not None
+    )
+    options = sureness.options | {"layers": layers, "budget": budget, "seed": seed}
     selections = progress(_select(opened, kinds, jobs, options), len(problems), "selecting")
+    picks = list(zip(problems, selections, strict=True))
+    judged = sureness.judged([selection for _, selection in picks])
     if as_json or out is not None:
-        picks = _write_json(problems, selections, out)
+        _write_json(problems, judged, out)
     else:
-        picks = list(zip(problems, selections, strict=True))
-        _print(picks, kinds, options)
+        _print(problems, judged, kinds, options)
+        for note in sureness.notes([one.selection for one in judged]):
+            say(note)
     if text:
-        _print_texts(opened, picks)
+        _print_texts(opened, [(problem, one.selection) for problem, one in zip(problems, judged, strict=True)])
     _refuse_nothing(pool, picks)
 
 
@@ -128,23 +147,21 @@ def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, options: dict[str, An
     return select_many(groups, threads=jobs, **options)
 
 
-def _write_json(problems: list[str], selections: Iterator[Selection], out: Path | None) -> list[tuple[str, Selection]]:
+def _write_json(problems: list[str], judged: list[Judged], out: Path | None) -> None:
     from radmoe.pool.files import write_atomic
     from radmoe.pool.schema import disk_errors
 
-    picks, lines = [], []
-    for pick in zip(problems, selections, strict=True):
-        picks.append(pick)
-        lines.append(_line(*pick))
-        if out is None:
-            say(lines.pop())
-    if out is not None:
-        with disk_errors(out):
-            write_atomic(out, "".join(line + "\n" for line in lines).encode())
-    return picks
+    lines = [_line(problem, one) for problem, one in zip(problems, judged, strict=True)]
+    if out is None:
+        for line in lines:
+            say(line)
+        return
+    with disk_errors(out):
+        write_atomic(out, "".join(line + "\n" for line in lines).encode())
 
 
-def _line(problem: str, selection: Selection) -> str:
+def _line(problem: str, judged: Judged) -> str:
+    selection = judged.selection
     return json_text(
         {
             "problem_id": problem,
@@ -163,28 +180,33 @@ def _line(problem: str, selection: Selection) -> str:
             "basin": list(selection.basin),
             "k": selection.k,
         }
+        | judged.fields()
     )
 
 
-def _print(picks: list[tuple[str, Selection]], kinds: dict[str, Kind], options: dict[str, Any]) -> None:
+def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], options: dict[str, Any]) -> None:
     from radmoe.printing.screen import Table
     from radmoe.selector import rule_for
 
-    given = {name: options[name] for name in RULE}
-    sizes = {kinds[problem]: len(s.located) for problem, s in reversed(picks)}  # of the first problem of each kind
-    rules = [rule_for(kind, sizes[kind], **given) for kind in dict.fromkeys(kinds.values())]
+    given = {name: options.get(name) for name in RULE}
+    sizes = {
+        kinds[problem]: len(one.selection.located)
+        for problem, one in reversed(list(zip(problems, judged, strict=True)))
+    }
+    rules = [rule_for(kind, sizes[kind], **given) for kind in dict.fromkeys(kinds.values())]  # of its first problem
     table = Table(title="; ".join(map(_described, rules)), box=None)
     table.add_column("problem")
-    for heading in ("rollouts", "located", "pick", "mean similarity", "basin", "margin"):
+    for heading in ("rollouts", "located", "pick", "mean similarity", "basin", "margin", "sure"):
         table.add_column(heading, justify="right")
-    for problem, s in picks:
+    for problem, one in zip(problems, judged, strict=True):
+        s = one.selection
         counts = (str(len(s.located)), str(int(s.located.sum())))
         if s.index is None:
-            table.add_row(problem, *counts, "abstains", "", "", "", style="yellow")
+            table.add_row(problem, *counts, "abstains", "", "", "", str(one), style="yellow")
             continue
         mean = s.density[s.index] / s.k if s.k else float("nan")
         margin = "-" if number(s.margin) is None else f"{s.margin:.3f}"
-        table.add_row(problem, *counts, str(s.index), f"{mean:.3f}", str(len(s.basin)), margin)
+        table.add_row(problem, *counts, str(s.index), f"{mean:.3f}", str(len(s.basin)), margin, str(one))
     console().print(table)
 
 

@@ -1,0 +1,46 @@
+"""`radmoe advise` says how to select from a pool, without labels."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds
+from radmoe.printing import say, say_json
+
+EXAMPLES = (
+    "radmoe advise pool/",
+    "radmoe advise pool/ --limit 20 --json",
+)
+
+
+def command(
+    pool: PoolPath,
+    kind: KindName = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Look at the first problems only.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell from routing and likelihoods, without labels, which regime a pool is in and which preset to use there.
+
+    docs/choosing.md says what the regimes mean. Problems of several kinds are told apart.
+    """
+    from radmoe.pool import open_pool
+    from radmoe.regime import advise, survey
+
+    opened = open_pool(pool)
+    problems = limited(limit, opened.problems)
+    kinds = settled_kinds(opened, kind, None, problems)
+    advice = {}
+    for own in dict.fromkeys(kinds.values()):
+        names = [problem for problem in problems if kinds[problem] == own]
+        groups = (replace(opened.group(name), kind=own) for name in progress(names, len(names), f"comparing {own}"))
+        advice[own] = advise(survey(groups, own))
+    if as_json:
+        say_json({own: asdict(one) for own, one in advice.items()})
+        return
+    for own, one in advice.items():
+        say(f"{own}: {one.regime}. {' '.join(one.sentences)}")
+        say(f"  radmoe select {quote(str(pool))} --preset {one.preset}")

@@ -1,0 +1,126 @@
+"""`radmoe calibrate`: fit, on graded pools, how sure a pick is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from radmoe.cli.common import Json, Kernel, KindName, Neighbours, ReadoutName
+from radmoe.errors import InputError
+from radmoe.printing import bar, console, json_text, say, say_json
+
+if TYPE_CHECKING:
+    from radmoe.evaluation.calibrate import Calibrated
+
+EXAMPLES = (
+    "radmoe calibrate graded/ --out sure.json",
+    "radmoe calibrate pools/lab-qwen-*/ --out sure.json --report report/",
+    "radmoe calibrate graded/ --preset best --out sure.json",
+    "radmoe select new/ --calibration sure.json --abstain-below 0.7",
+)
+
+
+def command(
+    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pools of one model.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the calibration to this JSON file.", show_default="print only")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write a page, CSV, JSON and a figure into this directory.")
+    ] = None,
+    ship: Annotated[
+        bool, typer.Option("--ship", help="Put it into the package, under the fingerprint of its checkpoint.")
+    ] = False,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="The way to select, as in radmoe select.", show_default="paper")
+    ] = None,
+    kind: KindName = None,
+    readout: ReadoutName = None,
+    k: Neighbours = None,
+    kernel: Kernel = None,
+    confidence: Annotated[
+        str | None, typer.Option("--confidence", help="RAD+DC: conf50 or ranksum.", show_default="plain RAD")
+    ] = None,
+    trust: Annotated[str | None, typer.Option("--trust", help="cbw, tail or likelihood.", show_default="cbw")] = None,
+    compare: Annotated[
+        str | None, typer.Option("--compare", help="routing, text or routing+text.", show_default="routing")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option("--window", help="Tokens of a confidence window.", show_default="2048")
+    ] = None,
+    folds: Annotated[int, typer.Option("--folds", help="Of the cross-validation.")] = 5,
+    resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the folds and the bootstrap.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Fit the probability that a pick is right, from its density, margin and basin, on graded pools of one model.
+
+    Prints how well the probabilities are calibrated on problems that were not fitted, how they compare with the
+    base rate and with the basin's share alone, and how many picks are wrong among the surest. The file is for
+    radmoe select --calibration; it holds for this model and this way of selecting.
+    """
+    try:
+        import scipy  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"calibrate needs {error.name}: pip install 'radmoe[eval]'") from None
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    from radmoe.evaluation.calibrate import calibrate
+    from radmoe.evaluation.coverage import tables
+    from radmoe.evaluation.render import visible_table
+    from radmoe.evaluation.screen import NAME, show_table
+
+    options: dict[str, Any] = {"preset": preset, "readout": readout, "k": k, "kernel": kernel}
+    options |= {"confidence": confidence, "trust": trust, "compare": compare, "window": window}
+    with bar("selecting", MofNCompleteColumn(), TimeRemainingColumn()) as update:
+        calibrated = calibrate(
+            pools,
+            kind=kind,
+            options=options,
+            folds=folds,
+            seed=seed,
+            progress=lambda done, total: update(completed=done, total=total),
+        )
+    made = tables(calibrated, resamples=resamples, seed=seed)
+    written = _write(calibrated, out, ship)
+    if report is not None:
+        from radmoe.report.calibration import write_calibration
+
+        typed = " ".join(f"--{name} {value}" for name, value in options.items() if value is not None)
+        names = " ".join(pool.name for pool in pools)
+        write_calibration(calibrated, made, report, f"radmoe calibrate {names} {typed}".strip())
+        written.append(report)
+    if as_json:
+        body = {"calibration": calibrated.calibration.to_json(), "tables": [table.to_json() for table in made]}
+        say_json(body | {"notes": list(calibrated.notes)})
+        return
+    screen = console()
+    for table in made:
+        show_table(visible_table(table, NAME), screen)
+        screen.print()
+    for note in calibrated.notes:
+        screen.print(note, style="dim")
+    for path in written:
+        say(f"written to {path}", err=True)
+
+
+def _write(calibrated: Calibrated, out: Path | None, ship: bool) -> list[Path]:
+    """Write the calibration where it was asked for; returns the files."""
+    from radmoe import certainty
+    from radmoe.pool.files import write_atomic
+    from radmoe.pool.schema import disk_errors
+
+    files = [] if out is None else [out]
+    if ship:
+        checkpoint = calibrated.calibration.checkpoint
+        if checkpoint is None:
+            raise InputError(
+                "--ship needs the fingerprint of the weights, which these pools do not all record: capture them anew"
+            )
+        files.append(certainty.SHELF / f"{checkpoint}.json")
+    for file in files:
+        with disk_errors(file):
+            write_atomic(file, (json_text(calibrated.calibration.to_json(), indent=1) + "\n").encode())
+    return files
