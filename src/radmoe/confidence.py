@@ -59,6 +59,19 @@ def lowest_window(confidence: Floats, window: int = WINDOW) -> float:
     return float(_window_means(confidence, window).min())
 
 
+def running_lows(confidence: Floats, window: int = WINDOW) -> tuple[NDArray[np.int64], Floats]:
+    """Where the mean of the last `window` tokens is lower than ever before: after how many tokens, and that mean.
+
+    A rollout shorter than one window has none.
+    """
+    if len(confidence) < window:
+        return np.empty(0, np.int64), np.empty(0)
+    means = _window_means(confidence, window)
+    lows = np.minimum.accumulate(means)
+    new = np.flatnonzero(np.concatenate(([True], np.diff(lows) < 0)))
+    return new + window, means[new]
+
+
 SCALARS: dict[str, Callable[[Floats, int], float]] = {
     "mean": lambda confidence, window: mean(confidence),
     "tail": tail,

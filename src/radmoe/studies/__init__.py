@@ -15,6 +15,7 @@ What is computed per problem:
     budgets.py     gains by anchor and budget; bands.py picks from subsets of the layers
     basins.py      neighbours, densities and purities of many problems at once; purity.py of one
     courses.py     purity and accuracy as rollouts or windows grow
+    arrivals.py    rollouts in many orders of arrival: picks, stops, tokens; falls.py what DeepConf's online filter watches
     subcohorts.py  selectors in sub-cohorts of m rollouts; rates.py their hit rates, pooled
 
 What is made of it:
@@ -27,4 +28,5 @@ What is made of it:
     needs.py       what studies need of pools
     base.py        what a study is, and the table of all; run.py running them
     paper/         the studies themselves, one module each
+    beyond/        studies of what the paper does not have
 """

@@ -1,6 +1,6 @@
 """What a study is: claims and their rules, what it needs, what it reads, and a function from evidence to findings.
 
-A new study is one module in `studies/paper`: a function under `@study(...)` (CONTRIBUTING.md shows one with a figure).
+A new study is one module in `studies/paper`, or in `studies/beyond` where the paper has no such analysis: a function under `@study(...)` (CONTRIBUTING.md shows one with a figure).
 """
 
 from __future__ import annotations
@@ -79,11 +79,12 @@ STUDIES: dict[str, Study] = {}
 
 
 def load() -> dict[str, Study]:
-    """Import every module of `studies.paper`, and return all studies in the order of their numbers."""
-    from radmoe.studies import paper
+    """Import every module of `studies.paper` and `studies.beyond`, and return all studies in the order of their numbers."""
+    from radmoe.studies import beyond, paper
 
-    for module in pkgutil.iter_modules(paper.__path__):
-        importlib.import_module(f"{paper.__name__}.{module.name}")
+    for package in (paper, beyond):
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
     return dict(sorted(STUDIES.items(), key=lambda item: item[1].number))
 
 

@@ -196,7 +196,7 @@ def _draw(correct: Any, m: int, right: int, state: Any, sample: int, places: Any
 
 
 @jit
-def _densest(ranked: Any, near: Any, order: Any, inside: Any, size: int, k: int, density: Any) -> int:
+def densest(ranked: Any, near: Any, order: Any, inside: Any, size: int, k: int, density: Any) -> int:
     """The densest of the `size` rollouts that are `inside`; of equally dense ones, the first in `order`.
 
     Densities are those of `knn_density`, added from the most similar down, and ties those of `selector.levels`.
@@ -271,7 +271,7 @@ def _count(
     votes, rightness = np.zeros(answers, np.int64), np.zeros(answers, np.bool_)
     for sample in range(samples):
         _draw(correct, m, right, state, sample, places, inside)
-        out[1] += correct[_densest(ranked, near, natural, inside, m, k, density)]
+        out[1] += correct[densest(ranked, near, natural, inside, m, k, density)]
         half[:] = False
         size = 0  # of the more confident half
         for i in trusted:
@@ -282,5 +282,5 @@ def _count(
                 size += 1
                 if size == (m + 1) // 2:
                     break
-        out[3] += correct[_densest(ranked, near, trusted, half, size, k, density)]
+        out[3] += correct[densest(ranked, near, trusted, half, size, k, density)]
         out[4] += _vote(answer, correct, inside, votes, rightness)
