@@ -25,6 +25,7 @@ from radmoe.cli import (
     inspect,
     lab,
     merge,
+    report,
     rivals,
     select,
     study,
@@ -102,7 +103,7 @@ def _epilog(examples: Iterable[str]) -> str:
     return "\n\n".join(("Examples:", *examples))  # a blank line is a line break in typer's epilog
 
 
-for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, rivals, study, audit, doctor, bench):
+for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, rivals, study, report, audit, doctor, bench):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=_epilog(module.EXAMPLES))(_interruptible(name, module.command))
 
