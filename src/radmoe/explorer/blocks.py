@@ -2,7 +2,7 @@
 
 A block is gzip of: the length of the header as a little-endian uint32, the header as UTF-8 JSON, and the arrays. The
 header's "arrays" gives each array by its name as [type, shape, offset]; offsets count from the end of the header, rounded
-up to a multiple of 8, and every array begins at such a multiple. Types are u1, u2, u4, i2, i4 and f4, little-endian.
+up to a multiple of 8, and every array begins at such a multiple. Types are u1, u2, u4, i1, i2, i4 and f4, little-endian.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FORMAT = 1
-TYPES = ("u1", "u2", "u4", "i2", "i4", "f4")
+TYPES = ("u1", "u2", "u4", "i1", "i2", "i4", "f4")
 _ALIGNED = 8
 _LENGTH = struct.Struct("<I")
 

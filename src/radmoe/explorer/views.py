@@ -93,21 +93,24 @@ def view_header(group: RolloutGroup, view: View, correct: Correct | None) -> dic
 
 
 def view_arrays(group: RolloutGroup, view: View) -> dict[str, NDArray[Any]]:
-    """The arrays of a view. Those of length n are in the order of `members`, the located rollouts.
+    """The arrays of a view. Those of length n are in the order of `members`.
 
-    order [n] places in `members` by basin; root [n] the mode of each one's basin, as a place in `members`; density [n];
-    near [n, k] nearest neighbours, as places; similar [n (n-1) / 2] the upper triangle of S in 255ths; map [n, 2] in
-    30,000ths; anchor_start and anchor_length [n]; span_begin, span_start, span_stop: the windows; rows [n] their tokens;
-    fired [n, L, E] in how many of these tokens an expert was chosen.
+    members [n] the located rollouts, basin by basin, the pick first; root [n] the mode of each one's basin, as a place in
+    `members`; density [n]; near [n, k] nearest neighbours, as places; similar [n (n-1) / 2] the upper triangle of S in
+    255ths; map [n, 2] in 30,000ths; anchor_start and anchor_length [n]; span_begin, span_start, span_stop: the windows;
+    rows [n] their tokens; usual [L, E] and more [L, E, n]: in how many of these tokens each expert was chosen is the sum
+    of both.
     """
-    members = np.flatnonzero(view.reading.located)
-    n, pick = len(members), view.selection
-    place = np.zeros(len(group), np.int64)
-    place[members] = np.arange(n)
-    anchors = [anchor for anchor in view.reading.anchors if anchor is not None]
+    runs, pick = np.flatnonzero(view.reading.located), view.selection
+    order = np.arange(len(runs)) if pick.index is None else by_basin(pick, runs)
+    members, n = runs[order], len(runs)
+    anchors = [anchor for i in members if (anchor := view.reading.anchors[i]) is not None]
     spans = [view.spans[i] for i in members]
     starts, begins = ragged([[start for start, _ in own] for own in spans])
     rows = np.array([sum(stop - start for start, stop in own) for own in spans], np.int64)
+    fired = _fired(group, members, spans)
+    usual = np.median(fired, axis=2).astype(np.int64) if n else np.zeros(fired.shape[:2], np.int64)
+    more = fired - usual[:, :, None]
     arrays: dict[str, NDArray[Any]] = {
         "members": smallest(members),
         "anchor_start": np.array([anchor.start for anchor in anchors], np.uint32),
@@ -116,22 +119,26 @@ def view_arrays(group: RolloutGroup, view: View) -> dict[str, NDArray[Any]]:
         "span_start": starts,
         "span_stop": ragged([[stop for _, stop in own] for own in spans])[0],
         "rows": smallest(rows),
-        "fired": smallest(_fired(group, members, spans)),
+        "usual": smallest(usual),
+        "more": more.astype(np.int8 if np.abs(more).max(initial=0) < 2**7 else np.int32),
     }
     if pick.index is None:
         return arrays
+    place = np.zeros(len(group), np.int64)
+    place[members] = np.arange(n)
+    S = view.S[np.ix_(order, order)]
+    near = knn(view.S, view.setting.k)[order]
     return arrays | {
-        "order": smallest(by_basin(pick, members)),
         "root": smallest(place[pick.roots[members]]),
         "density": pick.density[members].astype(np.float32),
-        "near": smallest(knn(view.S, view.setting.k)),
-        "similar": np.rint(255 * view.S[np.triu_indices(n, 1)]).astype(np.uint8),
-        "map": np.rint(_MAP * np.clip(plane(view.S), -1, 1)).astype(np.int16),
+        "near": smallest(place[runs[near]]),
+        "similar": np.rint(255 * S[np.triu_indices(n, 1)]).astype(np.uint8),
+        "map": np.rint(_MAP * np.clip(plane(S), -1, 1)).astype(np.int16),
     }
 
 
 def _fired(group: RolloutGroup, members: NDArray[np.intp], spans: list[list[Span]]) -> NDArray[np.int64]:
-    """In how many tokens of its windows a rollout used each expert [n, L, E]."""
+    """In how many tokens of its windows a rollout used each expert [L, E, n]."""
     layers, experts = group.shape.layers, group.shape.experts
     fired = np.zeros((len(members), layers * experts), np.int64)
     shift = np.arange(layers)[:, None] * experts
@@ -139,4 +146,4 @@ def _fired(group: RolloutGroup, members: NDArray[np.intp], spans: list[list[Span
         for start, stop in own:
             ids, _ = group.rollouts[i].rows(start, stop, weights=False)
             fired[place] += np.bincount((ids + shift).ravel(), minlength=layers * experts)
-    return fired.reshape(-1, layers, experts)
+    return fired.T.reshape(layers, experts, -1)
