@@ -95,7 +95,9 @@ def _entry(group: RolloutGroup, kind: Kind | None, views: Sequence[View], correc
         "rollouts": len(group),
         "right": None if correct is None else sum(bool(one) for one in correct),
         "picks": {
-            readout: None if pick.index is None else [pick.rollout_index, len(pick.basin), _verdict(correct, pick.index)]
+            readout: None
+            if pick.index is None
+            else [pick.rollout_index, len(pick.basin), _verdict(correct, pick.index)]
             for readout, pick in picks.items()
         },
     }

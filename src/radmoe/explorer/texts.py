@@ -46,9 +46,7 @@ def text_arrays(group: RolloutGroup, windows: Sequence[Sequence[Span]], full: bo
 
     `windows` has the token ranges that any view of a rollout reads; they are always kept.
     """
-    spans = [
-        kept_spans(len(rollout), own, full) for rollout, own in zip(group.rollouts, windows, strict=True)
-    ]
+    spans = [kept_spans(len(rollout), own, full) for rollout, own in zip(group.rollouts, windows, strict=True)]
     kept = [_taken(rollout.token_ids, own) for rollout, own in zip(group.rollouts, spans, strict=True)]
     given = [_given(rollout, full) for rollout in group.rollouts]
     pieces = [*kept, *(tokens for steps in given for tokens in steps)]

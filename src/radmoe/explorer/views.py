@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from radmoe.errors import ReadoutError, RolloutError
 from radmoe.explorer.blocks import ragged, smallest
 from radmoe.explorer.layout import by_basin, plane
-from radmoe.explorer.wording import Correct, marker_words, why, window_words
+from radmoe.explorer.wording import Correct, marker_words, rival, why, window_words
 from radmoe.kernels import knn
 from radmoe.kinds import needs_marker
 from radmoe.readout import Reading, Span, windows
@@ -83,6 +83,7 @@ def view_header(group: RolloutGroup, view: View, correct: Correct | None) -> dic
         "kernel": view.setting.kernel,
         "k": pick.k,
         "pick": pick.index,
+        "rival": rival(pick),
         "basin": len(pick.basin),
         "located": int(pick.located.sum()),
         "margin": None if np.isnan(pick.margin) else round(pick.margin, 6),

@@ -20,15 +20,15 @@ def marker_words(readout: str, kind: Kind | None, vocab: Vocab) -> str:
     parsed = Readout.parse(readout)
     preset = preset_for(vocab)
     if parsed.name is not None:
-        return f"the text {parsed.name!r}" if parsed.family != "trajectory" else f"the token {parsed.name!r}"
+        return f"the {'token' if parsed.family == 'trajectory' else 'text'} “{parsed.name}”"
     if parsed.family in ("delimiter", "pre-delim"):
-        return "the code fence that opens the answer" if kind == "code" else r"\boxed{, which opens the answer"
+        return "the code fence that opens the answer" if kind == "code" else r"“\boxed{”, which opens the answer"
     if parsed.family == "boundary":
         if kind == "agent":
-            return f"{preset.action.pattern.decode()}, which opens an action"
-        return f"{preset.boundary.pattern.decode()}, behind which the final response begins"
+            return f"“{preset.action.pattern.decode()}”, which opens an action"
+        return f"“{preset.boundary.pattern.decode()}”, behind which the final response begins"
     if parsed.family.startswith("trajectory"):
-        return "the token 'so'"
+        return "the token “so”"
     return f"the place that {readout} names"
 
 
@@ -46,37 +46,50 @@ def window_words(readout: str) -> str:
     return f"on the {parsed.width} tokens from there" if parsed.width != 1 else "on its first token"
 
 
-def why(group: RolloutGroup, selection: Selection, correct: Correct | None = None) -> str:
-    """Which rollout was picked and why, or why none was; then, where labels are there, whether it is right."""
+def why(group: RolloutGroup, selection: Selection, correct: Correct | None = None) -> list[str]:
+    """Sentences: which rollout was picked, why, what stands against it and, where labels are there, whether it is right.
+
+    Where RAD abstains they say why.
+    """
     total, located = len(group), int(selection.located.sum())
-    marker = marker_words(selection.readout, selection.kind, group.vocab) if selection.readout else "a marker"
+    marker = marker_words(selection.readout, selection.kind, group.vocab)
     if total == 1:
-        return "RAD abstains: there is one rollout, so there is nothing to compare it with."
+        return ["RAD abstains.", "There is one rollout, so there is nothing to compare it with."]
     if selection.index is None:
-        some = "no rollout reaches" if located == 0 else f"{located} of {total} rollouts reaches"
-        return f"RAD abstains: {some} {marker}, and it takes two to compare."
+        some = "No rollout reaches" if located == 0 else f"{located} of {total} rollouts reaches"
+        return ["RAD abstains.", f"{some} {marker}, and it takes two to compare."]
+    number = selection.rollout_index
     mean = selection.density[selection.index] / max(selection.k, 1)
-    reach = f"all {total} rollouts reach" if located == total else f"{located} of {total} rollouts reach"
+    reach = f"All {total} rollouts reach" if located == total else f"{located} of {total} rollouts reach"
     like = "its nearest neighbour" if selection.k == 1 else f"its {selection.k} nearest neighbours"
-    sentence = (
-        f"RAD picked rollout {selection.rollout_index}: {reach} {marker}, and {window_words(selection.readout)} the "
-        f"experts that this one used agree most with those of {like} (mean similarity {mean:.2f})."
-    )
-    return " ".join(filter(None, (sentence, _rival(group, selection), _judged(selection, correct))))
+    sentences = [
+        f"RAD picked rollout {number}.",
+        f"{reach} {marker}; {window_words(selection.readout)}, the experts that rollout {number} used agree most with "
+        f"those of {like} (mean similarity {mean:.2f}).",
+        _against(group, selection),
+        _judged(selection, correct),
+    ]
+    return [sentence for sentence in sentences if sentence]
 
 
-def _rival(group: RolloutGroup, selection: Selection) -> str:
-    """How large the pick's basin is, and how near the best rollout of another comes."""
-    size, located = len(selection.basin), int(selection.located.sum())
-    basin = f"Its basin holds {size} of the {located} rollouts"
-    if math.isnan(selection.margin):
-        return f"{basin}, so nothing stands against it."
-    assert group.rollout_indices is not None and selection.index is not None
+def rival(selection: Selection) -> int | None:
+    """The best rollout outside the pick's basin; None where there is none."""
+    if selection.index is None or math.isnan(selection.margin):
+        return None
     outside = selection.located.copy()
     outside[list(selection.basin)] = False
-    rival = int(np.nanargmax(np.where(outside, selection.score, np.nan)))
-    mean = selection.density[rival] / max(selection.k, 1)
-    return f"{basin}; the best outside it, rollout {group.rollout_indices[rival]}, reaches {mean:.2f}."
+    return int(np.nanargmax(np.where(outside, selection.score, np.nan)))
+
+
+def _against(group: RolloutGroup, selection: Selection) -> str:
+    """How large the pick's basin is, and how near the best rollout of another comes."""
+    basin = f"Its basin holds {len(selection.basin)} of the {int(selection.located.sum())} rollouts"
+    best = rival(selection)
+    if best is None:
+        return f"{basin}, so nothing stands against it."
+    assert group.rollout_indices is not None
+    mean = selection.density[best] / max(selection.k, 1)
+    return f"{basin}; the best outside it, rollout {group.rollout_indices[best]}, reaches {mean:.2f}."
 
 
 def _judged(selection: Selection, correct: Correct | None) -> str:
@@ -84,4 +97,4 @@ def _judged(selection: Selection, correct: Correct | None) -> str:
         return ""
     right = sum(bool(one) for one in correct)
     verdict = "right" if correct[selection.index] else "wrong"
-    return f"The labels, which RAD never sees, say that it is {verdict}; {right} of {len(correct)} rollouts are right."
+    return f"The labels, which RAD never sees, say that it is {verdict}; {right} of all {len(correct)} are right."

@@ -139,12 +139,7 @@ class _Opened:
         prompts, finishes = self._runs()
         for problem in self.problems:
             group = replace(self.pool.group(problem), kind=self.kinds[problem])
-            picks: dict[str, int | None] = {}
-            hits: dict[str, float] = {}
-            if problem in rows:
-                one, i = rows[problem]
-                picks = {name: None if values[i] < 0 else int(values[i]) for name, values in one.picks.items()}
-                hits = {name: round(float(values[i]), 4) for name, values in one.hits.items()}
+            picks, hits = _outcomes(*rows[problem]) if problem in rows else ({}, {})
             indices = self.pool.rollout_indices(problem)
             encoded = encode_problem(
                 group,
@@ -225,13 +220,31 @@ def _evaluated(
     return records, report, "; ".join(reasons)
 
 
+def _outcomes(records: Records, i: int) -> tuple[dict[str, int | None], dict[str, float]]:
+    """What each method picked on the i-th problem, and how right that is. A vote is left out where it counts nothing."""
+    from radmoe.cohort import METHODS
+    from radmoe.evaluation.scores import NEAR_UNIQUE_KINDS
+
+    near_unique = records.setting.kind in NEAR_UNIQUE_KINDS
+    names = [name for name in records.hits if not (near_unique and METHODS[name].vote)]
+    picks = {
+        name: None if records.picks[name][i] < 0 else int(records.picks[name][i])
+        for name in names
+        if name in records.picks
+    }
+    return picks, {name: round(float(records.hits[name][i]), 4) for name in names}
+
+
 def _methods(records: dict[int, tuple[Records, ...]]) -> list[dict[str, Any]]:
     """The methods that were measured on some problem, in the registry's order."""
+    if not records:
+        return []
     from radmoe.cohort import METHODS
+    from radmoe.evaluation.kinds import NAMES
 
     measured = {name for pool in records.values() for one in pool for name in one.hits}
     return [
-        {"name": name, "label": method.label, "reads": list(method.reads), "vote": method.vote}
+        {"name": name, "label": NAMES.get(name, method.label), "reads": list(method.reads)}
         for name, method in METHODS.items()
         if name in measured
     ]

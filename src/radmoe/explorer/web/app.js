@@ -11,7 +11,7 @@ function mount(host, source) {
   const main = el("main", { id: "content", tabindex: "-1" }, el("p", { class: "about" }, "Reading…"));
   const readouts = el("span", { class: "switch" });
   const steps = el("span", { class: "steps" });
-  const theme = button("", "Change the theme (t)", () => nextTheme());
+  const theme = button("", "Change the theme (t)", () => nextTheme(), { class: "theme" });
   const help = helpDialog();
   const bar = el("header", { class: "bar" },
     el("a", { class: "skip", href: "#content", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
@@ -22,7 +22,8 @@ function mount(host, source) {
   function applyTheme() {
     if (state.theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = state.theme;
-    replaceChildren(theme, `${{ system: "◐", light: "○", dark: "●" }[state.theme]} ${state.theme}`);
+    replaceChildren(theme, { system: "◐", light: "○", dark: "●" }[state.theme], el("span", { class: "word" }, ` ${state.theme}`));
+    theme.setAttribute("aria-label", `Theme: ${state.theme}`);
     shown?.redraw?.();
   }
   function nextTheme() {

@@ -184,11 +184,9 @@ class View {
     return Int32Array.from(this.usual, (count, at) => count + this.more[at * n + place]);
   }
 
-  // The rollout to compare with at first: the best of the largest other basin, else a neighbour.
-  rival(i) {
-    const own = this.basinNumber(i);
-    const other = Array.from(this.members).find((rollout) => this.basinNumber(rollout) !== own);
-    const rest = this.order().find((rollout) => rollout !== i);
-    return other ?? this.neighbours(i)[0] ?? rest ?? i;
+  // The rollout to compare with at first: the best outside the pick's basin, else the pick, else a neighbour.
+  opposite(i) {
+    const others = [this.rival, this.pick, ...this.neighbours(i), ...this.order()];
+    return others.find((other) => other !== null && other !== undefined && other !== i) ?? i;
   }
 }

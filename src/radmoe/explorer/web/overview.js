@@ -26,13 +26,13 @@ function overviewPage(index, state, actions) {
   const columns = [
     { title: "#", number: true, value: (row) => row.place, cell: (row) => el("td", { class: "number" }, `${row.place + 1}`) },
     { title: "problem", value: (row) => row.entry.id, cell: (row) => el("th", { scope: "row" }, el("a", { href: `#problem/${row.place + 1}` }, theirs(row.entry.id, 60))) },
-    several ? { title: "pool", value: (row) => index.pools[row.entry.pool].name, cell: (row) => el("td", {}, theirs(index.pools[row.entry.pool].name, 40)) } : null,
-    { title: "kind", value: (row) => row.entry.kind, cell: (row) => el("td", {}, row.entry.kind ?? "unknown") },
-    labelled ? { title: "right rollouts", number: true, value: (row) => (row.entry.right === null ? null : row.entry.right / row.entry.rollouts), cell: shareCell } : null,
-    !labelled ? { title: "rollouts", number: true, value: (row) => row.entry.rollouts, cell: (row) => el("td", { class: "number" }, row.entry.rollouts.toLocaleString("en")) } : null,
     { title: "RAD picks", number: true, value: (row) => (row.pick ? row.pick[0] : null), cell: (row) => el("td", { class: "number" }, row.pick ? `${row.pick[0]}` : row.pick === null ? "abstains" : "–", verdictMark(right(row))) },
     { title: "its basin", number: true, value: (row) => (row.pick ? row.pick[1] / row.entry.rollouts : null), cell: (row) => el("td", { class: "number" }, row.pick ? `${row.pick[1]} of ${row.entry.rollouts}` : "–") },
-    ...methods.map((method) => ({ title: method.label.replace("@N", ""), value: (row) => hit(row, method.name), cell: (row) => el("td", { class: "outcome" }, verdictMark(hit(row, method.name) ?? 2) ?? "–") })),
+    labelled ? { title: "right rollouts", number: true, value: (row) => (row.entry.right === null ? null : row.entry.right / row.entry.rollouts), cell: shareCell } : null,
+    !labelled ? { title: "rollouts", number: true, value: (row) => row.entry.rollouts, cell: (row) => el("td", { class: "number" }, row.entry.rollouts.toLocaleString("en")) } : null,
+    ...methods.map((method) => ({ title: visible(method.label.replace("@N", "")), value: (row) => hit(row, method.name), cell: (row) => el("td", { class: "outcome" }, verdictMark(hit(row, method.name) ?? 2) ?? "–") })),
+    { title: "kind", value: (row) => row.entry.kind, cell: (row) => el("td", {}, row.entry.kind ?? "unknown") },
+    several ? { title: "pool", value: (row) => index.pools[row.entry.pool].name, cell: (row) => el("td", {}, theirs(index.pools[row.entry.pool].name, 40)) } : null,
   ].filter(Boolean);
   const table = sortableTable("Problems", columns, rows, {
     class: "problems",
@@ -61,11 +61,12 @@ function overviewPage(index, state, actions) {
   const node = el("article", { class: "overview" },
     el("header", {},
       el("h1", {}, `${plural(index.problems.length, "problem")}, ${plural(rollouts, "rollout")}`),
-      index.verdict ? el("p", { class: "why" }, theirs(index.verdict, 2000)) : el("p", { class: "why" }, "Which rollout would you return? This page shows what RAD picked on each problem, and why."),
+      el("p", { class: "why" }, `A model answered every problem several times${several ? `, in ${index.pools.length} settings` : ""}. RAD picked one answer for each by comparing which of the model's experts were at work, without reading what any answer says.`),
+      index.verdict ? el("p", { class: "verdict" }, theirs(index.verdict, 2000)) : null,
       ...index.notes.map((note) => el("p", { class: "note" }, theirs(note, 1000)))),
     legendNode(),
     el("section", {}, el("h2", {}, "Problems"), el("p", { class: "filter" }, search, outcome, pool, count), table.node),
-    index.tables.length ? el("section", {}, el("h2", {}, "How well selection did"), index.tables.map(evaluationTable)) : null,
+    index.tables.length ? el("section", {}, el("h2", {}, "How well selection did"), index.tables.map((table, k) => evaluationTable(table, k === 0))) : null,
     el("section", {}, el("h2", {}, several ? "Pools" : "The pool"), el("div", { class: "pools" }, index.pools.map(poolNode))));
   const step = (by) => {
     const links = [...node.querySelectorAll("table.problems tbody a")];

@@ -13,12 +13,12 @@ function problemPage(problem, index, state, actions) {
   const compared = view !== null && view.compared;
   const first = view?.pick ?? 0;
   let a = state.rollout ?? first;
-  let b = state.other ?? (view ? view.rival(a) : Math.min(1, problem.rollouts - 1));
+  let b = state.other ?? (view ? view.opposite(a) : Math.min(1, problem.rollouts - 1));
   const choose = {
     ...actions,
     select(nextA, nextB) {
       if (nextA !== null) {
-        if (nextB === null && nextA === b) b = a === nextA && view ? view.rival(nextA) : a;
+        if (nextB === null && nextA === b) b = a === nextA && view ? view.opposite(nextA) : a;
         a = nextA;
       }
       if (nextB !== null) b = nextB;
@@ -73,13 +73,16 @@ function problemPage(problem, index, state, actions) {
     tabs[next].focus();
   }));
   const pool = index.pools[entry.pool];
+  const why = view ? view.why : ["Nothing was selected.", "No marker was found that says where an answer begins, or no routing was kept there."];
   const node = el("article", { class: "problem" },
-    el("header", { class: "problem-head" },
-      el("p", { class: "kicker" }, `Problem ${problem.place + 1} of ${index.problems.length}`, pool ? [" · ", theirs(pool.name, 80)] : null, problem.kind ? ` · ${problem.kind}` : null, view ? [" · read at ", theirs(view.readout)] : null),
-      el("h1", {}, theirs(problem.id, 120)),
-      el("p", { class: "why" }, view ? theirs(view.why, 1000) : "Nothing was selected: no marker was found that says where an answer begins, or no routing was kept there."),
-      promptNode(problem)),
-    methodsNode(problem, index, choose),
+    el("p", { class: "kicker" }, `Problem ${problem.place + 1} of ${index.problems.length}`, pool ? [" · ", theirs(pool.name, 80)] : null, problem.kind ? ` · ${problem.kind}` : null, view ? [" · read at ", theirs(view.readout)] : null),
+    el("h1", {}, theirs(problem.id, 120)),
+    el("div", { class: "problem-head" },
+      el("div", {},
+        el("p", { class: "why" }, el("strong", {}, theirs(why[0])), ...why.slice(1).flatMap((sentence) => [" ", theirs(sentence, 1000)])),
+        promptNode(problem),
+        el("details", { class: "words" }, el("summary", {}, "What do these words mean?"), wordList())),
+      methodsNode(problem, index, choose)),
     el("div", { class: compared ? "panels" : "panels few" }, panels.map((one) => one.node)),
     el("section", { class: "panel detail" },
       el("div", { class: "tab-bar" }, el("div", { class: "tabs", role: "tablist", "aria-label": "Views of the selected rollouts" }, tabs), other),
@@ -107,7 +110,7 @@ function methodsNode(problem, index, actions) {
     const [pick, hit] = [problem.picks[method.name], problem.hits[method.name]];
     const word = pick === undefined ? percent(hit) : pick === null ? "abstains" : `${problem.number(pick)} ${hit ? "✓" : "✗"}`;
     const kind = pick === undefined ? "" : hit ? " right" : " wrong";
-    const label = el("span", {}, method.label.replace("@N", `@${problem.rollouts}`));
+    const label = el("span", {}, visible(method.label.replace("@N", `@${problem.rollouts}`)));
     const title = `${method.name}: reads ${method.reads.join(", ")}${pick === undefined ? "; one of several is drawn, and this is how often that is right" : ""}`;
     return el("li", {}, pick === undefined || pick === null
       ? el("span", { class: `chip${kind}`, title }, label, el("b", {}, word))
@@ -115,7 +118,7 @@ function methodsNode(problem, index, actions) {
   };
   const main = MAIN_METHODS.flatMap((name) => shown.filter((method) => method.name === name));
   const rest = shown.filter((method) => !main.includes(method));
-  return el("section", { class: "methods", "aria-label": "What each method picked" },
+  return el("section", { class: "methods" }, el("h2", {}, "What each method picks"),
     el("ul", { class: "chips" }, main.map(chip)),
     rest.length ? el("details", {}, el("summary", {}, plural(rest.length, "more method")), el("ul", { class: "chips" }, rest.map(chip))) : null);
 }

@@ -54,10 +54,10 @@ function plainRow(row, columns) {
 }
 
 // A table of the evaluation, folded until somebody opens it.
-function evaluationTable(table) {
+function evaluationTable(table, open) {
   const box = el("details", { class: "evaluation" }, el("summary", {}, theirs(table.title)));
-  box.addEventListener("toggle", () => {
-    if (!box.open || box.children.length > 1) return;
+  const fill = () => {
+    if (box.children.length > 1) return;
     const columns = [
       ...(table.section ? [{ title: table.section, value: (row) => row.section, cell: (row) => el("td", {}, theirs(row.section, 60)) }] : []),
       ...table.columns.map((column, k) => ({
@@ -75,7 +75,12 @@ function evaluationTable(table) {
       replaceChildren(count, wanted ? `${left} of ${table.rows.length} rows` : "");
     } });
     box.append(el("p", { class: "filter" }, search, count), made.node, ...table.notes.map((note) => el("p", { class: "about" }, theirs(note, 2000))));
-  });
+  };
+  if (open) {
+    box.open = true;
+    fill();
+  }
+  box.addEventListener("toggle", () => box.open && fill());
   return box;
 }
 
