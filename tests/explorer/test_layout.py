@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radmoe.explorer.layout import by_basin, plane
+from radmoe.explorer.layout import DENSE, by_basin, plane
 from radmoe.lab.planted import PlantedGroup
 from radmoe.selector import select
 
@@ -27,3 +27,10 @@ def test_a_plane_keeps_distances_that_lie_in_one(n: int, seed: int) -> None:
     apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
     found = plane((1 - apart).astype(np.float32))
     assert np.allclose(np.linalg.norm(found[:, None] - found[None], axis=-1), apart, atol=1e-3)
+
+
+def test_many_rollouts_are_placed_as_few_are() -> None:
+    points = np.random.default_rng(1).random((DENSE + 100, 2)) * 0.5
+    apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    places = plane((1 - apart).astype(np.float32))
+    assert np.allclose(np.linalg.norm(places[:, None] - places[None], axis=-1), apart, atol=1e-3)

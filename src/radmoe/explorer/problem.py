@@ -48,11 +48,12 @@ def encode_problem(
     """Select under every setting and put what a page shows into a block.
 
     `kind` is the group's own unless given, or told from the markers. `settings` are those of `usual_settings` unless
-    given; one whose routing was not kept is left out. `picks` and `hits` are what other methods did, by their names, and
+    given; one whose routing was not kept is left out, and so is every one but the first that cannot compare two rollouts.
+    `picks` and `hits` are what other methods did, by their names, and
     `finish` says why each rollout ended. Cost: the windows of every readout from disk, and O(n^2) for each.
     """
     kind = kind or group.kind or infer_kind([group], f"problem {group.problem_id!r}")
-    views = [view for setting in settings or usual_settings(kind) if (view := view_of(group, setting)) is not None]
+    views = _views(group, settings or usual_settings(kind))
     correct = None if verdicts is None else verdicts.correct
     arrays: dict[str, NDArray[Any]] = dict(text_arrays(group, _windows(group, views), full_text))
     if all(rollout.sampled_logprobs is not None for rollout in group.rollouts):
@@ -80,6 +81,11 @@ def encode_problem(
     for place, view in enumerate(views):
         arrays |= {f"{place}.{name}": array for name, array in view_arrays(group, view).items()}
     return EncodedProblem(_entry(group, kind, views, correct), pack(header, arrays))
+
+
+def _views(group: RolloutGroup, settings: Sequence[Setting]) -> list[View]:
+    views = [view for setting in settings if (view := view_of(group, setting)) is not None]
+    return [view for place, view in enumerate(views) if place == 0 or not view.selection.abstained]
 
 
 def _windows(group: RolloutGroup, views: Sequence[View]) -> list[list[tuple[int, int]]]:

@@ -8,6 +8,7 @@ function mount(host, source) {
   let index = null;
   let shown = null; // the page on show: {kind, node, ...}
   let round = 0;
+  let finding = false; // whether the search shall have the focus once the overview is there
   const main = el("main", { id: "content", tabindex: "-1" }, el("p", { class: "about" }, "Reading…"));
   const readouts = el("span", { class: "switch" });
   const steps = el("span", { class: "steps" });
@@ -91,6 +92,8 @@ function mount(host, source) {
     document.title = visible(index.title);
     showBar(null, null);
     if (change) scrollTo(0, 0);
+    if (finding) page.search.focus();
+    finding = false;
   }
 
   function showBar(place, problem) {
@@ -140,7 +143,11 @@ function mount(host, source) {
       r: nextReadout,
       t: nextTheme,
       "?": () => help.showModal(),
-      "/": () => { if (shown?.problem) { go(null); showOverview(); } shown.search.focus(); },
+      "/": () => {
+        finding = shown?.problem !== undefined;
+        if (finding) go(null);
+        else shown?.search.focus();
+      },
     };
     const command = commands[event.key];
     if (!command) return;

@@ -37,13 +37,17 @@ function matrixPanel(problem, view, actions) {
     actions.select(view.members[row], row === column ? null : view.members[column]);
   });
   const draw = () => {
-    const [from, to] = [themeColour("ramp-low"), themeColour("ramp-high")];
+    const [from, to, blank] = ["ramp-low", "ramp-high", "line"].map(themeColour);
+    const packed = ([red, green, blue]) => (255 << 24) | (blue << 16) | (green << 8) | red;
+    const palette = Int32Array.from({ length: 256 }, (_, value) =>
+      packed(mixed(from, to, Math.max(0, Math.min(1, (value / 255 - low) / Math.max(high - low, 1e-6))))));
     const image = new ImageData(n, n);
-    const blank = themeColour("line");
+    const cells = new Int32Array(image.data.buffer);
+    let at = 0;
     for (let row = 0; row < n; row++) {
-      for (let column = 0; column < n; column++) {
-        const share = (view.similarityOfPlaces(row, column) - low) / Math.max(high - low, 1e-6);
-        image.data.set([...(row === column ? blank : mixed(from, to, share)), 255], 4 * (row * n + column));
+      cells[row * n + row] = packed(blank);
+      for (let column = row + 1; column < n; column++) {
+        cells[row * n + column] = cells[column * n + row] = palette[view.similar[at++]];
       }
     }
     canvas.getContext("2d").putImageData(image, 0, 0);

@@ -74,7 +74,11 @@ function problemPage(problem, index, state, actions) {
   }));
   const pool = index.pools[entry.pool];
   const why = view ? view.why : ["Nothing was selected.", "No marker was found that says where an answer begins, or no routing was kept there."];
+  const unlike = view && state.readout && view.readout !== state.readout
+    ? el("p", { class: "note" }, "Fewer than two rollouts of this problem can be compared at ", theirs(state.readout), "; it is shown as ", theirs(view.readout), " reads it.")
+    : null;
   const node = el("article", { class: "problem" },
+    unlike,
     el("p", { class: "kicker" }, `Problem ${problem.place + 1} of ${index.problems.length}`, pool ? [" · ", theirs(pool.name, 80)] : null, problem.kind ? ` · ${problem.kind}` : null, view ? [" · read at ", theirs(view.readout)] : null),
     el("h1", {}, theirs(problem.id, 120)),
     el("div", { class: "problem-head" },

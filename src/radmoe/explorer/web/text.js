@@ -1,6 +1,6 @@
 // The text of a rollout, token by token: log-probability as a tint, windows underlined, anchors framed.
 
-const CHUNK = 3000; // tokens that are put on the page in one go
+const CHUNK = 3000; // tokens that are put on the page at once; twice as many in every next frame
 const PROBABILITIES = [0.9, 0.6, 0.3, 0.1, 0.01];
 
 function logprobOf(byte) {
@@ -46,10 +46,11 @@ function fillText(box, problem, view, i, tinted) {
     }
     if (problem.length(i) > behind) yield gapNode(problem.length(i) - behind);
   }
+  let size = CHUNK;
   const step = () => {
     if (box.filling !== token) return;
     const chunk = document.createDocumentFragment();
-    for (let count = 0; count < CHUNK; count++) {
+    for (let count = 0; count < size; count++) {
       const { value, done } = work.next();
       if (done) {
         box.append(chunk);
@@ -59,6 +60,7 @@ function fillText(box, problem, view, i, tinted) {
       chunk.append(value);
     }
     box.append(chunk);
+    size *= 2; // a line is laid out anew with every chunk that is added to it
     requestAnimationFrame(step);
   };
   step();
