@@ -49,12 +49,10 @@ def command(
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
     from radmoe.cli.evaluate import cores
-    from radmoe.evaluation.measure import check_distinct
     from radmoe.report.explorer import Options, write_report
 
     if out.is_dir():
         raise InputError(f"--out {out} is a directory: name a file, such as {out / 'report.html'}")
-    check_distinct(pools)
     options = Options(kind, tuple(readout or ()), k, kernel, full_text, limit, cores(jobs))
     with bar("writing the page", MofNCompleteColumn(), TimeRemainingColumn()) as update:
         notes = write_report(pools, out, options, progress=lambda done, total: update(completed=done, total=total))

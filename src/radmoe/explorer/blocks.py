@@ -37,7 +37,7 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = 
         offset += len(pieces[-1])
     text = json.dumps({**header, "format": FORMAT, "arrays": places}, separators=(",", ":"), allow_nan=False)
     head = _LENGTH.pack(len(text)) + text.encode()  # json writes ASCII, so characters are bytes
-    return gzip.compress(head + bytes(-len(head) % _ALIGNED) + b"".join(pieces), 9, mtime=0)
+    return gzip.compress(head + bytes(-len(head) % _ALIGNED) + b"".join(pieces), 6, mtime=0)
 
 
 def unpack(block: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

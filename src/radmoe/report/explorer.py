@@ -199,8 +199,10 @@ def _evaluated(
         return {}, None, ""
     try:
         from radmoe.evaluation import build_report, evaluate_pool
+        from radmoe.evaluation.measure import check_distinct
     except ModuleNotFoundError as error:
         return {}, None, f"no tables: they need {error.name} (pip install 'radmoe[eval]')"
+    check_distinct([one.pool.path for one in graded.values()])
     readout = options.readouts[0] if options.readouts else None
     records: dict[int, tuple[Records, ...]] = {}
     reasons: list[str] = []

@@ -25,6 +25,10 @@ function mount(host, source) {
     else document.documentElement.dataset.theme = state.theme;
     replaceChildren(theme, { system: "◐", light: "○", dark: "●" }[state.theme], el("span", { class: "word" }, ` ${state.theme}`));
     theme.setAttribute("aria-label", `Theme: ${state.theme}`);
+    redraw();
+  }
+  function redraw() {
+    themeColours.clear();
     shown?.redraw?.();
   }
   function nextTheme() {
@@ -81,7 +85,7 @@ function mount(host, source) {
     document.title = `${visible(problem.id)} · radmoe report`;
     showBar(link.place, problem);
     if (change) scrollTo(0, 0);
-    for (const next of [link.place + 1, link.place - 1]) if (next >= 0 && next < index.problems.length) blocks.problem(next).catch(() => {});
+    idle(() => own === round && link.place + 1 < index.problems.length && blocks.problem(link.place + 1).catch(() => {}));
   }
 
   function showOverview(note) {
@@ -155,7 +159,7 @@ function mount(host, source) {
     command();
   });
   addEventListener("hashchange", () => show().catch(failed));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown?.redraw?.());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
   function failed(error) {
     replaceChildren(main, el("p", { class: "note", role: "alert" }, `This page cannot be shown: ${visible(error.message)}`));
@@ -166,6 +170,12 @@ function mount(host, source) {
     await show();
     document.documentElement.dataset.ready = "yes";
   }).catch(failed);
+}
+
+// When the browser has nothing else to do.
+function idle(work) {
+  if (globalThis.requestIdleCallback) requestIdleCallback(work);
+  else setTimeout(work, 200);
 }
 
 function remembered(key, otherwise) {

@@ -35,13 +35,16 @@ function button(label, title, onclick, properties) {
 }
 
 // A colour of the style sheet as the theme has it now, for canvases: [red, green, blue].
+const themeColours = new Map(); // emptied when the theme changes
 function themeColour(name) {
-  const probe = el("span");
-  probe.style.color = `var(--${name})`;
-  document.body.append(probe);
-  const colour = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number);
-  probe.remove();
-  return colour;
+  if (!themeColours.has(name)) {
+    const probe = el("span");
+    probe.style.color = `var(--${name})`;
+    document.body.append(probe);
+    themeColours.set(name, getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number));
+    probe.remove();
+  }
+  return themeColours.get(name);
 }
 
 function mixed(from, to, share) {
