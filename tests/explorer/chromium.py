@@ -29,8 +29,8 @@ def start() -> Chrome:
 class Page:
     """A page in the browser, read and used as a visitor does."""
 
-    def __init__(self, browser: Chrome, file: Path) -> None:
-        self.browser, self.url = browser, file.as_uri()
+    def __init__(self, browser: Chrome, place: Path | str) -> None:
+        self.browser, self.url = browser, place if isinstance(place, str) else place.as_uri()
         for kind in ("browser", "performance"):
             browser.get_log(kind)  # what earlier pages did
         browser.get("about:blank")

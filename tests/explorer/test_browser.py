@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 
 from explorer.chromium import Page
+from radmoe.explorer import encode_index, encode_problem, live_page
 from radmoe.lab.planted import PlantedGroup
 from radmoe.selector import select
 
@@ -208,3 +213,49 @@ def test_a_narrow_window_scrolls_one_way(page: Page, width: int) -> None:
             assert page.run("return document.documentElement.scrollWidth") <= width
     finally:
         page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@contextmanager
+def served(answers: dict[str, bytes]) -> Iterator[str]:
+    """A server that gives what stands under a path."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = answers.get(self.path)
+            self.send_response(404 if body is None else 200)
+            self.send_header(
+                "Content-Type", "text/html; charset=utf-8" if self.path == "/" else "application/octet-stream"
+            )
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *arguments: object) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+
+
+def test_a_server_shows_the_same_page_live_and_it_grows(browser: Chrome, made: list[PlantedGroup]) -> None:
+    encoded = [encode_problem(planted.group) for planted in made[:2]]
+    answers = {
+        "/": live_page("/index", "/problem/", refresh=0.2).encode(),
+        "/index": encode_index([encoded[0].entry]),
+        "/problem/0": encoded[0].block,
+        "/problem/1": encoded[1].block,
+        "/favicon.ico": b"",
+    }
+    with served(answers) as url:
+        page = Page(browser, url)
+        assert len(page.texts("table.problems tbody tr")) == 1
+        answers["/index"] = encode_index([one.entry for one in encoded])
+        page.wait("document.querySelectorAll('table.problems tbody tr').length === 2")
+        page.click("table.problems tbody tr:nth-child(2) a")
+        page.wait("document.querySelector('.why')")
+        assert page.text(".why").startswith(f"{PICKED} {select(made[1].group).rollout_index}.")
+        assert page.complaints() == []
+        browser.get("about:blank")  # it asks no more

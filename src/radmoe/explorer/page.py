@@ -70,10 +70,14 @@ def page(index: bytes, problems: Iterable[bytes], *, title: str = "radmoe report
     yield _foot()
 
 
-def live_page(index_url: str, problem_url: str, *, title: str = "radmoe") -> str:
-    """A page that fetches the index and, at `problem_url` followed by its place, each problem, from its own server."""
-    places = {"radmoe-index": index_url, "radmoe-problem": problem_url}
-    metas = "".join(f'<meta name="{name}" content="{html.escape(url)}">\n' for name, url in places.items())
+def live_page(index_url: str, problem_url: str, *, refresh: float | None = None, title: str = "radmoe") -> str:
+    """A page that fetches the index and, at `problem_url` followed by its place, each problem, from its own server.
+
+    The server sends blocks as they are, as bytes. With `refresh` the index is read again after so many seconds. A problem
+    once sent must not change under its place.
+    """
+    values = {"index": index_url, "problem": problem_url} | ({} if refresh is None else {"refresh": f"{refresh:g}"})
+    metas = "".join(f'<meta name="radmoe-{name}" content="{html.escape(value)}">\n' for name, value in values.items())
     return _head(title, policy(live=True), metas) + _foot()
 
 

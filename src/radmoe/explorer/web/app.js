@@ -1,4 +1,5 @@
-// The page as a whole: the bar on top, links, keys and themes. `mount` puts it into any element, with any source.
+// The page as a whole: the bar on top, links, keys and themes. `mount` puts it into any element, with any source, and gives
+// a function that reads the index again, for a source that grows.
 
 const THEMES = ["system", "light", "dark"];
 
@@ -164,12 +165,17 @@ function mount(host, source) {
   function failed(error) {
     replaceChildren(main, el("p", { class: "note", role: "alert" }, `This page cannot be shown: ${visible(error.message)}`));
   }
-  applyTheme();
-  return source.index().then(async ({ header }) => {
+  async function refresh() {
+    const { header } = await source.index();
+    const more = header.problems.length !== index?.problems.length;
     index = header;
-    await show();
-    document.documentElement.dataset.ready = "yes";
-  }).catch(failed);
+    if (!more || document.activeElement?.closest?.("input, select")) return; // somebody is typing: the next time will do
+    if (shown?.problem) showBar(shown.problem.place, shown.problem);
+    else await show();
+  }
+  applyTheme();
+  refresh().then(() => { document.documentElement.dataset.ready = "yes"; }).catch(failed);
+  return refresh;
 }
 
 // When the browser has nothing else to do.
@@ -196,7 +202,8 @@ function remember(key, value) {
 }
 
 globalThis.radmoe = { mount, fileSource, fetchSource, visible, decodeTokens, diffWords, wordsOf };
-const indexMeta = document.querySelector('meta[name="radmoe-index"]');
-const problemMeta = document.querySelector('meta[name="radmoe-problem"]');
-if (indexMeta && problemMeta) mount(document.getElementById("app"), fetchSource(indexMeta.content, problemMeta.content));
-else if (document.getElementById("index")) mount(document.getElementById("app"), fileSource());
+const meta = (name) => document.querySelector(`meta[name="radmoe-${name}"]`)?.content;
+if (meta("index")) {
+  const refresh = mount(document.getElementById("app"), fetchSource(meta("index"), meta("problem")));
+  if (meta("refresh")) setInterval(() => refresh().catch(() => {}), 1000 * Number(meta("refresh"))); // a server may be away
+} else if (document.getElementById("index")) mount(document.getElementById("app"), fileSource());

@@ -44,9 +44,10 @@ function mapPanel(problem, view, actions, colouring) {
     }
   };
   const labelled = problem.arrays.correct !== undefined;
-  const keys = colouring === "right"
-    ? [["right", "right", 1], ["wrong", "wrong", 0]]
-    : Array.from({ length: Math.min(view.basinOf.size, BASIN_COLOURS) }, (_, basin) => [basinWord(basin, view), `basin-${basin}`, 2]);
+  const verdicts = [["right", "right", 1], ["wrong", "wrong", 0]];
+  const basins = Array.from({ length: Math.min(view.basinOf.size, BASIN_COLOURS) }, (_, basin) => [basinWord(basin, view), `basin-${basin}`, 2]);
+  const shapes = labelled ? verdicts.map(([word, , correct]) => [word, "unknown", correct]) : [];
+  const keys = colouring === "right" ? verdicts : [...basins, ...shapes];
   const legend = el("ul", { class: "keys" }, keys.map(([word, name, correct]) =>
     el("li", {}, svg("svg", { viewBox: "0 0 16 16", class: "key", "aria-hidden": "true" }, withClass(pointShape(correct, 8, 8, 5), `point ${name}`)), word)));
   const choice = labelled

@@ -67,7 +67,7 @@ function overviewPage(index, state, actions) {
     legendNode(),
     el("section", {}, el("h2", {}, "Problems"), el("p", { class: "filter" }, search, outcome, pool, count), table.node),
     index.tables.length ? el("section", {}, el("h2", {}, "How well selection did"), index.tables.map((table, k) => evaluationTable(table, k === 0))) : null,
-    el("section", {}, el("h2", {}, several ? "Pools" : "The pool"), el("div", { class: "pools" }, index.pools.map(poolNode))));
+    index.pools.length ? el("section", {}, el("h2", {}, several ? "Pools" : "The pool"), el("div", { class: "pools" }, index.pools.map(poolNode))) : null);
   const step = (by) => {
     const links = [...node.querySelectorAll("table.problems tbody a")];
     const at = links.indexOf(document.activeElement);

@@ -122,7 +122,7 @@ function methodsNode(problem, index, actions) {
   };
   const main = MAIN_METHODS.flatMap((name) => shown.filter((method) => method.name === name));
   const rest = shown.filter((method) => !main.includes(method));
-  return el("section", { class: "methods" }, el("h2", {}, "What each method picks"),
+  return el("section", { class: "methods" }, el("h2", {}, "Which rollout each method picks"),
     el("ul", { class: "chips" }, main.map(chip)),
     rest.length ? el("details", {}, el("summary", {}, plural(rest.length, "more method")), el("ul", { class: "chips" }, rest.map(chip))) : null);
 }
