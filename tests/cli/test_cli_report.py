@@ -22,7 +22,7 @@ def test_a_report_is_written_and_named(made: list[PlantedGroup], tmp_path: Path)
     out = tmp_path / "new" / "page.html"
     done = radmoe("report", pool, "--out", out, "--readout", "delimiter@16", "--limit", 2)
     assert done.stdout.startswith(f"{out}: ")
-    assert done.stderr == ""
+    assert done.stderr == "radmoe: the tables and the verdict are of all problems of the pools, not of these alone\n"
     html = out.read_text(encoding="utf-8")
     assert html.startswith("<!doctype html>")
     assert html.count('id="problem-') == 2

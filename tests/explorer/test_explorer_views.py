@@ -9,6 +9,7 @@ from explorer.odd_pools import SHAPE, agent_rollout, rollout_of
 from radmoe.errors import ReadoutError, RolloutError
 from radmoe.explorer import Verdicts, encode_problem, usual_settings
 from radmoe.explorer.blocks import unpack
+from radmoe.explorer.texts import ANSWER
 from radmoe.explorer.views import view_arrays, view_of
 from radmoe.lab import planted
 from radmoe.lab.planted import PlantedGroup
@@ -103,6 +104,10 @@ def test_labels_colour_a_block_and_move_nothing(made: list[PlantedGroup]) -> Non
     shown = [*graded["answers"], None]
     assert tuple(shown[i] for i in labelled["answer"]) == answers
     assert [view["pick"] for view in graded["views"]] == [view["pick"] for view in plain["views"]]
+    long = Verdicts(tuple(f"{i}" * 1000 for i in range(len(group))), correct)
+    cut, _ = unpack(encode_problem(group, verdicts=long).block)
+    assert {len(answer) for answer in cut["answers"]} == {ANSWER + 1}
+    assert unpack(encode_problem(group, verdicts=long, full_text=True).block)[0]["answers"] == list(long.answers)
     partly = Verdicts((*answers[:-1], None), (*correct[:-1], None))
     assert unpack(encode_problem(group, verdicts=partly).block)[1]["correct"][-1] == 2
 

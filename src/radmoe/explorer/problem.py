@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from radmoe.confidence import likelihood
 from radmoe.explorer.blocks import pack, smallest
-from radmoe.explorer.texts import PROMPT, text_arrays
+from radmoe.explorer.texts import ANSWER, PROMPT, text_arrays
 from radmoe.explorer.views import View, usual_settings, view_arrays, view_header, view_of
 from radmoe.kinds import infer_kind
 from radmoe.selector import Setting
@@ -49,8 +49,7 @@ def encode_problem(
 
     `kind` is the group's own unless given, or told from the markers. `settings` are those of `usual_settings` unless
     given; one whose routing was not kept is left out, and so is every one but the first that cannot compare two rollouts.
-    `picks` and `hits` are what other methods did, by their names, and
-    `finish` says why each rollout ended. Cost: the windows of every readout from disk, and O(n^2) for each.
+    `picks` and `hits` are what other methods did, by their names, and `finish` says why each rollout ended. Cost: the windows of every readout from disk, and O(n^2) for each.
     """
     kind = kind or group.kind or infer_kind([group], f"problem {group.problem_id!r}")
     views = _views(group, settings or usual_settings(kind))
@@ -73,10 +72,12 @@ def encode_problem(
         "views": [view_header(group, view, correct) for view in views],
     }
     if verdicts is not None:
-        answers = list(dict.fromkeys(answer for answer in verdicts.answers if answer is not None))
+        answers = dict.fromkeys(answer for answer in verdicts.answers if answer is not None)
         number = {answer: i for i, answer in enumerate(answers)}
-        header["answers"] = answers
-        arrays["answer"] = smallest(np.array([number.get(a, len(answers)) if a is not None else len(answers) for a in verdicts.answers]))  # fmt: skip
+        header["answers"] = [answer if full_text else _cut(answer) for answer in answers]
+        arrays["answer"] = smallest(
+            np.array([len(number) if answer is None else number[answer] for answer in verdicts.answers])
+        )
         arrays["correct"] = np.array([UNKNOWN if c is None else int(c) for c in verdicts.correct], np.uint8)
     for place, view in enumerate(views):
         arrays |= {f"{place}.{name}": array for name, array in view_arrays(group, view).items()}
@@ -86,6 +87,11 @@ def encode_problem(
 def _views(group: RolloutGroup, settings: Sequence[Setting]) -> list[View]:
     views = [view for setting in settings if (view := view_of(group, setting)) is not None]
     return [view for place, view in enumerate(views) if place == 0 or not view.selection.abstained]
+
+
+def _cut(answer: str) -> str:
+    """An answer that may be a whole program or patch, cut to what a page shows of it."""
+    return answer if len(answer) <= ANSWER else answer[:ANSWER] + "…"
 
 
 def _windows(group: RolloutGroup, views: Sequence[View]) -> list[list[tuple[int, int]]]:

@@ -20,6 +20,7 @@ WHOLE = 1_200  # a rollout of at most so many tokens is kept whole
 BEGIN, AROUND, END = 150, 60, 400  # tokens kept of a longer one: at its beginning, on each side of a window, at its end
 GIVEN = 200  # tokens kept of what a step was given
 PROMPT = 6_000  # characters kept of a prompt
+ANSWER = 400  # characters kept of an answer, which may be a program
 LOGPROB_STEPS = 32  # a stored log-probability q is -(q / 32)^2; 255 stands for everything below -63
 
 Span = tuple[int, int]

@@ -64,6 +64,8 @@ def write_report(
     records, report, reason = _evaluated(opened, options)
     if reason:
         notes.append(reason)
+    if report is not None and options.limit is not None:
+        notes.append("the tables and the verdict are of all problems of the pools, not of these alone")
     entries: list[dict[str, Any]] = []
     blocks: list[bytes] = []
     for place, one in enumerate(opened):
