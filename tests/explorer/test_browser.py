@@ -9,7 +9,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from selenium.webdriver import Chrome
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.keys import Keys
 
 from explorer.chromium import Page
@@ -155,6 +157,76 @@ def test_keys_move_find_and_help(page: Page) -> None:
     page.wait("document.querySelector('table.problems')")
 
 
+def test_the_pointer_brings_up_what_is_known(page: Page, made: list[PlantedGroup]) -> None:
+    page.open("#problem/1")
+
+    def told(selector: str) -> str:
+        node = page.browser.find_element("css selector", selector)
+        page.run("arguments[0].scrollIntoView({block: 'center'})", node)
+        ActionChains(page.browser).move_to_element(node).perform()
+        return page.text(".tip:not([hidden])")
+
+    point = told(".map .point:last-of-type")
+    for word in ("rollout ", " tokens", "density 0.", "likelihood -", "answer", "labelled "):
+        assert word in point
+    assert "similarity 0." in told(".matrix") or "rollout " in told(".matrix")
+    token = told(".text .anchor")
+    for word in ("token ", "log-probability ", "part of the marker", "its routing was compared"):
+        assert word in token
+    page.click("#tab-experts")
+    assert "A (rollout" in told(".heat")
+
+
+def test_a_difference_is_shortest_and_loses_nothing(page: Page) -> None:
+    words = st.lists(st.sampled_from("abc"), max_size=14)
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(st.tuples(words, words), min_size=20, max_size=20))
+    def check(pairs: list[tuple[list[str], list[str]]]) -> None:
+        for (left, right), pieces in zip(
+            pairs,
+            page.run("return arguments[0].map(([a, b]) => radmoe.diffWords(a, b).pieces)", pairs),
+            strict=True,
+        ):
+            for side, whole in (("left", left), ("right", right)):
+                assert [w for piece in pieces if piece["kind"] in ("same", side) for w in piece["words"]] == whole
+            assert sum(len(piece["words"]) for piece in pieces if piece["kind"] == "same") == common(left, right)
+
+    check()
+    bounded = "return radmoe.diffWords(...[3, 5].map((s) => Array.from({length: 20000}, (_, i) => String((i * s) % 7919)))).aligned"
+    assert page.run(bounded) is False
+
+
+def common(left: list[str], right: list[str]) -> int:
+    """The length of the longest common subsequence."""
+    row = [0] * (len(right) + 1)
+    for one in left:
+        before = row
+        row = [0]
+        for k, other in enumerate(right):
+            row.append(before[k] + 1 if one == other else max(before[k + 1], row[k]))
+    return row[-1]
+
+
+def test_bytes_are_decoded_as_python_decodes_them(page: Page) -> None:
+    pieces = st.one_of(st.binary(max_size=4), st.text(max_size=3).map(str.encode))
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(st.lists(pieces, max_size=8), min_size=12, max_size=12))
+    def check(texts: list[list[bytes]]) -> None:
+        script = """return arguments[0].map((tokens) => {
+            const begins = [0];
+            for (const token of tokens) begins.push(begins.at(-1) + token.length);
+            const parts = radmoe.decodeTokens(tokens.flat(), begins, tokens.map((_, i) => i));
+            return Array.from(parts.join(""), (c) => c.codePointAt(0));
+        })"""
+        decoded = page.run(script, [[list(token) for token in tokens] for tokens in texts])
+        for tokens, codes in zip(texts, decoded, strict=True):
+            assert codes == [ord(c) for c in b"".join(tokens).decode("utf-8", "surrogateescape")]
+
+    check()
+
+
 def test_tables_sort_and_filter(page: Page) -> None:
     page.open("#")
     page.click("table.problems thead button", 0)
@@ -167,6 +239,11 @@ def test_tables_sort_and_filter(page: Page) -> None:
     shown = len(page.texts("table.problems tbody tr"))
     assert right
     assert page.run("return document.querySelectorAll('table.problems tbody td:nth-child(3) .tick').length") == shown
+    rows = len(page.texts("details.evaluation[open] tbody tr"))
+    page.browser.find_element("css selector", "details.evaluation[open] input").send_keys("DeepConf")
+    kept = page.texts("details.evaluation[open] tbody tr")
+    assert 0 < len(kept) < rows
+    assert all("DeepConf" in row for row in kept)
 
 
 def test_themes_change_every_drawing(page: Page) -> None:

@@ -17,7 +17,7 @@ from radmoe.kernels import knn
 from radmoe.kinds import needs_marker
 from radmoe.readout import Reading, Span, windows
 from radmoe.selector import Setting, choose, setting_for, similarity
-from radmoe.types import Kind, RolloutGroup, Selection
+from radmoe.types import Kind, RolloutGroup, Selection, Trace, rows_at
 
 # What is shown beside the readout of a kind and its marker-only form, where rollouts have the anchor.
 FURTHER: dict[Kind | None, tuple[str, ...]] = {
@@ -62,17 +62,21 @@ def view_of(group: RolloutGroup, setting: Setting) -> View | None:
     check_shown(setting.readout)
     if setting.kind is None and needs_marker(setting.readout):
         return None
-    try:
-        S, reading = similarity(group, setting)
-    except RolloutError as error:
-        if "routing of" in str(error):  # captured for other readouts
-            return None
-        raise
-    spans = tuple(
-        windows(setting.readout, rollout.token_ids, group.vocab, setting.kind) if located else []
-        for rollout, located in zip(group.rollouts, reading.located, strict=True)
-    )
+    spans = tuple(windows(setting.readout, rollout.token_ids, group.vocab, setting.kind) for rollout in group.rollouts)
+    if not all(map(_has_rows, group.rollouts, spans)):
+        return None
+    S, reading = similarity(group, setting)
     return View(setting, S, reading, choose(group, S, reading, setting), spans)
+
+
+def _has_rows(rollout: Trace, spans: list[Span]) -> bool:
+    """Whether the routing of these tokens was kept."""
+    try:
+        for start, stop in spans:
+            rows_at(rollout.positions, start, min(stop, len(rollout)), "a rollout")
+    except RolloutError:
+        return False
+    return True
 
 
 def view_header(group: RolloutGroup, view: View, correct: Correct | None) -> dict[str, Any]:

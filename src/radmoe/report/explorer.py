@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def write_report(
     """Write the page of some pools to a file, which appears whole or not at all, and return its notes.
 
     A pool without labels, or without what evaluating it needs, is shown all the same: a note says what is missing.
-    `progress` is told how many problems are encoded, and how many there are.
+    `progress` is told how much is done, and how much there is: every problem is evaluated and encoded.
     """
     options = options or Options()
     opened = [_Opened.open(path, options) for path in pools]
@@ -61,7 +62,7 @@ def write_report(
     if not total:
         raise InputError(f"{', '.join(map(str, pools))}: no problem to show: capture some rollouts first")
     notes = [f"{one.name}: {note}" for one in opened for note in one.notes]
-    records, report, reason = _evaluated(opened, options)
+    records, report, reason = _evaluated(opened, options, lambda done: progress(min(done, total), 2 * total))
     if reason:
         notes.append(reason)
     if report is not None and options.limit is not None:
@@ -72,7 +73,7 @@ def write_report(
         for encoded in one.encoded(records.get(place, ()), options):
             entries.append(encoded.entry | {"pool": place})
             blocks.append(encoded.block)
-            progress(len(blocks), total)
+            progress(total + len(blocks), 2 * total)
     index = encode_index(
         entries,
         pools=[one.facts() for one in opened],
@@ -193,9 +194,12 @@ class _Opened:
 
 
 def _evaluated(
-    opened: Sequence[_Opened], options: Options
+    opened: Sequence[_Opened], options: Options, progress: Callable[[int], None]
 ) -> tuple[dict[int, tuple[Records, ...]], Report | None, str]:
-    """The records of every pool that can be evaluated, the tables over them, and why there are none."""
+    """The records of every pool that can be evaluated, the tables over them, and why there are none.
+
+    `progress` is told how many problems are evaluated.
+    """
     graded = {place: one for place, one in enumerate(opened) if one.labels}
     if not graded:
         return {}, None, ""
@@ -217,11 +221,17 @@ def _evaluated(
                 k=options.k,
                 kernel=options.kernel,
                 jobs=options.jobs,
+                progress=partial(_count_on, progress, sum(len(earlier.problems) for earlier in opened[:place])),
             )
         except InputError as error:
             reasons.append(f"{one.name} is not evaluated: {error}")
     report = build_report([one for pool in records.values() for one in pool]) if records else None
     return records, report, "; ".join(reasons)
+
+
+def _count_on(progress: Callable[[int], None], before: int, done: int, total: int) -> None:
+    """Tell how many problems of all pools are done, from how many of one are and how many came before it."""
+    progress(before + done)
 
 
 def _outcomes(records: Records, i: int) -> tuple[dict[str, int | None], dict[str, float]]:

@@ -40,7 +40,7 @@ function mount(host, source) {
 
   // Links: #problem/3, #problem/3/rollout/7, #problem/3/rollout/7/with/2, each with ?readout=NAME behind.
   function parsed(hash) {
-    const [path, query] = decodeURI(hash.replace(/^#/, "")).split("?");
+    const [path, query] = hash.replace(/^#/, "").split("?");
     const parts = path.split("/");
     const readout = new URLSearchParams((query ?? "").replaceAll("+", "%2B")).get("readout");
     if (parts[0] !== "problem") return { place: null, readout };

@@ -47,7 +47,7 @@ function expertsTab(problem, view, actions) {
       el("div", { class: "heats" },
         grid(`A: rollout ${problem.number(a)}${a === view.pick ? ", the pick" : ""}`, "share", shareA),
         grid(`B: rollout ${problem.number(b)}${b === view.pick ? ", the pick" : ""}`, "share", shareB),
-        grid("Difference: A more, B more", "difference", (at) => shareA(at) - shareB(at))),
+        grid("Difference between A and B", "difference", (at) => shareA(at) - shareB(at))),
       el("p", { class: "scale" }, "no token", el("span", { class: "ramp" }), "every token", el("span", { class: "spacer" }), "B more", el("span", { class: "ramp both" }), "A more"));
     draw();
   };

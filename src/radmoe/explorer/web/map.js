@@ -94,7 +94,8 @@ function rolloutLines(problem, view, i) {
   return [
     `rollout ${problem.number(i)}${i === view.pick ? ", RAD's pick" : ""}`,
     plural(problem.length(i), "token"),
-    mean === null ? "not compared" : `density ${mean.toFixed(3)} (mean over ${plural(view.k, "neighbour")}), basin ${basin + 1}`,
+    mean === null ? "not compared" : `density ${mean.toFixed(3)} (mean over ${plural(view.k, "neighbour")})`,
+    basin === null ? null : `basin ${basin + 1} of ${view.basinOf.size}`,
     likelihood === null ? null : `likelihood ${likelihood.toFixed(3)} (mean log-probability)`,
     problem.arrays.answer === undefined ? null : problem.answer(i) === null ? "no answer" : ["answer ", theirs(problem.answer(i), 60)],
     [`labelled wrong`, `labelled right`, null][problem.correct(i)],

@@ -76,7 +76,7 @@ function tokenTip(event) {
   const lines = [`token ${node.dataset.t}: ${visible(node.textContent)}`];
   if (node.logprob !== null) {
     const logprob = logprobOf(node.logprob);
-    lines.push(logprob === -Infinity ? "probability near zero" : `log-probability ${logprob.toFixed(2)}, probability ${percent(Math.exp(logprob))}`);
+    lines.push(logprob === -Infinity ? "probability near zero" : `log-probability ${logprob.toFixed(2).replace(/^-0\.00$/, "0.00")}, probability ${percent(Math.exp(logprob))}`);
   }
   if (node.classList.contains("anchor")) lines.push("part of the marker (anchor)");
   if (node.classList.contains("window")) lines.push("its routing was compared (window)");
