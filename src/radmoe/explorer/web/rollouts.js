@@ -16,13 +16,13 @@ function rolloutsPanel(problem, view, actions) {
       el("td", {}, button(`${problem.number(i)}`, `Show rollout ${problem.number(i)}`, () => {}), view && i === view.pick ? el("span", { class: "badge pick" }, "pick") : null),
       el("td", { class: "number" }, basin === null ? "–" : `${basin + 1}`),
       el("td", { class: "number" }, mean === null ? "not compared" : [meter, mean.toFixed(3)]),
+      labelled ? el("td", {}, [el("span", { class: "cross" }, "✗ "), el("span", { class: "tick" }, "✓ "), ""][problem.correct(i)], problem.answer(i) === null ? "none" : theirs(problem.answer(i), 28)) : null,
       el("td", { class: "number" }, problem.length(i).toLocaleString("en")),
-      likely ? el("td", { class: "number" }, problem.likelihood(i).toFixed(2)) : null,
-      labelled ? el("td", {}, [el("span", { class: "cross" }, "✗ "), el("span", { class: "tick" }, "✓ "), ""][problem.correct(i)], problem.answer(i) === null ? "none" : theirs(problem.answer(i), 28)) : null);
+      likely ? el("td", { class: "number" }, problem.likelihood(i).toFixed(2)) : null);
     rows.set(i, row);
     return row;
   }));
-  const heads = ["rollout", "basin", "density", "tokens", likely ? "likelihood" : null, labelled ? "answer" : null];
+  const heads = ["rollout", "basin", "density", labelled ? "answer" : null, "tokens", likely ? "likelihood" : null];
   const table = el("table", { class: "rollouts" },
     el("thead", {}, el("tr", {}, heads.filter(Boolean).map((head, k) => el("th", { scope: "col", class: k > 0 && head !== "answer" ? "number" : null }, head)))), body);
   const box = scroller("Rollouts", table);
