@@ -57,6 +57,11 @@ def test_an_abstention_says_why() -> None:
         ("trajectory@4", None, "the token “so”; on the 4 tokens from there"),
         ("trajectory:now@16", "math", "the token “now”; on the 16 tokens from there"),
         ("delimiter:Answer@8", "math", "the text “Answer”; on the 8 tokens from there"),
+        (
+            "trajectory-before@8",
+            "math",
+            "the place that trajectory-before@8 names; in the window of trajectory-before@8",
+        ),
         ("pre-delim@8", "math", r"“\boxed{”, which opens the answer; on the 8 tokens before it"),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from radmoe.anchors import preset_for
+from radmoe.anchors import Marker, spec_for
 from radmoe.readout import Readout
 from radmoe.types import Kind, RolloutGroup, Selection
 from radmoe.vocab import Vocab
@@ -18,32 +18,38 @@ Correct = Sequence[bool | None]
 def marker_words(readout: str, kind: Kind | None, vocab: Vocab) -> str:
     """The marker that a readout looks for, for somebody who does not know readouts."""
     parsed = Readout.parse(readout)
-    preset = preset_for(vocab)
+    if parsed.family == "trajectory":
+        return f"the token “{parsed.name or 'so'}”"
     if parsed.name is not None:
-        return f"the {'token' if parsed.family == 'trajectory' else 'text'} “{parsed.name}”"
+        return f"the text “{parsed.name}”"
     if parsed.family in ("delimiter", "pre-delim"):
         return "the code fence that opens the answer" if kind == "code" else r"“\boxed{”, which opens the answer"
     if parsed.family == "boundary":
-        if kind == "agent":
-            return f"“{preset.action.pattern.decode()}”, which opens an action"
-        return f"“{preset.boundary.pattern.decode()}”, behind which the final response begins"
-    if parsed.family.startswith("trajectory"):
-        return "the token “so”"
+        purpose = "which opens an action" if kind == "agent" else "behind which the final response begins"
+        return f"“{_boundary(kind, vocab)}”, {purpose}"
     return f"the place that {readout} names"
 
 
 def window_words(readout: str) -> str:
     """How much is read at the marker."""
     parsed = Readout.parse(readout)
+    at_marker = parsed.family in ("delimiter", "boundary", "trajectory")
     if parsed.width == "marker":
         return "on the tokens of that marker"
     if parsed.width == "union":
         return "on all of these markers together"
+    if at_marker and isinstance(parsed.width, int):
+        return f"on the {parsed.width} tokens from there" if parsed.width > 1 else "on its first token"
     if parsed.family == "pre-delim":
         return f"on the {parsed.width} tokens before it"
-    if parsed.family.startswith("rand"):
-        return f"on {parsed.width} tokens at random"
-    return f"on the {parsed.width} tokens from there" if parsed.width != 1 else "on its first token"
+    return f"in the window of {readout}"
+
+
+def _boundary(kind: Kind | None, vocab: Vocab) -> str:
+    """The text that opens the final response, or an agent's action, in this vocabulary."""
+    (finder,) = spec_for("boundary", kind, vocab).find
+    assert isinstance(finder, Marker)
+    return finder.pattern.decode()
 
 
 def why(group: RolloutGroup, selection: Selection, correct: Correct | None = None) -> list[str]:
