@@ -31,10 +31,10 @@ def kept_spans(length: int, windows: Sequence[Span], full: bool) -> list[Span]:
     """The token ranges of a rollout that a page holds, ascending and apart."""
     if full or length <= WHOLE:
         return [(0, length)]
-    wanted = [(0, BEGIN), (length - END, length)]
-    wanted += [(max(0, start - AROUND), min(length, stop + AROUND)) for start, stop in windows]
+    candidates = [(0, BEGIN), (length - END, length)]
+    candidates += [(max(0, start - AROUND), min(length, stop + AROUND)) for start, stop in windows]
     spans: list[Span] = []
-    for start, stop in sorted(wanted):
+    for start, stop in sorted(candidates):
         if spans and start <= spans[-1][1]:
             spans[-1] = (spans[-1][0], max(stop, spans[-1][1]))
         else:
@@ -48,15 +48,15 @@ def text_arrays(group: RolloutGroup, windows: Sequence[Sequence[Span]], full: bo
     `windows` has the token ranges that any view of a rollout reads; they are always kept.
     """
     spans = [kept_spans(len(rollout), own, full) for rollout, own in zip(group.rollouts, windows, strict=True)]
-    kept = [_taken(rollout.token_ids, own) for rollout, own in zip(group.rollouts, spans, strict=True)]
-    given = [_given(rollout, full) for rollout in group.rollouts]
-    pieces = [*kept, *(tokens for steps in given for tokens in steps)]
+    token_pieces = [_rows_of(rollout.token_ids, own) for rollout, own in zip(group.rollouts, spans, strict=True)]
+    step_inputs = [_inputs(rollout, full) for rollout in group.rollouts]
+    pieces = [*token_pieces, *(tokens for steps in step_inputs for tokens in steps)]
     every, places = np.unique(np.concatenate(pieces), return_inverse=True)
     order = np.argsort(-np.bincount(places), kind="stable")  # frequent tokens first: small numbers compress well
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    ranked = rank[places]
-    total = sum(map(len, kept))
+    ranks = rank[places]
+    total = sum(map(len, token_pieces))
     starts, begins = ragged([[start for start, _ in own] for own in spans])
     arrays: Arrays = {
         **_table(group.vocab, every[order]),
@@ -64,23 +64,25 @@ def text_arrays(group: RolloutGroup, windows: Sequence[Sequence[Span]], full: bo
         "kept_begin": begins,
         "kept_start": starts,
         "kept_stop": ragged([[stop for _, stop in own] for own in spans])[0],
-        "tokens": smallest(ranked[:total]),
+        "tokens": smallest(ranks[:total]),
     }
     if all(rollout.sampled_logprobs is not None for rollout in group.rollouts):
         columns = [
-            _taken(rollout.sampled_logprobs, own)
+            _rows_of(rollout.sampled_logprobs, own)
             for rollout, own in zip(group.rollouts, spans, strict=True)
             if rollout.sampled_logprobs is not None
         ]
         arrays["logprobs"] = quantised(np.concatenate(columns))
-    if any(given):
+    if any(step_inputs):
         step_starts, step_begins = ragged([[step.start for step in rollout.steps] for rollout in group.rollouts])
         arrays |= {
             "step_begin": step_begins,
             "step_start": step_starts,
             "given_length": ragged([[len(step.given) for step in rollout.steps] for rollout in group.rollouts])[0],
-            "given_begin": np.cumsum([0, *(len(tokens) for steps in given for tokens in steps)]).astype(np.uint32),
-            "given": smallest(ranked[total:]),
+            "given_begin": np.cumsum([0, *(len(tokens) for steps in step_inputs for tokens in steps)]).astype(
+                np.uint32
+            ),
+            "given": smallest(ranks[total:]),
         }
     return arrays
 
@@ -91,11 +93,11 @@ def quantised(logprobs: NDArray[np.floating]) -> NDArray[np.uint8]:
     return np.where(np.isfinite(depth), np.minimum(np.rint(depth), 255), 255).astype(np.uint8)
 
 
-def _taken(column: NDArray[np.generic], spans: Sequence[Span]) -> NDArray[np.generic]:
+def _rows_of(column: NDArray[np.generic], spans: Sequence[Span]) -> NDArray[np.generic]:
     return np.concatenate([column[start:stop] for start, stop in spans])
 
 
-def _given(rollout: Trace, full: bool) -> list[NDArray[np.int32]]:
+def _inputs(rollout: Trace, full: bool) -> list[NDArray[np.int32]]:
     """The tokens that the model was given at each step: all of them, or the first ones."""
     return [np.array(step.given if full else step.given[:GIVEN], np.int32) for step in rollout.steps]
 

@@ -40,11 +40,11 @@ class View:
     spans: tuple[list[Span], ...]  # of every rollout [N]; empty where it is not located
 
 
-def usual_settings(kind: Kind | None, kept: Sequence[str] | None = None) -> tuple[Setting, ...]:
+def usual_settings(kind: Kind | None, stored_readouts: Sequence[str] | None = None) -> tuple[Setting, ...]:
     """The settings that are shown of a kind of answer unless somebody names others: the kind's own, its marker-only
-    form, and FURTHER ones. `kept` are the readouts of a pool that holds no other routing: they are shown instead."""
+    form, and FURTHER ones. `stored_readouts` are the readouts of a pool that holds no other routing: they are shown instead."""
     own = setting_for(kind)
-    names = kept if kept is not None else [own.readout, own.strict, *FURTHER.get(kind, ())]
+    names = stored_readouts if stored_readouts is not None else [own.readout, own.strict, *FURTHER.get(kind, ())]
     return tuple(setting_for(kind, readout=name) for name in dict.fromkeys(names) if name is not None)
 
 
@@ -113,9 +113,9 @@ def view_arrays(group: RolloutGroup, view: View) -> dict[str, NDArray[Any]]:
     spans = [view.spans[i] for i in members]
     starts, begins = ragged([[start for start, _ in own] for own in spans])
     rows = np.array([sum(stop - start for start, stop in own) for own in spans], np.int64)
-    fired = _fired(group, members, spans)
-    usual = np.median(fired, axis=2).astype(np.int64) if n else np.zeros(fired.shape[:2], np.int64)
-    more = fired - usual[:, :, None]
+    counts = _expert_counts(group, members, spans)
+    usual = np.median(counts, axis=2).astype(np.int64) if n else np.zeros(counts.shape[:2], np.int64)
+    more = counts - usual[:, :, None]
     arrays: dict[str, NDArray[Any]] = {
         "members": smallest(members),
         "anchor_start": np.array([anchor.start for anchor in anchors], np.uint32),
@@ -142,13 +142,13 @@ def view_arrays(group: RolloutGroup, view: View) -> dict[str, NDArray[Any]]:
     }
 
 
-def _fired(group: RolloutGroup, members: NDArray[np.intp], spans: list[list[Span]]) -> NDArray[np.int64]:
+def _expert_counts(group: RolloutGroup, members: NDArray[np.intp], spans: list[list[Span]]) -> NDArray[np.int64]:
     """In how many tokens of its windows a rollout used each expert [L, E, n]."""
     layers, experts = group.shape.layers, group.shape.experts
-    fired = np.zeros((len(members), layers * experts), np.int64)
+    counts = np.zeros((len(members), layers * experts), np.int64)
     shift = np.arange(layers)[:, None] * experts
     for place, (i, own) in enumerate(zip(members, spans, strict=True)):
         for start, stop in own:
             ids, _ = group.rollouts[i].rows(start, stop, weights=False)
-            fired[place] += np.bincount((ids + shift).ravel(), minlength=layers * experts)
-    return fired.T.reshape(layers, experts, -1)
+            counts[place] += np.bincount((ids + shift).ravel(), minlength=layers * experts)
+    return counts.T.reshape(layers, experts, -1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from radmoe.errors import InputError
-from radmoe.explorer import Verdicts, encode_index, encode_problem, page, usual_settings
+from radmoe.explorer import EncodedProblem, Verdicts, encode_index, encode_problem, page, usual_settings
 from radmoe.explorer.views import check_shown
 from radmoe.grading.labels import Label, read_labels
 from radmoe.kinds import settle_kinds
@@ -57,26 +57,26 @@ def write_report(
     `progress` is told how much is done, and how much there is: every problem is evaluated and encoded.
     """
     options = options or Options()
-    opened = [_Opened.open(path, options) for path in pools]
-    total = sum(len(one.problems) for one in opened)
+    sources = [_Source.open(path, options) for path in pools]
+    total = sum(len(one.problems) for one in sources)
     if not total:
         raise InputError(f"{', '.join(map(str, pools))}: no problem to show: capture some rollouts first")
-    notes = [f"{one.name}: {note}" for one in opened for note in one.notes]
-    records, report, reason = _evaluated(opened, options, lambda done: progress(min(done, total), 2 * total))
+    notes = [f"{one.name}: {note}" for one in sources for note in one.notes]
+    records, report, reason = _evaluated(sources, options, lambda done: progress(min(done, total), 2 * total))
     if reason:
         notes.append(reason)
     if report is not None and options.limit is not None:
         notes.append("the tables and the verdict are of all problems of the pools, not of these alone")
     entries: list[dict[str, Any]] = []
     blocks: list[bytes] = []
-    for place, one in enumerate(opened):
-        for encoded in one.encoded(records.get(place, ()), options):
+    for place, one in enumerate(sources):
+        for encoded in one.encode(records.get(place, ()), options):
             entries.append(encoded.entry | {"pool": place})
             blocks.append(encoded.block)
             progress(total + len(blocks), 2 * total)
     index = encode_index(
         entries,
-        pools=[one.facts() for one in opened],
+        pools=[one.facts() for one in sources],
         methods=_methods(records),
         tables=[] if report is None else [_table(table) for table in report.tables],
         verdict="" if report is None else report.verdict,
@@ -89,7 +89,7 @@ def write_report(
 
 
 @dataclass(frozen=True, eq=False)
-class _Opened:
+class _Source:
     """A pool with what the page needs to know of it before a problem is read."""
 
     pool: Pool
@@ -100,7 +100,8 @@ class _Opened:
     notes: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Path, options: Options) -> _Opened:
+    def open(cls, path: Path, options: Options) -> _Source:
+        """Open a pool, tell the kinds of its problems and note what it lacks."""
         pool = open_pool(path)
         problems = pool.problems[: options.limit]
         name = " ".join(filter(None, (pool.model, pool.style, pool.task))) or path.resolve().name
@@ -130,6 +131,7 @@ class _Opened:
         return cls(pool, name, problems, kinds, labels, tuple(notes))
 
     def settings(self, kind: Kind | None, options: Options) -> tuple[Setting, ...]:
+        """The readouts that problems of a kind are shown under."""
         if options.readouts:
             return tuple(
                 setting_for(kind, readout=readout, k=options.k, kernel=options.kernel) for readout in options.readouts
@@ -137,7 +139,8 @@ class _Opened:
         usual = usual_settings(kind, self.pool.profile.readouts)
         return tuple(setting_for(kind, readout=s.readout, k=options.k, kernel=options.kernel) for s in usual)
 
-    def encoded(self, records: Sequence[Records], options: Options) -> Iterator[Any]:
+    def encode(self, records: Sequence[Records], options: Options) -> Iterator[EncodedProblem]:
+        """Every problem in its order, with what the evaluation's `records` say of it."""
         rows = {problem: (one, i) for one in records for i, problem in enumerate(one.problem_ids)}
         prompts, finishes = self._runs()
         for problem in self.problems:
@@ -194,25 +197,25 @@ class _Opened:
 
 
 def _evaluated(
-    opened: Sequence[_Opened], options: Options, progress: Callable[[int], None]
+    sources: Sequence[_Source], options: Options, progress: Callable[[int], None]
 ) -> tuple[dict[int, tuple[Records, ...]], Report | None, str]:
     """The records of every pool that can be evaluated, the tables over them, and why there are none.
 
     `progress` is told how many problems are evaluated.
     """
-    graded = {place: one for place, one in enumerate(opened) if one.labels}
-    if not graded:
+    with_labels = {place: one for place, one in enumerate(sources) if one.labels}
+    if not with_labels:
         return {}, None, ""
     try:
         from radmoe.evaluation import build_report, evaluate_pool
         from radmoe.evaluation.measure import check_distinct
     except ModuleNotFoundError as error:
         return {}, None, f"no tables: they need {error.name} (pip install 'radmoe[eval]')"
-    check_distinct([one.pool.path for one in graded.values()])
+    check_distinct([one.pool.path for one in with_labels.values()])
     readout = options.readouts[0] if options.readouts else None
     records: dict[int, tuple[Records, ...]] = {}
     reasons: list[str] = []
-    for place, one in graded.items():
+    for place, one in with_labels.items():
         try:
             records[place] = evaluate_pool(
                 one.pool.path,
@@ -221,7 +224,7 @@ def _evaluated(
                 k=options.k,
                 kernel=options.kernel,
                 jobs=options.jobs,
-                progress=partial(_count_on, progress, sum(len(earlier.problems) for earlier in opened[:place])),
+                progress=partial(_count_on, progress, sum(len(earlier.problems) for earlier in sources[:place])),
             )
         except InputError as error:
             reasons.append(f"{one.name} is not evaluated: {error}")
@@ -256,11 +259,11 @@ def _methods(records: dict[int, tuple[Records, ...]]) -> list[dict[str, Any]]:
     from radmoe.cohort import METHODS
     from radmoe.evaluation.kinds import NAMES
 
-    measured = {name for pool in records.values() for one in pool for name in one.hits}
+    names = {name for pool in records.values() for one in pool for name in one.hits}
     return [
         {"name": name, "label": NAMES.get(name, method.label), "reads": list(method.reads)}
         for name, method in METHODS.items()
-        if name in measured
+        if name in names
     ]
 
 
