@@ -25,8 +25,10 @@ def test_demo_samples_real_models_compares_draws_and_can_be_repeated(tmp_path: P
     assert tables[0] == tables[1]
     assert "8 of them from before" in second
     radmoe("verify", tmp_path / "lab-qwen-code-n4-s0")
-    last = first.strip().splitlines()[-1]
-    assert last.endswith("(Holm).") or last == "The radmoe-lab that is installed has no results at full size."
+    committed, blank, last = first.strip().splitlines()[-3:]
+    assert committed.endswith("(Holm).") or committed == "The radmoe-lab that is installed has no results at full size."
+    assert (blank, str(tmp_path / "report.html") in last) == ("", True)
+    assert (tmp_path / "report.html").stat().st_size < 3_000_000
 
 
 def test_the_committed_result_is_shown_as_one_with_its_command(

@@ -5,16 +5,12 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from radmoe.errors import PoolError
 from radmoe.grading.labels import Label
 from radmoe.lab.planted import PlantedGroup
-from radmoe.report.pictures import by_basin, draw_problem, plane
-from radmoe.selector import select
+from radmoe.report.pictures import draw_problem
 from radmoe.types import Rollout, RolloutGroup
 
 
@@ -58,24 +54,6 @@ def test_the_kind_decides_what_is_drawn(made: list[PlantedGroup], tmp_path: Path
     as_math = draw_problem(made[0].group, None, tmp_path / "a.png").read_bytes()
     assert draw_problem(made[0].group, None, tmp_path / "b.png", kind="math").read_bytes() == as_math
     assert draw_problem(made[0].group, None, tmp_path / "c.png", kind="agent").read_bytes() != as_math
-
-
-def test_the_pick_s_basin_comes_first_and_basins_stay_together(made: list[PlantedGroup]) -> None:
-    picked = select(made[1].group)
-    runs = np.flatnonzero(picked.located)
-    order = runs[by_basin(picked, runs)]
-    assert sorted(order) == sorted(runs)
-    assert set(order[: len(picked.basin)]) == set(picked.basin)
-    roots = picked.roots[order]
-    assert len(set(roots)) == 1 + int(np.count_nonzero(np.diff(roots)))
-
-
-@given(st.integers(2, 12), st.integers(0, 999))
-def test_a_plane_keeps_distances_that_lie_in_one(n: int, seed: int) -> None:
-    points = np.random.default_rng(seed).random((n, 2)) * 0.5
-    apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
-    found = plane((1 - apart).astype(np.float32))
-    assert np.allclose(np.linalg.norm(found[:, None] - found[None], axis=-1), apart, atol=1e-3)
 
 
 def test_a_place_that_cannot_be_written_is_one_error(made: list[PlantedGroup], tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ def command(
     """
     screen = console()
     shown: list[Shown] = []
+    pools: list[Path] = []
     for model in MODELS:
         by_task: dict[str, list[Shown]] = {}
         for task, problems in TASKS.items():
@@ -56,6 +57,7 @@ def command(
             captured = capture_with_bar(plan_for(task, None, model, limit=limit or problems, seed=seed, n=n), path)
             line = summary_line(captured, graded_average(path, task, None, seed))
             screen.print(styled((line, "dim")), soft_wrap=True)
+            pools.append(path)
             by_task[task] = list(_problems(path, out / "pictures" / path.name))
             shown += by_task[task]
         _table(model, by_task, n)
@@ -69,6 +71,16 @@ def command(
         say(f"  .venv/bin/radmoe {call}")
     say("")
     _committed()
+    _page(pools, out / "report.html")
+
+
+def _page(pools: list[Path], out: Path) -> None:
+    """Write the page of all problems, and say where it is."""
+    from radmoe.report.explorer import write_report
+
+    write_report(pools, out)
+    say("")
+    say(f"Look inside: open {out} in a browser. It says of every problem which rollout was picked, and why.")
 
 
 def _committed() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
+from radmoe.explorer.layout import by_basin, plane
 from radmoe.kinds import infer_kind
 from radmoe.pool.schema import disk_errors
 from radmoe.printing import shortened, visible
@@ -26,27 +27,6 @@ if TYPE_CHECKING:
 
 RIGHT, WRONG, NONE, PICK, INK = "#1b9e77", "#d95f02", "#9aa0a6", "#111111", "#3c4043"
 _NAMED = 4  # answers named in the legend
-
-
-def by_basin(selection: Selection, runs: NDArray[np.intp]) -> NDArray[np.intp]:
-    """An order of `runs` in which basins lie together: the pick's comes first, the others by size, and each begins at
-    its mode."""
-    roots = selection.roots[runs]
-    sizes = np.bincount(roots)[roots]
-    order: NDArray[np.intp] = np.lexsort((-selection.score[runs], roots, -sizes, roots != selection.index))
-    return order
-
-
-def plane(S: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Points in two dimensions [n, 2] whose distances are near 1 - S (classical scaling), with fixed signs."""
-    squared = (1.0 - S.astype(np.float64)) ** 2
-    centred = squared - squared.mean(0) - squared.mean(1)[:, None] + squared.mean()
-    values, vectors = np.linalg.eigh(-centred / 2)
-    top = vectors[:, -2:][:, ::-1] * np.sqrt(np.clip(values[-2:][::-1], 0, None))
-    if top.shape[1] < 2:
-        top = np.pad(top, ((0, 0), (0, 2 - top.shape[1])))
-    heaviest = np.abs(top).argmax(0)
-    return np.asarray(top * np.where(top[heaviest, range(2)] < 0, -1.0, 1.0))
 
 
 def draw_problem(

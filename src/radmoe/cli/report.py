@@ -1,0 +1,61 @@
+"""`radmoe report` writes pools as one page, which a browser opens from disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from radmoe.cli.common import Kernel, KindName, Neighbours, size
+from radmoe.errors import InputError
+from radmoe.printing import bar, say
+
+EXAMPLES = (
+    "radmoe report pool/",
+    "radmoe report pools/*/ --out report.html",
+    "radmoe report pool/ --readout delimiter@16 --readout trajectory:so@16",
+    "radmoe report pool/ --full-text --limit 20",
+)
+
+
+def command(
+    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Pool directories.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("report.html"),
+    kind: KindName = None,
+    readout: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--readout",
+            help="A readout to show, such as trajectory:so@16; may be repeated. The first one decides the tables.",
+            show_default="the kind's own, its marker alone, boundary@16",
+        ),
+    ] = None,
+    k: Neighbours = None,
+    kernel: Kernel = None,
+    full_text: Annotated[
+        bool, typer.Option("--full-text", help="Keep all of long texts, not only their windows and their answer.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems of each pool.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="Processes of the evaluation.", show_default="all cores")
+    ] = None,
+) -> None:
+    """Write one self-contained HTML file that shows what the routing saw: no server, no network.
+
+    It has the evaluation's tables, and for every problem the agreement of its rollouts, a map of them, their texts with
+    anchors, windows and log-probabilities, two of them side by side, and the experts that fired. Pools need no labels.
+    """
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    from radmoe.cli.evaluate import cores
+    from radmoe.report.explorer import Options, write_report
+
+    if out.is_dir():
+        raise InputError(f"--out {out} is a directory: name a file, such as {out / 'report.html'}")
+    options = Options(kind, tuple(readout or ()), k, kernel, full_text, limit, cores(jobs))
+    with bar("writing the page", MofNCompleteColumn(), TimeRemainingColumn()) as update:
+        notes = write_report(pools, out, options, progress=lambda done, total: update(completed=done, total=total))
+    for note in notes:
+        say(f"radmoe: {note}", err=True)
+    say(f"{out}: {size(out.stat().st_size)}; open it in a browser")

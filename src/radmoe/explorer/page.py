@@ -1,0 +1,104 @@
+"""The page: one HTML file with its script, its style and the blocks it shows, under a strict content security policy.
+
+Scripts are the files in `web/`, in the order of SCRIPTS, put together in one scope; nothing has to be built. A page that
+a server shows live has the same script and style, and fetches its blocks.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+SCRIPTS = (
+    "dom.js",
+    "visible.js",
+    "blocks.js",
+    "source.js",
+    "diff.js",
+    "matrix.js",
+    "map.js",
+    "text.js",
+    "compare.js",
+    "experts.js",
+    "timeline.js",
+    "rollouts.js",
+    "problem.js",
+    "tables.js",
+    "overview.js",
+    "help.js",
+    "app.js",
+)
+STYLE = "style.css"
+_BLOCK = "application/octet-stream;base64"
+
+
+class Assets(NamedTuple):
+    """The script and the style of a page."""
+
+    script: str
+    style: str
+
+
+@cache
+def assets() -> Assets:
+    """The script and the style, from the package."""
+    folder = files("radmoe.explorer") / "web"
+    parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    script = '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
+    return Assets(script, (folder / STYLE).read_text(encoding="utf-8"))
+
+
+def policy(*, live: bool = False) -> str:
+    """The content security policy: nothing but the script and the style of the page; live, requests to its own server."""
+    script, style = map(_digest, assets())
+    connect = " connect-src 'self';" if live else ""
+    return (
+        f"default-src 'none'; script-src '{script}'; style-src '{style}';{connect} base-uri 'none'; form-action 'none'"
+    )
+
+
+def page(index: bytes, problems: Iterable[bytes], *, title: str = "radmoe report") -> Iterator[str]:
+    """The page in pieces: the block of the index, then that of each problem, which are read when they are shown."""
+    yield _head(title, policy()) + _block("index", index)
+    for place, block in enumerate(problems):
+        yield _block(f"problem-{place}", block)
+    yield _foot()
+
+
+def live_page(index_url: str, problem_url: str, *, refresh: float | None = None, title: str = "radmoe") -> str:
+    """A page that fetches the index and, at `problem_url` followed by its place, each problem, from its own server.
+
+    The server sends blocks as they are, as bytes. With `refresh` the index is read again after so many seconds. A problem
+    once sent must not change under its place.
+    """
+    values = {"index": index_url, "problem": problem_url} | ({} if refresh is None else {"refresh": f"{refresh:g}"})
+    metas = "".join(f'<meta name="radmoe-{name}" content="{html.escape(value)}">\n' for name, value in values.items())
+    return _head(title, policy(live=True), metas) + _foot()
+
+
+def _head(title: str, rules: str, metas: str = "") -> str:
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(rules, quote=False)}">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"{metas}<title>{html.escape(title)}</title>\n<style>{assets().style}</style>\n</head>\n<body>\n"
+        '<div id="app"></div>\n<noscript>This page shows its data with JavaScript, which is switched off.</noscript>\n'
+    )
+
+
+def _block(name: str, block: bytes) -> str:
+    return f'<script type="{_BLOCK}" id="{name}">{base64.b64encode(block).decode()}</script>\n'
+
+
+def _foot() -> str:
+    return f"<script>{assets().script}</script>\n</body>\n</html>\n"
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

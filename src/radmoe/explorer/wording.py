@@ -1,0 +1,106 @@
+"""What a page says in plain words: where a readout looks, and why a rollout was picked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from radmoe.anchors import Marker, spec_for
+from radmoe.readout import Readout
+from radmoe.types import Kind, RolloutGroup, Selection
+from radmoe.vocab import Vocab
+
+Correct = Sequence[bool | None]
+
+
+def marker_words(readout: str, kind: Kind | None, vocab: Vocab) -> str:
+    """The marker that a readout looks for, for somebody who does not know readouts."""
+    parsed = Readout.parse(readout)
+    if parsed.family == "trajectory":
+        return f"the token “{parsed.name or 'so'}”"
+    if parsed.name is not None:
+        return f"the text “{parsed.name}”"
+    if parsed.family in ("delimiter", "pre-delim"):
+        return "the code fence that opens the answer" if kind == "code" else r"“\boxed{”, which opens the answer"
+    if parsed.family == "boundary":
+        purpose = "which opens an action" if kind == "agent" else "behind which the final response begins"
+        return f"“{_boundary(kind, vocab)}”, {purpose}"
+    return f"the place that {readout} names"
+
+
+def window_words(readout: str) -> str:
+    """How much is read at the marker."""
+    parsed = Readout.parse(readout)
+    at_marker = parsed.family in ("delimiter", "boundary", "trajectory")
+    if parsed.width == "marker":
+        return "on the tokens of that marker"
+    if parsed.width == "union":
+        return "on all of these markers together"
+    if at_marker and isinstance(parsed.width, int):
+        return f"on the {parsed.width} tokens from there" if parsed.width > 1 else "on its first token"
+    if parsed.family == "pre-delim":
+        return f"on the {parsed.width} tokens before it"
+    return f"in the window of {readout}"
+
+
+def _boundary(kind: Kind | None, vocab: Vocab) -> str:
+    """The text that opens the final response, or an agent's action, in this vocabulary."""
+    (finder,) = spec_for("boundary", kind, vocab).find
+    assert isinstance(finder, Marker)
+    return finder.pattern.decode()
+
+
+def why(group: RolloutGroup, selection: Selection, correct: Correct | None = None) -> list[str]:
+    """Sentences: which rollout was picked, why, what stands against it and, where labels are there, whether it is right.
+
+    Where RAD abstains they say why.
+    """
+    total, located = len(group), int(selection.located.sum())
+    marker = marker_words(selection.readout, selection.kind, group.vocab)
+    if total == 1:
+        return ["RAD abstains.", "There is one rollout, so there is nothing to compare it with."]
+    if selection.index is None:
+        some = "No rollout reaches" if located == 0 else f"{located} of {total} rollouts reaches"
+        return ["RAD abstains.", f"{some} {marker}, and it takes two to compare."]
+    number = selection.rollout_index
+    mean = selection.density[selection.index] / max(selection.k, 1)
+    reach = f"All {total} rollouts reach" if located == total else f"{located} of {total} rollouts reach"
+    like = "its nearest neighbour" if selection.k == 1 else f"its {selection.k} nearest neighbours"
+    sentences = [
+        f"RAD picked rollout {number}.",
+        f"{reach} {marker}; {window_words(selection.readout)}, the experts that rollout {number} used agree most with "
+        f"those of {like} (mean similarity {mean:.2f}).",
+        _against(group, selection),
+        _judged(selection, correct),
+    ]
+    return [sentence for sentence in sentences if sentence]
+
+
+def rival(selection: Selection) -> int | None:
+    """The best rollout outside the pick's basin; None where there is none."""
+    if selection.index is None or math.isnan(selection.margin):
+        return None
+    outside = selection.located.copy()
+    outside[list(selection.basin)] = False
+    return int(np.nanargmax(np.where(outside, selection.score, np.nan)))
+
+
+def _against(group: RolloutGroup, selection: Selection) -> str:
+    """How large the pick's basin is, and how near the best rollout of another comes."""
+    basin = f"Its basin holds {len(selection.basin)} of the {int(selection.located.sum())} rollouts"
+    best = rival(selection)
+    if best is None:
+        return f"{basin}, so nothing stands against it."
+    assert group.rollout_indices is not None
+    mean = selection.density[best] / max(selection.k, 1)
+    return f"{basin}; the best outside it, rollout {group.rollout_indices[best]}, reaches {mean:.2f}."
+
+
+def _judged(selection: Selection, correct: Correct | None) -> str:
+    if correct is None or selection.index is None or correct[selection.index] is None:
+        return ""
+    right = sum(bool(one) for one in correct)
+    verdict = "right" if correct[selection.index] else "wrong"
+    return f"The labels, which RAD never sees, say that it is {verdict}; {right} of all {len(correct)} are right."
