@@ -8,11 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from radmoe.anchors import Marker, spec_for
-from radmoe.readout import Readout
+from radmoe.closing import CLOSING
+from radmoe.readout import ALL, Readout
 from radmoe.types import Kind, RolloutGroup, Selection
 from radmoe.vocab import Vocab
 
 Correct = Sequence[bool | None]
+
+_WIDTHS: dict[int | str, str] = {
+    "marker": "on the tokens of that marker",
+    "union": "on all of these markers together",
+    "span": "on the whole answer",
+    ALL: "on all their tokens",
+}
 
 
 def marker_words(readout: str, kind: Kind | None, vocab: Vocab) -> str:
@@ -27,18 +35,22 @@ def marker_words(readout: str, kind: Kind | None, vocab: Vocab) -> str:
     if parsed.family == "boundary":
         purpose = "which opens an action" if kind == "agent" else "behind which the final response begins"
         return f"“{_boundary(kind, vocab)}”, {purpose}"
+    if parsed.family == CLOSING:
+        return "the end of the answer"
+    if parsed.family == ALL:
+        return "their end"
     return f"the place that {readout} names"
 
 
 def window_words(readout: str) -> str:
     """How much is read at the marker."""
     parsed = Readout.parse(readout)
-    at_marker = parsed.family in ("delimiter", "boundary", "trajectory")
-    if parsed.width == "marker":
-        return "on the tokens of that marker"
-    if parsed.width == "union":
-        return "on all of these markers together"
+    at_marker = parsed.family in ("delimiter", "boundary", "trajectory", CLOSING)
+    if parsed.width in _WIDTHS:
+        return _WIDTHS[parsed.width]
     if at_marker and isinstance(parsed.width, int):
+        if parsed.width < 0:
+            return f"on the {-parsed.width} tokens before it"
         return f"on the {parsed.width} tokens from there" if parsed.width > 1 else "on its first token"
     if parsed.family == "pre-delim":
         return f"on the {parsed.width} tokens before it"

@@ -1,6 +1,6 @@
 // What is in the file: the verdict, the pools, every problem with its outcome, and the evaluation's tables.
 
-const MAIN_METHODS = ["rad", "rad+dc", "majority", "deepconf", "average", "oracle"];
+const MAIN_METHODS = ["rad", "rad+dc", "preset:best", "majority", "deepconf", "average", "oracle"];
 const OUTCOMES = [
   ["all", "all problems"],
   ["right", "RAD right"],
