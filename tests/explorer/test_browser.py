@@ -92,6 +92,7 @@ def test_the_readout_switch_orders_everything_anew(page: Page, made: list[Plante
     page.browser.find_element("css selector", "body").send_keys("r")
     page.wait("document.querySelector('.kicker').textContent.includes('delimiter@marker')")
     strict = select(made[0].group, readout="delimiter@marker")
+    assert "they read it at delimiter@16" in page.text(".methods")
     assert page.text(".why").startswith(f"{PICKED} {strict.rollout_index}.")
     assert numbers(page) != before
     assert set(numbers(page)[: len(strict.basin)]) == set(strict.basin)

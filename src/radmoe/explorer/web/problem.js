@@ -86,7 +86,7 @@ function problemPage(problem, index, state, actions) {
         el("p", { class: "why" }, el("strong", {}, theirs(why[0])), ...why.slice(1).flatMap((sentence) => [" ", theirs(sentence, 1000)])),
         promptNode(problem),
         el("details", { class: "words" }, el("summary", {}, "What do these words mean?"), wordList())),
-      methodsNode(problem, index, choose)),
+      methodsNode(problem, index, view, choose)),
     el("div", { class: compared ? "panels" : "panels few" }, panels.map((one) => one.node)),
     el("section", { class: "panel detail" },
       el("div", { class: "tab-bar" }, el("div", { class: "tabs", role: "tablist", "aria-label": "Views of the selected rollouts" }, tabs), other),
@@ -107,7 +107,7 @@ function promptNode(problem) {
 }
 
 // What every method picked here, and whether that is right.
-function methodsNode(problem, index, actions) {
+function methodsNode(problem, index, view, actions) {
   const shown = index.methods.filter((method) => problem.hits[method.name] !== undefined);
   if (!shown.length) return null;
   const chip = (method) => {
@@ -123,6 +123,7 @@ function methodsNode(problem, index, actions) {
   const main = MAIN_METHODS.flatMap((name) => shown.filter((method) => method.name === name));
   const rest = shown.filter((method) => !main.includes(method));
   return el("section", { class: "methods" }, el("h2", {}, "Which rollout each method picks"),
+    view && view !== problem.views[0] ? el("p", { class: "about" }, "Where they read routing, they read it at ", theirs(problem.views[0].readout), ", as the tables do.") : null,
     el("ul", { class: "chips" }, main.map(chip)),
     rest.length ? el("details", {}, el("summary", {}, plural(rest.length, "more method")), el("ul", { class: "chips" }, rest.map(chip))) : null);
 }
