@@ -62,6 +62,10 @@ def test_an_abstention_says_why() -> None:
             "math",
             "the place that trajectory-before@8 names; in the window of trajectory-before@8",
         ),
+        ("closing@-16", "math", "the end of the answer; on the 16 tokens before it"),
+        ("closing@16", "code", "the end of the answer; on the 16 tokens from there"),
+        ("delimiter@span", "code", "the code fence that opens the answer; on the whole answer"),
+        ("all", None, "their end; on all their tokens"),
         ("pre-delim@8", "math", r"“\boxed{”, which opens the answer; on the 8 tokens before it"),
     ],
 )
