@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from radmoe.cli import (
+    agent,
     audit,
     bench,
     capture,
@@ -34,6 +35,8 @@ from radmoe.errors import RadmoeError
 from radmoe.printing import prepare_process, say, say_block, visible
 
 _RESUMED = (
+    "agent import",
+    "agent run",
     "capture",
     "demo",
     "lab pools",
@@ -110,6 +113,11 @@ lab_app = typer.Typer(cls=_Commands, help=lab.HELP, epilog=_epilog(lab.EXAMPLES)
 for name, command in lab.COMMANDS.items():
     lab_app.command(name, epilog=_epilog(lab.EXAMPLES))(_interruptible(f"lab {name}", command))
 app.add_typer(lab_app, name="lab")
+
+agent_app = typer.Typer(cls=_Commands, help=agent.HELP, epilog=_epilog(agent.EXAMPLES), no_args_is_help=True)
+for name, agent_command in agent.COMMANDS.items():
+    agent_app.command(name, epilog=_epilog(agent.EXAMPLES))(_interruptible(f"agent {name}", agent_command))
+app.add_typer(agent_app, name="agent")
 
 
 @app.callback(invoke_without_command=True)
