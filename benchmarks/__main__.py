@@ -26,6 +26,7 @@ ELSEWHERE = """
 | `.engines/venv/bin/python -m benchmarks.vllm CHECKPOINT` | what the vLLM plugin costs | [engines.md](engines.md) |
 | `python -m benchmarks.vllm_gpu` | the same on a GPU with CUDA graphs, on random weights of Qwen3-30B-A3B's shape | [engines.md](engines.md) |
 | `.engines/venv/bin/python -m benchmarks.agreement` | how much of vLLM's routing a replay gives again | [engines.md](engines.md) |
+| `python -m benchmarks.agents` | selecting one patch of 16 for 500 issues, from a pool of boundary rows | [agents.md](agents.md) |
 | `python -m benchmarks.answers` | how many equal answers grading splits, and how many different ones it merges | [grading.md](grading.md) |
 | `python -m benchmarks.evaluate` | what evaluation costs at the paper's size | [evaluate.md](evaluate.md) |
 | `python -m benchmarks.hardening` | what malformed pools, journals and servers do to every command that reads them | [security.md](security.md) |

@@ -71,6 +71,7 @@ GOLD = "Capture never sees gold answers"
         *((m, "grading.labels", SELECTS) for m in ("closing", "overlap", "presets")),
         *(("selector", what, SELECTS) for what in ("grading.labels", "baselines", "stats", "cohort", "evaluation")),
         ("capture/run", "cohort", SELECTS),
+        ("agents/patches", "grading.verdicts", SELECTS),
         ("capture/run", "problems.gold", GOLD),
         ("engines/base", "problems.gold", GOLD),
         ("problems/questions", "problems.gold", GOLD),

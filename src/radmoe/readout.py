@@ -1,7 +1,7 @@
 """A readout's name says where to read routing and how much of it; here it becomes route vectors.
 
     readout  = family [":" name] [occurrence] "@" width  |  "all"  (every generated token)
-    family   = delimiter | boundary | trajectory | trajectory-before | closing | pre-delim | rand | rand-one-loc
+    family   = delimiter | boundary | step | trajectory | trajectory-before | closing | pre-delim | rand | rand-one-loc
     name     = a set of trajectory tokens, or the text of a marker of one's own
     occurrence = "#" r  (the r-th)  |  "*"  (the latest that fits the budget)
                | "#shared"  (the r-th, for the largest r that all located rollouts of a group reach)
@@ -9,7 +9,8 @@
              | "span"  (delimiter only: the whole answer)  |  "-" tokens  (closing only: those before it)
 
 `delimiter@16` is RAD's headline, `delimiter@marker` the strict one, `closing@-16` the last tokens of the answer,
-`delimiter@span` all of it, `trajectory:now*@16` the latest in-budget "now", `boundary@union` the agentic fingerprint.
+`delimiter@span` all of it, `trajectory:now*@16` the latest in-budget "now", `boundary@union` the agentic fingerprint,
+`step@union` the same with the first row of every turn that has no boundary.
 `trajectory-before` are trajectory anchors whose window ends before the delimiter. The last three families are the controls
 of Fig. 2: the window that ends where the delimiter begins, W positions drawn at random, and one window at a random place.
 """
@@ -30,13 +31,14 @@ from radmoe.anchors import AnchorSpec, find_all, locate, locate_extent, spec_for
 from radmoe.closing import CLOSING
 from radmoe.errors import InputError, ReadoutError
 from radmoe.layers import Layers, layer_subset
-from radmoe.routes import ROWS, RouteSum
+from radmoe.routes import RouteSum, pieces
 from radmoe.types import Anchor, Kind, RolloutGroup
 from radmoe.vocab import Vocab
 
 CONTROLS = ("pre-delim", "rand", "rand-one-loc")
 BEFORE = "trajectory-before"
 ALL = "all"
+STEP = "step"
 SHARED = "shared"  # an occurrence that depends on the whole group
 
 Span = tuple[int, int]
@@ -102,6 +104,8 @@ class Readout:
             raise ReadoutError(
                 f"{self.family} takes no name and no occurrence here: use {replace(self, name=None, occurrence=None)}"
             )
+        if self.family == STEP and (self.width, self.name) != ("union", None):
+            raise ReadoutError(f"{STEP} reads every step of a trajectory: use {STEP}@union")
         if self.width == "union" and self.occurrence is not None:
             raise ReadoutError("union reads every occurrence: leave the occurrence out")
         if self.occurrence == 0:
@@ -168,10 +172,8 @@ def read(
     for i, (_, spans) in enumerate(places):
         if spans:
             counted = 1.0 / sum(stop - start for start, stop in spans)
-            for start, stop in spans:
-                for low in range(start, stop, ROWS):
-                    high = min(low + ROWS, stop)
-                    add.rows(i, row, counted, group.rollouts[i].rows(low, high, weights=not binary))
+            for piece in pieces(group.rollouts[i], spans, weights=not binary):
+                add.rows(i, row, counted, piece)
             row += 1
     add.flush()
     return Reading(Z, located, tuple(anchor for anchor, _ in places))
@@ -194,7 +196,14 @@ def _places(group: RolloutGroup, readout: Readout, place: Place, anchors: Anchor
         readout = _shared_round(readout, group, place.kind, place.budget, place.whole)
     seed = place.draw[0]
     return [
-        _window(readout, place._replace(token_ids=rollout.token_ids, draw=(seed, group.problem_id, i)))
+        _window(
+            readout,
+            place._replace(
+                token_ids=rollout.token_ids,
+                draw=(seed, group.problem_id, i),
+                starts=rollout.starts if readout.family == STEP else (),
+            ),
+        )
         for i, rollout in enumerate(group.rollouts)
     ]
 
@@ -218,14 +227,23 @@ def _before(readout: Readout) -> bool:
     return isinstance(readout.width, int) and readout.width < 0
 
 
-def windows(readout: str | Readout, token_ids: NDArray[np.int32], vocab: Vocab, kind: Kind | None) -> list[Span]:
-    """The token ranges [start, stop) that a readout reads in one rollout; empty when the rollout is not located."""
+def windows(
+    readout: str | Readout,
+    token_ids: NDArray[np.int32],
+    vocab: Vocab,
+    kind: Kind | None,
+    starts: Sequence[int] | NDArray[np.int64] = (),
+) -> list[Span]:
+    """The token ranges [start, stop) that a readout reads in one rollout; empty when the rollout is not located.
+
+    `starts` are the offsets of a trajectory's steps.
+    """
     readout = Readout.parse(readout)
     if readout.family in ("rand", "rand-one-loc"):
         raise ReadoutError(f"{readout} reads at random: it has no fixed window")
     if readout.occurrence == SHARED:
         raise ReadoutError(f"{readout} depends on the other rollouts of a group: use #r to see the r-th window of one")
-    return _window(readout, Place(token_ids, vocab, kind))[1]
+    return _window(readout, Place(token_ids, vocab, kind, starts=starts))[1]
 
 
 class Place(NamedTuple):
@@ -237,6 +255,7 @@ class Place(NamedTuple):
     budget: int | None = None
     draw: tuple[int, str, int] = (0, "", 0)  # seed, problem and rollout: they seed the random numbers of a control
     whole: bool = False  # whether a window that reaches beyond the rollout's end is no window
+    starts: Sequence[int] | NDArray[np.int64] = ()  # of a trajectory's steps
 
     @property
     def end(self) -> int:
@@ -263,6 +282,19 @@ def _at_anchor(readout: Readout, place: Place) -> Window:
     width = readout.width if isinstance(readout.width, int) else None
     anchor = locate(spec, place.token_ids, place.vocab, width=width, budget=place.budget, whole=place.whole)
     return anchor, _spans(readout, anchor, len(place.token_ids))
+
+
+def _at_steps(readout: Readout, place: Place) -> Window:
+    """Every boundary, and the first token of each step that has none."""
+    spec = spec_for("boundary", place.kind, place.vocab)
+    anchors = find_all(spec, place.token_ids[: place.end], place.vocab)
+    starts = np.asarray(place.starts if len(place.starts) else [0], np.int64)  # an answer to one prompt is one step
+    starts = starts[starts < place.end]
+    bare = np.ones(len(starts), bool)
+    bare[np.searchsorted(starts, [a.start for a in anchors], "right") - 1] = False
+    anchors += [Anchor(start, 1, STEP) for start in starts[bare].tolist()]
+    anchors.sort(key=lambda anchor: anchor.start)
+    return (anchors[0], [(a.start, a.start + a.length) for a in anchors]) if anchors else (None, [])
 
 
 def _spec(readout: Readout, place: Place) -> AnchorSpec:
@@ -360,6 +392,7 @@ READERS: dict[str, Callable[[Readout, Place], Window]] = {
     "trajectory": _at_anchor,
     "boundary": _at_anchor,
     "delimiter": _at_delimiter,
+    STEP: _at_steps,
     BEFORE: _trajectory_before,
     CLOSING: _at_closing,
     ALL: _every_token,

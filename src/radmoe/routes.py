@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import RolloutError
-from radmoe.types import RolloutGroup, Rows, check_ids, check_weights
+from radmoe.types import RolloutGroup, Rows, Trace, check_ids, check_weights
 
 ROWS = 1024  # rows of routing that are held at once: 64 windows of 16, or a part of a whole answer
 
@@ -50,6 +50,21 @@ class RouteSum:
         if accumulate(self.Z, owner, scale, ids, mass, half_values(), self.layers, self.group.shape.experts):
             _name_fault(self.group, rollouts, routing)
         self.pieces, self.held = [], 0
+
+
+def pieces(rollout: Trace, spans: Sequence[tuple[int, int]], *, weights: bool) -> Iterator[Rows]:
+    """The rows of ascending token ranges, at most ROWS at a time. Those of many ranges are read together."""
+    if len(spans) == 1:
+        ((start, stop),) = spans
+        for low in range(start, stop, ROWS):
+            yield rollout.rows(low, min(low + ROWS, stop), weights=weights)
+        return
+    starts, stops = np.array(spans, np.int64).T
+    lengths = stops - starts
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    tokens = np.repeat(starts, lengths) + within
+    for low in range(0, len(tokens), ROWS):
+        yield rollout.rows_of(tokens[low : low + ROWS], weights=weights)
 
 
 def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -54,14 +54,16 @@ class Anchor:
 
 
 class Step(NamedTuple):
-    """One turn of the model in a trajectory.
+    """One turn of the model in a trajectory: a request of its own.
 
-    `given` are the tokens the model was given since its last turn (in the first step: the whole prompt), and
-    `start` is the offset, among all tokens it generated, of the first one of this turn.
+    The request begins with the first `kept` tokens of the request before it and of what was generated then; None keeps
+    all of these, as a history does that only grows. `given` are the tokens that follow (in the first step: the whole
+    prompt). `start` is the offset, among all tokens that the model generated, of the first one of this turn.
     """
 
     given: tuple[int, ...]
     start: int
+    kept: int | None = None
 
 
 class Trace(Protocol):
@@ -92,6 +94,10 @@ class Trace(Protocol):
         """The model's turns; empty for a rollout of a single prompt."""
 
     @property
+    def starts(self) -> NDArray[np.int64]:
+        """The offset of the first token of each turn; empty for a rollout of a single prompt."""
+
+    @property
     def has_weights(self) -> bool:
         """Whether rows carry weights beside expert ids."""
 
@@ -100,6 +106,9 @@ class Trace(Protocol):
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
         """Expert ids and weights [n, L, K] of tokens [start, stop), cut at the end of the rollout."""
+
+    def rows_of(self, tokens: NDArray[np.int64], *, weights: bool = True) -> Rows:
+        """Expert ids and weights [n, L, K] of these tokens, which ascend."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,11 +172,20 @@ class Rollout:
     def has_weights(self) -> bool:
         return self.weights is not None
 
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        return np.array([step.start for step in self.steps], np.int64)
+
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
         """Expert ids and weights [n, L, K] of tokens [start, stop), cut at the end of the rollout."""
         first, last = rows_at(self.positions, start, min(stop, len(self)), "this rollout")
         mass = self.weights[first:last] if weights and self.weights is not None else None
         return self.expert_ids[first:last], mass
+
+    def rows_of(self, tokens: NDArray[np.int64], *, weights: bool = True) -> Rows:
+        """Expert ids and weights [n, L, K] of these tokens, which ascend."""
+        rows = places_of(self.positions, tokens, "this rollout")
+        return self.expert_ids[rows], self.weights[rows] if weights and self.weights is not None else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,15 +281,45 @@ def rows_at(positions: NDArray[np.int32] | None, start: int, stop: int, where: s
     return first, last
 
 
+def places_of(positions: NDArray[np.int32] | None, tokens: NDArray[np.int64], where: str) -> NDArray[np.int64]:
+    """The stored rows that hold these tokens, which ascend. Raises a RolloutError if one of them was not captured."""
+    if positions is None:
+        return tokens
+    places = np.searchsorted(positions, tokens)
+    if len(tokens) and (places[-1] >= len(positions) or (positions[places] != tokens).any()):
+        raise RolloutError(
+            f"{where} has the routing of {len(positions)} of its tokens, not of all {len(tokens)} that are to be read: "
+            "use a readout it was captured for (radmoe inspect lists a pool's)"
+        )
+    return places
+
+
 def check_steps(steps: Sequence[Step], tokens: int) -> tuple[Step, ...]:
-    """Steps as tuples of ints. Raises a RolloutError unless their offsets rise from 0 and stay below `tokens`."""
-    copies = tuple(Step(tuple(int(token) for token in given), int(start)) for given, start in steps)
-    starts = [step.start for step in copies]
-    if starts and (starts[0] != 0 or starts != sorted(set(starts)) or starts[-1] >= tokens):
-        raise RolloutError(f"steps must start at offsets rising from 0 and below {tokens} tokens, got {starts}")
+    """Steps as tuples of ints.
+
+    Raises a RolloutError unless their offsets rise from 0 and stay below `tokens`, and no step keeps more tokens than
+    the requests before it have.
+    """
+    copies = tuple(
+        Step(tuple(int(token) for token in given), int(start), None if kept is None else int(kept))
+        for given, start, kept in steps
+    )
+    check_starts([step.start for step in copies], tokens)
     if any(token < 0 for step in copies for token in step.given):
         raise RolloutError("the tokens a step was given must not be negative")
+    length = 0  # of the request before, with what was generated then
+    stops = [*(step.start for step in copies[1:]), tokens]
+    for number, (step, stop) in enumerate(zip(copies, stops if copies else (), strict=True)):
+        if step.kept is not None and not 0 <= step.kept <= length:
+            raise RolloutError(f"step {number} keeps {step.kept} tokens of the one before it, which has {length}")
+        length = (length if step.kept is None else step.kept) + len(step.given) + stop - step.start
     return copies
+
+
+def check_starts(starts: Sequence[int], tokens: int) -> None:
+    """Refuse offsets of steps, with a RolloutError, unless they rise from 0 and stay below `tokens`."""
+    if len(starts) and (starts[0] != 0 or list(starts) != sorted(set(starts)) or starts[-1] >= tokens):
+        raise RolloutError(f"steps must start at offsets rising from 0 and below {tokens} tokens, got {list(starts)}")
 
 
 def check_weights(weights: NDArray[Any], where: str = "weights") -> None:

@@ -62,6 +62,7 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
         "doctor",
         "bench",
         "lab",
+        "agent",
     ):
         assert command in done.stdout
     code = "import sys, radmoe.cli; print([m for m in ('numpy', 'numba', 'pyarrow', 'blosc2', 'torch') if m in sys.modules])"

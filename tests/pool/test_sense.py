@@ -105,30 +105,39 @@ def test_a_run_table_that_lacks_a_column_is_a_fault(pool_path: Path, name: str) 
 
 
 @pytest.mark.parametrize(
-    "steps",
+    ("steps", "given"),
     [
-        [{"given": [1], "start": 3}],
-        [{"given": [1], "start": 0}, {"given": [1], "start": 10**9}],
-        [{"given": [10**9], "start": 0}],
-        [{"given": None, "start": 0}],
-        [{"given": [1], "start": None}],
-        [None],
+        ([{"start": 3, "kept": None}], [[1]]),
+        ([{"start": 0, "kept": None}, {"start": 10**9, "kept": None}], [[1], [1]]),
+        ([{"start": 0, "kept": None}], [[10**9]]),
+        ([{"start": 0, "kept": None}, {"start": 5, "kept": 7}], [[1], [1]]),  # of 1 + 5 tokens
+        ([{"start": 0, "kept": None}], [[1], [2]]),
+        ([{"start": 0, "kept": None}], None),
+        ([{"start": 0, "kept": None}], [None]),
+        ([{"start": None, "kept": None}], [[1]]),
+        ([None], [[1]]),
     ],
 )
-def test_steps_that_no_trajectory_has_are_a_fault(tmp_path: Path, made: list[PlantedGroup], steps: Any) -> None:
+def test_steps_that_no_trajectory_has_are_a_fault(
+    tmp_path: Path, made: list[PlantedGroup], steps: Any, given: Any
+) -> None:
     group = made[0].group
     one = group.rollouts[0]
-    rollout = Rollout(one.token_ids, one.expert_ids, one.weights, steps=(Step((1, 2), 0), Step((3,), 9)))
+    rollout = Rollout(one.token_ids, one.expert_ids, one.weights, steps=(Step((1, 2), 0), Step((3,), 9, 4)))
     with PoolWriter(tmp_path / "p", shape=group.shape, vocab=group.vocab, model="m") as writer:
         writer.add("a", rollout)
     assert faults_of(tmp_path / "p") == []
-    forge_runs(tmp_path / "p", lambda rows: rows[0].update(steps=steps))
+    assert open_pool(tmp_path / "p").group("a").rollouts[0].starts.tolist() == [0, 9]
+    forge_runs(tmp_path / "p", lambda rows: rows[0].update(steps=steps, given=given))
     (fault,) = faults_of(tmp_path / "p")
     assert fault.startswith("runs.parquet: ")
     assert "a#0" in fault
-    if steps[0] is None or None in steps[0].values():
+    if None in [steps[0], *(steps[0] or {"start": 0}).values()][:2] or given == [None]:
         with pytest.raises(PoolCorrupt, match="a step lacks"):
             open_pool(tmp_path / "p").group("a").rollouts[0].steps  # noqa: B018
+    if steps[-1] is None or steps[-1]["start"] is None or steps[-1]["start"] in (3, 10**9):
+        with pytest.raises(PoolCorrupt, match=r"steps must start|a step lacks"):
+            open_pool(tmp_path / "p").group("a").rollouts[0].starts  # noqa: B018
 
 
 @pytest.mark.parametrize("garbage", [b"{}", b"garbage", b"[" * 10_000])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from planted_pools import write_pool
+from planted_trajectories import write_runs
 from radmoe.grading.labels import Label, write_labels
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted
@@ -48,6 +49,18 @@ def test_every_study_goes_on(case: str, tmp_path: Path) -> None:
             for i, answer in enumerate(made.answers)
         ],
     )
+    check_every_study(pool)
+
+
+def test_every_study_goes_on_with_trajectories_alone(tmp_path: Path) -> None:
+    verdicts = write_runs(tmp_path, issues=4, n=6)
+    pool = tmp_path / "pool"
+    write_labels(pool, [Label(issue, run, "+1", right) for (issue, run), right in verdicts.items()])
+    check_every_study(pool)
+
+
+def check_every_study(pool: Path) -> None:
+    """Run all studies: none fails, and none prints a number that is none."""
     rans = list(run_studies(list(load().values()), gather([pool], use_cache=False), Options(quick=True)))
     assert [ran.study.name for ran in rans] == list(load())
     assert not [ran.study.name for ran in rans if ran.failed]

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from radmoe.cli import (
     advise,
+    agent,
     audit,
     bench,
     calibrate,
@@ -37,6 +38,8 @@ from radmoe.errors import RadmoeError
 from radmoe.printing import prepare_process, say, say_block, visible
 
 _RESUMED = (
+    "agent import",
+    "agent run",
     "capture",
     "demo",
     "lab pools",
@@ -126,10 +129,12 @@ for module in (
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=_epilog(module.EXAMPLES))(_interruptible(name, module.command))
 
-lab_app = typer.Typer(cls=_Commands, help=lab.HELP, epilog=_epilog(lab.EXAMPLES), no_args_is_help=True)
-for name, command in lab.COMMANDS.items():
-    lab_app.command(name, epilog=_epilog(lab.EXAMPLES))(_interruptible(f"lab {name}", command))
-app.add_typer(lab_app, name="lab")
+for group in (lab, agent):
+    title = group.__name__.rpartition(".")[2]
+    own = typer.Typer(cls=_Commands, help=group.HELP, epilog=_epilog(group.EXAMPLES), no_args_is_help=True)
+    for name, command in group.COMMANDS.items():
+        own.command(name, epilog=_epilog(group.EXAMPLES))(_interruptible(f"{title} {name}", command))
+    app.add_typer(own, name=title)
 
 
 @app.callback(invoke_without_command=True)

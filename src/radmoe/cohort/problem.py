@@ -103,12 +103,13 @@ class GradedProblem:
 
     @cached_property
     def steps(self) -> NDArray[np.int64]:
-        """How many steps each rollout took [N]: action boundaries of an agent, paragraph breaks of everyone else."""
+        """How many steps each rollout took [N]: turns of an agent (action boundaries where the pool has no steps), paragraph
+        breaks of everyone else."""
         vocab, rollouts = self.group.vocab, self.group.rollouts
         if self.setting.kind != "agent":
             return np.array([vocab.decode_bytes(rollout.token_ids).count(b"\n\n") for rollout in rollouts], np.int64)
         spec = spec_for("boundary", "agent", vocab)
-        return np.array([len(find_all(spec, rollout.token_ids, vocab)) for rollout in rollouts], np.int64)
+        return np.array([len(one.starts) or len(find_all(spec, one.token_ids, vocab)) for one in rollouts], np.int64)
 
     def similarity(
         self, readout: str | None = None, *, kernel: str | None = None, layers: Layers = None

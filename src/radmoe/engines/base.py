@@ -108,6 +108,7 @@ class Engine(Protocol):
     layers: tuple[int, ...] | None = None  # the only layers that are captured; None where all are
     checkpoint: Path | None = None  # the directory of the model, if its weights are there for a replay to load
     replays: bool = False  # whether `teacher_forced` works
+    concurrent: bool = False  # whether several threads may call `generate` at a time
     streams: int = 1  # how many passes it can run side by side, each in a thread of its caller
 
     @classmethod

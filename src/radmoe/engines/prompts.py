@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from radmoe.errors import InputError
@@ -35,12 +36,22 @@ def encode(tokenizer: Any, content: Content, *, raw: bool = False, **arguments: 
     template = bool(getattr(tokenizer, "chat_template", None)) and not raw
     if isinstance(content, str) and not template:
         return content, list(tokenizer(content)["input_ids"])
-    if not template:
-        reason = "with raw there is no chat template" if raw else "this tokenizer has no chat template"
-        raise InputError(f"{reason} to render messages with: pass the prompt as a text")
+    if not template and raw:
+        raise InputError("with raw there is no chat template to render messages with: pass the prompt as a text")
     messages = [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
+    text = render(tokenizer, messages, arguments)
+    return text, list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def render(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], arguments: Mapping[str, object], *, answer: bool = True
+) -> str:
+    """The text of chat messages; with `answer` it ends where the model's answer begins. `arguments` go to the template."""
+    if not getattr(tokenizer, "chat_template", None):
+        raise InputError("this tokenizer has no chat template to render messages with: pass the prompt as a text")
     try:
-        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **arguments)
+        return str(
+            tokenizer.apply_chat_template(list(messages), add_generation_prompt=answer, tokenize=False, **arguments)
+        )
     except Exception as error:  # a template is a program of its own: jinja2 errors, KeyError, TypeError
         raise InputError(f"the chat template refuses {str(messages)[:80]}: {str(error).splitlines()[0]}") from None
-    return text, list(tokenizer(text, add_special_tokens=False)["input_ids"])

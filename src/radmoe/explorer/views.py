@@ -62,7 +62,10 @@ def view_of(group: RolloutGroup, setting: Setting) -> View | None:
     check_shown(setting.readout)
     if setting.kind is None and needs_marker(setting.readout):
         return None
-    spans = tuple(windows(setting.readout, rollout.token_ids, group.vocab, setting.kind) for rollout in group.rollouts)
+    spans = tuple(
+        windows(setting.readout, rollout.token_ids, group.vocab, setting.kind, rollout.starts)
+        for rollout in group.rollouts
+    )
     if not all(map(_has_rows, group.rollouts, spans)):
         return None
     S, reading = similarity(group, setting)

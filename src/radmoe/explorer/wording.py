@@ -9,7 +9,7 @@ import numpy as np
 
 from radmoe.anchors import Marker, spec_for
 from radmoe.closing import CLOSING
-from radmoe.readout import ALL, Readout
+from radmoe.readout import ALL, STEP, Readout
 from radmoe.types import Kind, RolloutGroup, Selection
 from radmoe.vocab import Vocab
 
@@ -35,6 +35,8 @@ def marker_words(readout: str, kind: Kind | None, vocab: Vocab) -> str:
     if parsed.family == "boundary":
         purpose = "which opens an action" if kind == "agent" else "behind which the final response begins"
         return f"“{_boundary(kind, vocab)}”, {purpose}"
+    if parsed.family == STEP:
+        return f"“{_boundary(kind, vocab)}” or, in a step without it, the step's first token"
     if parsed.family == CLOSING:
         return "the end of the answer"
     if parsed.family == ALL:

@@ -3,6 +3,7 @@
 files.py       the one rule for what may be in a pool, and the file operations that keep to it
 schema.py      names, versions and column types, and the JSON documents that describe a pool
 tables.py      the tables of runs and labels
+steps.py       the steps of trajectories in the table of runs
 profile.py     what a pool keeps of each rollout
 journal.py     the file in which a rollout is safe until its shard is sealed
 columns.py     one column on disk

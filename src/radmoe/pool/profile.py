@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,13 +51,22 @@ class Profile:
             raise InputError(f"profile layer {self.layers[-1]} does not exist: the router has {shape.layers} layers")
         return RouterShape(len(self.layers), shape.experts, shape.top_k)
 
-    def kept_rows(self, token_ids: NDArray[np.int32], vocab: Vocab, kind: Kind | None) -> NDArray[np.int32] | None:
-        """The positions of the tokens whose routing is kept in a rollout of this kind, ascending; None if all are."""
+    def kept_rows(
+        self,
+        token_ids: NDArray[np.int32],
+        vocab: Vocab,
+        kind: Kind | None,
+        starts: Sequence[int] | NDArray[np.int64] = (),
+    ) -> NDArray[np.int32] | None:
+        """The positions of the tokens whose routing is kept in a rollout of this kind, ascending; None if all are.
+
+        `starts` are the offsets of a trajectory's steps.
+        """
         if self.readouts is None:
             return None
         keep = np.zeros(len(token_ids), bool)
         for readout in self.readouts:
-            for start, stop in windows(Readout.parse(readout), token_ids, vocab, kind):
+            for start, stop in windows(Readout.parse(readout), token_ids, vocab, kind, starts):
                 keep[start:stop] = True
         return np.flatnonzero(keep).astype(np.int32)
 

@@ -17,10 +17,23 @@ from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.columns import check_size
 from radmoe.pool.hold import holder
 from radmoe.pool.limits import check_claim
-from radmoe.pool.sense import check_shards, stored_steps
+from radmoe.pool.profile import spans
+from radmoe.pool.sense import check_shards
 from radmoe.pool.shard import Shard, Stretch
+from radmoe.pool.steps import StoredSteps
 from radmoe.pool.tables import RUN_FIELDS, read_table
-from radmoe.types import KINDS, Kind, RolloutGroup, RouterShape, Rows, Step, check_ids, check_weights, rows_at
+from radmoe.types import (
+    KINDS,
+    Kind,
+    RolloutGroup,
+    RouterShape,
+    Rows,
+    Step,
+    check_ids,
+    check_weights,
+    places_of,
+    rows_at,
+)
 from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
@@ -40,14 +53,19 @@ class StoredRollout:
     """
 
     def __init__(
-        self, stretch: Stretch, row: int, shape: RouterShape, load_steps: Callable[[], tuple[Step, ...]]
+        self,
+        stretch: Stretch,
+        row: int,
+        shape: RouterShape,
+        load_steps: Callable[[], tuple[Step, ...]],
+        load_starts: Callable[[], NDArray[np.int64]],
     ) -> None:
         token_ids = stretch.read(schema.TOKEN_IDS, row)
         if token_ids is None:
             raise PoolCorrupt(f"{stretch.shard.path} has no token ids: restore it from a copy")
         self.token_ids: NDArray[np.int32] = token_ids[:, 0]
         self._stretch, self._shard, self._row = stretch, stretch.shard, row
-        self._shape, self._load_steps = shape, load_steps
+        self._shape, self._load_steps, self._load_starts = shape, load_steps, load_starts
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -55,6 +73,10 @@ class StoredRollout:
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         return self._load_steps()
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        return self._load_starts()
 
     @cached_property
     def expert_ids(self) -> NDArray[np.int16]:
@@ -97,6 +119,18 @@ class StoredRollout:
         assert ids is not None
         return ids.reshape(shape), None if mass is None else mass.reshape(shape)
 
+    def rows_of(self, tokens: NDArray[np.int64], *, weights: bool = True) -> Rows:
+        if self.positions is None:  # windows stay on disk: read from the first token to the last of each range
+            parts = [self.rows(start, stop, weights=weights) for start, stop in spans(tokens)]
+            mass = [one for _, one in parts if one is not None]
+            return np.concatenate([ids for ids, _ in parts]), np.concatenate(mass) if mass else None
+        places = places_of(self.positions, tokens, f"a rollout in {self._shard.path}")
+        shape = (-1, self._shape.layers, self._shape.top_k)
+        ids = self._stretch.read(schema.EXPERT_IDS, self._row)
+        weighed = self._stretch.read(schema.EXPERT_WEIGHTS, self._row) if weights else None
+        assert ids is not None
+        return ids[places].reshape(shape), None if weighed is None else weighed[places].reshape(shape)
+
     def _routing(self, column: schema.Column, first: int, last: int) -> NDArray[Any] | None:
         if self.positions is None:
             return self._shard.read(column, self._row, first, last)
@@ -128,7 +162,6 @@ class Pool:
         self.sampling: dict[str, Any] = dict(run["sampling"] or {})
         self.shape, self.profile = documents.stored_router(meta)
         self.router = RouterShape(meta["layers"], meta["experts"], meta["top_k"])
-        self._has_steps: bool = meta["steps"]
         for name in schema.LISTED:
             check_size(path / name, meta["files"][name]["bytes"])
         self.shards = {schema.shard_number(name): Shard(path / name, entry) for name, entry in meta["shards"].items()}
@@ -136,6 +169,7 @@ class Pool:
         check_shards(self)
         self._disk_bytes = sum(shard.bytes for shard in self.shards.values())
         self._index = self._read_index()
+        self._steps = StoredSteps(path / schema.RUNS, meta["steps"])
 
     @classmethod
     def recover(cls, path: str | Path) -> Pool:
@@ -218,7 +252,13 @@ class Pool:
         shape, indices = self.shape, self.rollout_indices(problem_id)[:first]
         places = ((part, row) for part in self._stretches(problem_id) for row in range(part.first, part.stop))
         rollouts = [
-            StoredRollout(stretch, row, shape, partial(self._steps, problem_id, index))
+            StoredRollout(
+                stretch,
+                row,
+                shape,
+                partial(self._steps.steps, problem_id, index),
+                partial(self._steps.starts, problem_id, index),
+            )
             for (stretch, row), index in zip(places, indices, strict=first is None)
         ]
         return RolloutGroup(problem_id, rollouts, shape, self.vocab, self.kinds[problem_id], tuple(indices))
@@ -233,19 +273,6 @@ class Pool:
         rows = self.runs(columns, where={"problem_id": problem_id}).to_pydict()
         by_index = dict(zip(rows["rollout_index"], rows["text"], strict=True))
         return [by_index[index] for index in self.rollout_indices(problem_id)]
-
-    def _steps(self, problem_id: str, rollout_index: int) -> tuple[Step, ...]:
-        if not self._has_steps:
-            return ()
-        where = {"problem_id": problem_id, "rollout_index": rollout_index}
-        for row in self.runs(["tokens", "steps"], where).to_pylist():
-            try:
-                return stored_steps(row["steps"], row["tokens"])
-            except RolloutError as e:
-                raise PoolCorrupt(
-                    f"{self.path / schema.RUNS}, rollout {rollout_index} of {problem_id!r}: {e}"
-                ) from None
-        raise PoolCorrupt(f"{self.path / schema.RUNS} has no rollout {rollout_index} of {problem_id!r}: restore it")
 
     def groups(self) -> Iterator[RolloutGroup]:
         """Every problem's rollouts, one problem at a time."""

@@ -20,8 +20,9 @@ from radmoe.pool import documents, files, schema
 from radmoe.pool.fault import Fault, Run
 from radmoe.pool.limits import check_json
 from radmoe.pool.schema import COLUMNS, EXPERT_IDS, EXPERT_WEIGHTS, PROMPT_IDS, PROMPT_WEIGHTS, TOKEN_IDS, TOKEN_INDEX
+from radmoe.pool.steps import stored_steps
 from radmoe.pool.tables import LABEL_FIELDS, read_table
-from radmoe.types import RouterShape, Step, check_ids, check_kind, check_steps, check_weights
+from radmoe.types import RouterShape, check_ids, check_kind, check_weights
 from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def check_rollout(columns: dict[str, list[int]] | None, shape: RouterShape, prof
         raise RolloutError(f"it has the columns {shapes}, the pool has {columns}")
     if meta["kind"] is not None:
         check_kind(meta["kind"])
-    stored_steps(meta["steps"], meta["tokens"])
+    stored_steps(meta["steps"], meta["given"], meta["tokens"])
     tokens = arrays.get(TOKEN_IDS.name)
     positions = arrays.get(TOKEN_INDEX.name)
     if tokens is None or EXPERT_IDS.name not in arrays or (positions is None) != (profile.readouts is None):
@@ -131,7 +132,7 @@ def check_tables(pool: Pool) -> Iterator[Fault]:
 
 def _check_runs(pool: Pool) -> Iterator[Fault]:
     columns = ["run_id", "problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
-    rows = pool.runs([*columns, "steps"]).to_pylist()
+    rows = pool.runs([*columns, "steps", "given"]).to_pylist()
     runs: list[Run] = [(row["problem_id"], row["rollout_index"]) for row in rows]
     if [row["run_id"] for row in rows] != list(range(len(rows))):
         yield Fault(schema.RUNS, "run_id does not count up from 0")
@@ -161,20 +162,12 @@ def _check_each(pool: Pool, rows: list[dict[str, Any]]) -> Iterator[Fault]:
         try:
             if row["kind"] is not None:
                 check_kind(row["kind"])
-            steps = stored_steps(row["steps"], row["tokens"])
+            steps = stored_steps(row["steps"], row["given"], row["tokens"])
             highest = max((token for step in steps for token in step.given), default=0)
             if highest >= len(pool.vocab):
                 raise RolloutError(f"a step was given token {highest}, the vocabulary ends at {len(pool.vocab) - 1}")
         except (InputError, PoolError) as e:
             yield Fault(schema.RUNS, str(e), ((row["problem_id"], row["rollout_index"]),))
-
-
-def stored_steps(steps: list[Any] | None, tokens: int) -> tuple[Step, ...]:
-    """The steps of a run as runs.parquet holds them. Raises a RolloutError if no trajectory has such steps."""
-    try:
-        return check_steps([Step(tuple(step["given"]), step["start"]) for step in steps or ()], tokens)
-    except TypeError:
-        raise RolloutError("a step lacks its start or the tokens it was given") from None
 
 
 def _check_labels(pool: Pool) -> Iterator[Fault]:

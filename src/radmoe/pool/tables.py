@@ -30,7 +30,8 @@ RUN_FIELDS = pa.schema(
         ("row", pa.int64()),
         ("tokens", pa.int64()),
         ("finish_reason", pa.string()),
-        ("steps", pa.list_(pa.struct([("given", pa.list_(pa.int32())), ("start", pa.int64())]))),
+        ("steps", pa.list_(pa.struct([("start", pa.int64()), ("kept", pa.int64())]))),
+        ("given", pa.list_(pa.list_(pa.int32()))),  # for each step; a column of its own, since only a replay reads it
         ("text", pa.string()),
         ("prompt", pa.string()),
         ("extra", pa.string()),

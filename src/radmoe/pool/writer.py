@@ -163,7 +163,8 @@ class PoolWriter:
             "rollout_index": rollout_index,
             "tokens": len(rollout),
             "finish_reason": finish_reason,
-            "steps": [{"given": list(step.given), "start": step.start} for step in rollout.steps] or None,
+            "steps": [{"start": step.start, "kept": step.kept} for step in rollout.steps] or None,
+            "given": [list(step.given) for step in rollout.steps] or None,
             "text": text,
             "prompt": prompt,
             "extra": None if extra is None else json.dumps(extra),
@@ -253,7 +254,7 @@ class PoolWriter:
     def _arrays(
         self, rollout: Trace, kind: Kind | None, where: str, prompt: tuple[ArrayLike, ArrayLike | None] | None
     ) -> dict[str, NDArray[Any]]:
-        rows = self.profile.kept_rows(rollout.token_ids, self.vocab, kind)
+        rows = self.profile.kept_rows(rollout.token_ids, self.vocab, kind, rollout.starts)
         ids, weights = self._routing(rollout, rows, where)
         arrays: dict[schema.Column, NDArray[Any]] = {schema.EXPERT_IDS: ids, schema.TOKEN_IDS: rollout.token_ids}
         if weights is not None:

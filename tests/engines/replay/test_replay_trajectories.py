@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tiny_moe
 from radmoe.engines.replay import replay
-from radmoe.engines.replay.run import whole_sequence
+from radmoe.engines.replay.run import passes
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import InputError
 from radmoe.pool import Profile, open_pool
@@ -105,7 +105,8 @@ def test_generated_tokens_are_where_the_sequence_says(turns: list[tuple[list[int
     starts = [sum(counts[:i]) for i in range(len(counts))]
     steps = [Step(tuple(tokens), start) for (tokens, _), start in zip(turns, starts, strict=True)]
     generated = np.arange(1000, 1000 + sum(counts), dtype=np.int32)
-    sequence, places = whole_sequence(steps, generated)
+    (one,) = passes(steps, generated)
+    sequence, places = [*one.prompt, *one.tail], one.places + len(one.prompt)
     assert [sequence[place] for place in places] == generated.tolist()
     assert [token for token in sequence if token < 1000] == [token for tokens, _ in turns for token in tokens]
     for step in steps:  # what a turn was given comes directly before what it generated
@@ -113,16 +114,41 @@ def test_generated_tokens_are_where_the_sequence_says(turns: list[tuple[list[int
         assert tuple(sequence[first - len(step.given) : first]) == step.given
 
 
+def test_a_turn_that_drops_earlier_tokens_is_routed_as_its_own_request(
+    engine: TransformersEngine, tmp_path: Path
+) -> None:
+    tokens = GENERATED
+    steps = [{"given": [5, 6, 7, 8], "start": 0}, {"given": [9, 10], "start": 5, "kept": 3}]
+    replay(file(tmp_path / "s.jsonl", {"steps": steps}), engine, tmp_path / "steps")
+    apart = tmp_path / "apart.jsonl"
+    apart.write_text(
+        "".join(
+            json.dumps({"problem_id": name, "prompt_ids": prompt, "token_ids": own}) + "\n"
+            for name, prompt, own in (("a", [5, 6, 7, 8], tokens[:5]), ("b", [5, 6, 7, 9, 10], tokens[5:]))
+        )
+    )
+    replay(apart, engine, tmp_path / "apart")
+    pool = open_pool(tmp_path / "steps")
+    (trajectory,) = pool.group("t").rollouts
+    requests = [open_pool(tmp_path / "apart").group(name).rollouts[0] for name in ("a", "b")]
+    assert np.array_equal(trajectory.expert_ids, np.concatenate([one.expert_ids for one in requests]))
+    joined = np.concatenate([one.sampled_logprobs for one in requests])
+    assert trajectory.sampled_logprobs == pytest.approx(joined, abs=1e-5)
+    assert [step.kept for step in trajectory.steps] == [None, 3]
+    assert trajectory.starts.tolist() == [0, 5]
+
+
 @pytest.mark.parametrize(
     ("record", "line"),
     [
-        ({"steps": "x"}, "steps must be a list of objects with given and start, got x"),
+        ({"steps": "x"}, "steps must be a list of objects with given and start, and kept, got x"),
         ({"steps": [{"given": [1]}]}, "steps must be a list of objects with given and start"),
-        ({"steps": [{"given": [1], "start": "0"}]}, "the start of a step must be a whole number"),
+        ({"steps": [{"given": [1], "start": "0"}]}, "start and kept of a step must be whole numbers"),
         ({"steps": [{"given": [], "start": 0}]}, r"given of step 0 must be token ids in \[0, 515\), at least one"),
         ({"steps": [{"given": [515], "start": 0}]}, "given of step 0 must be token ids"),
         ({"steps": [{"given": [1], "start": 1}]}, r"steps must start at offsets rising from 0 .* got \[1\]"),
         ({"steps": [*STEPS, {"given": [1], "start": 12}]}, "line 1: steps must start at offsets rising from 0"),
+        ({"steps": [{"given": [1], "start": 0, "kept": 1}]}, "step 0 keeps 1 tokens of the one before it, which has 0"),
         ({"prompt_ids": [5, 6]}, "prompt_ids are not what the first step was given; leave them out"),
         ({"token_ids": None, "text": "so"}, "has steps, which are counted in tokens: it needs token_ids"),
         ({"steps": [{"given": [1] * 250, "start": 0}]}, r"has 250 \+ 12 tokens and the model's context is 256"),

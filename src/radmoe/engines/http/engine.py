@@ -77,6 +77,7 @@ class HttpEngine(Engine):
     """
 
     dialect: Dialect
+    concurrent = True
     tokens_sampled = 0  # of the rollouts that the current or last `generate` has finished
 
     def __init__(

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,8 +89,8 @@ def replay(
 
     Rollouts of one prompt share its pass and run as a batch, on all cores.
 
-    A trajectory of several turns is one pass over everything that the model was given and generated; the routing of a
-    generated token is the row of the position before it. `progress` is told rollouts done and rollouts in all. What
+    A trajectory of several turns is one pass over everything that the model was given and generated, or several where a
+    turn's request did not go on from the one before (`passes`). `progress` is told rollouts done and rollouts in all. What
     `out` holds already is not replayed again, so that an interrupted call can be repeated to go on; another source,
     model or setting needs another pool, and PoolMismatch says so.
     """
@@ -136,7 +136,7 @@ def replay(
         with closing(batches):
             for (place, problem, members), made in batches:
                 for one, rollout in zip(members, made, strict=True):
-                    extra: dict[str, object] = {"tokens": one.tokens}
+                    extra: dict[str, object] = one.extra | {"tokens": one.tokens}
                     if (agreed := _agreement(one, rollout, engine.shape)) is not None:
                         extra["agreement"] = [agreed.same, agreed.of]
                     writer.add(
@@ -174,19 +174,38 @@ def _recorded_agreement(extra: str) -> tuple[int, int] | None:
     return None
 
 
-def whole_sequence(turns: Sequence[Step], token_ids: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int64]]:
-    """Everything that a model was given and generated, in order, and the place [T] of each generated token in it.
+class Pass(NamedTuple):
+    """One pass over a sequence: the tokens before the first generated one, and all behind it.
 
-    R(t) of generated token t is the row of the position before its place.
+    `places` has the place in `tail` of each token that was generated in this pass. R(t) of a generated token is the row
+    of the position before its place.
     """
+
+    prompt: tuple[int, ...]
+    tail: list[int]
+    places: NDArray[np.int64]
+
+
+def passes(turns: Sequence[Step], token_ids: NDArray[np.int32]) -> list[Pass]:
+    """The passes that give the routing of all generated tokens, in their order.
+
+    Turns of a history that only grows are one pass. A turn whose request did not go on from the one before (a chat
+    template drops earlier reasoning, say) begins a pass of its own.
+    """
+    made: list[Pass] = []
     sequence: list[int] = []
-    places = np.empty(len(token_ids), np.int64)
     stops = [*(step.start for step in turns[1:]), len(token_ids)]
-    for (given, start), stop in zip(turns, stops, strict=True):
-        sequence += given
-        places[start:stop] = np.arange(len(sequence), len(sequence) + stop - start)
+    for (given, start, kept), stop in zip(turns, stops, strict=True):
+        goes_on = bool(made) and kept in (None, len(sequence))
+        sequence = [*(sequence if kept is None else sequence[:kept]), *given]
+        if not goes_on:
+            made.append(Pass(tuple(sequence), [], np.empty(0, np.int64)))
+        prompt, tail, places = made[-1]
+        place = len(sequence) - len(prompt)
         sequence += token_ids[start:stop].tolist()
-    return sequence, places
+        tail[:] = sequence[len(prompt) :]
+        made[-1] = Pass(prompt, tail, np.append(places, np.arange(place, place + stop - start)))
+    return made
 
 
 def _settled_kinds(source: Source, kind: Kind | None, where: str | Path | Source) -> dict[str, Kind | None]:
@@ -243,56 +262,82 @@ class _Work:
 
     def __call__(self, rollouts: Sequence[SourceRollout], kind: Kind | None) -> list[Rollout]:
         """The rollouts with the rows that the profile keeps, of all layers."""
-        prompt = list(rollouts[0].turns[0].given)
-        tails, places = zip(*(self._tail(one, len(prompt)) for one in rollouts), strict=True)
-        positions = [self.profile.kept_rows(one.token_ids, self.engine.vocab, kind) for one in rollouts]
-        # Row r of a pass is that of the position before token r of the tail.
-        rows = [place if kept is None else place[kept] for place, kept in zip(places, positions, strict=True)]
-        if not self.topk_logprobs:
-            ends = [int(row[-1]) + 1 if len(row) else 0 for row in rows]
-            tails = tuple(tail[:end] for tail, end in zip(tails, ends, strict=True))
-        forced = self._forced(rollouts, prompt, tails)
+        every = [self._passes(one) for one in rollouts]
+        positions = [
+            self.profile.kept_rows(one.token_ids, self.engine.vocab, kind, [step.start for step in one.steps])
+            for one in rollouts
+        ]
+        kept = [_kept_places(own, rows) for own, rows in zip(every, positions, strict=True)]
+        forced = self._forced(rollouts, every, kept)
         made = []
-        for one, kept, row, place, passed in zip(rollouts, positions, rows, places, forced, strict=True):
-            sampled, top = passed.sampled_logprobs, passed.topk_logprobs
+        for one, own, rows, places, passed in zip(rollouts, every, positions, kept, forced, strict=True):
+            # Row r of a pass is that of the position before token r of the tail.
+            ids = np.concatenate([each.ids[row] for each, row in zip(passed, places, strict=True)])
+            mass = [each.weights[row].astype(np.float16) for each, row in zip(passed, places, strict=True)]
+            sampled: NDArray[np.float32] | None = None
+            top: NDArray[np.float32] | None = None
             if one.captured is not None and one.captured.sampled_logprobs is not None:
                 sampled, top = one.captured.sampled_logprobs, one.captured.topk_logprobs
-            elif sampled is not None and top is not None:
-                sampled, top = sampled[place], top[place]
-            mass = passed.weights[row].astype(np.float16) if self.weights else None
-            made.append(Rollout(one.token_ids, passed.ids[row], mass, sampled, top, kept, one.steps))
+            elif self.topk_logprobs:
+                sampled, top = (
+                    np.concatenate([np.asarray(getattr(f, name))[p.places] for f, p in zip(passed, own, strict=True)])
+                    for name in ("sampled_logprobs", "topk_logprobs")
+                )
+            weights = np.concatenate(mass) if self.weights else None
+            made.append(Rollout(one.token_ids, ids, weights, sampled, top, rows, one.steps))
         return made
 
-    def _tail(self, one: SourceRollout, prompt: int) -> tuple[list[int], NDArray[np.int64]]:
-        """All tokens after the prompt, and the place of each generated token among them."""
-        sequence, places = whole_sequence(one.turns, one.token_ids)
-        if not prompt:
-            raise InputError(f"{one.where} has a prompt of zero tokens: R(0) is the row of a prompt's last token")
-        context = self.engine.context
-        if context is not None and len(sequence) > context:
-            given = len(sequence) - len(one.token_ids)
-            raise InputError(
-                f"{one.where} has {given} + {len(one.token_ids)} tokens and the model's context is {context}: leave it "
-                "out, or replay with the model that sampled it"
-            )
-        return sequence[prompt:], places - prompt
+    def _passes(self, one: SourceRollout) -> list[Pass]:
+        """The passes of a rollout; InputError where one has no prompt, or does not fit the model's context."""
+        every, context = passes(one.turns, one.token_ids), self.engine.context
+        for prompt, tail, _ in every:
+            if not prompt:
+                raise InputError(f"{one.where} has a prompt of zero tokens: R(0) is the row of a prompt's last token")
+            if context is not None and len(prompt) + len(tail) > context:
+                raise InputError(
+                    f"{one.where} has {len(prompt)} + {len(tail)} tokens and the model's context is {context}: leave it "
+                    "out, or replay with the model that sampled it"
+                )
+        return every
 
     def _forced(
-        self, rollouts: Sequence[SourceRollout], prompt: list[int], tails: Sequence[list[int]]
-    ) -> Sequence[Forced]:
-        """The passes over the tails; those that are empty, because no row of them is kept, are not passed."""
+        self,
+        rollouts: Sequence[SourceRollout],
+        every: Sequence[Sequence[Pass]],
+        kept: Sequence[list[NDArray[np.int64]]],
+    ) -> list[list[Forced]]:
+        """What the model says of every pass. Those of one prompt are passed together, and those of which no row is kept
+        not at all."""
         nothing = np.empty((0, self.engine.shape.layers, self.engine.shape.top_k), np.int16)
-        forced = [Forced(nothing, nothing.astype(np.float32))] * len(tails)
-        wanted = [i for i, tail in enumerate(tails) if tail]
-        if self.rounded is not None:
-            for i in wanted:
-                ids, weights = self.rounded([*prompt, *tails[i][:-1]], rollouts[i])
-                forced[i] = Forced(ids[len(prompt) - 1 :], weights[len(prompt) - 1 :])
-        elif wanted:
-            passed = self.engine.force(prompt, [tails[i] for i in wanted], topk_logprobs=self.topk_logprobs)
-            for i, one in zip(wanted, passed, strict=True):
-                forced[i] = one
+        forced = [[Forced(nothing, nothing.astype(np.float32))] * len(own) for own in every]
+        wanted: dict[tuple[int, ...], list[tuple[int, int, list[int]]]] = {}
+        for i, (own, places) in enumerate(zip(every, kept, strict=True)):
+            for j, (prompt, tail, _) in enumerate(own):
+                if not self.topk_logprobs:
+                    tail = tail[: int(places[j][-1]) + 1 if len(places[j]) else 0]
+                if tail:
+                    wanted.setdefault(prompt, []).append((i, j, tail))
+        for prompt, members in wanted.items():
+            if self.rounded is not None:
+                for i, j, tail in members:
+                    ids, weights = self.rounded([*prompt, *tail[:-1]], rollouts[i])
+                    forced[i][j] = Forced(ids[len(prompt) - 1 :], weights[len(prompt) - 1 :])
+                continue
+            passed = self.engine.force(prompt, [tail for *_, tail in members], topk_logprobs=self.topk_logprobs)
+            for (i, j, _), one in zip(members, passed, strict=True):
+                forced[i][j] = one
         return forced
+
+
+def _kept_places(own: Sequence[Pass], positions: NDArray[np.int32] | None) -> list[NDArray[np.int64]]:
+    """For each pass, the places in its tail of the generated tokens whose rows are kept (all where positions is None)."""
+    edges = np.cumsum([0, *(len(one.places) for one in own)])
+    if positions is None:
+        return [one.places for one in own]
+    return [
+        one.places[positions[(positions >= low) & (positions < high)] - low]
+        for one, low, high in zip(own, edges, edges[1:], strict=False)
+    ]
 
 
 def _agreement(one: SourceRollout, mine: Rollout, shape: RouterShape) -> Agreement | None:

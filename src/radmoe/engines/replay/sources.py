@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +30,8 @@ class SourceRollout:
     `turns` are what the model was given and where its answers begin: one turn with the prompt for a plain rollout.
     `steps` are the turns of a trajectory, as they go into the new pool, and empty for a plain rollout. `tokens` says
     whether the token ids are the sampled ones or those of the text. `captured` is the rollout as a pool has it, with the
-    routing of `layers` (all where None) and the logprobs with which it was drawn. `where` names the rollout in errors.
+    routing of `layers` (all where None) and the logprobs with which it was drawn. `where` names the rollout in errors, and
+    `extra` is what else is known of it, as a pool keeps it.
     """
 
     where: str
@@ -43,6 +45,7 @@ class SourceRollout:
     steps: tuple[Step, ...] = ()
     captured: Trace | None = None
     layers: tuple[int, ...] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -112,7 +115,7 @@ class PoolSource(Source):
         return len(self.pool.rollout_indices(problem_id))
 
     def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
-        columns = ["rollout_index", "text", "prompt", "finish_reason"]
+        columns = ["rollout_index", "text", "prompt", "finish_reason", "extra"]
         table = self.pool.runs(columns, where={"problem_id": problem_id}).to_pylist()
         runs = {run["rollout_index"]: run for run in table}
         indices, members = self.pool.rollout_indices(problem_id), self.pool.group(problem_id).rollouts
@@ -134,6 +137,7 @@ class PoolSource(Source):
                 rollout.steps,
                 None if self._retokenise else rollout,
                 self.pool.profile.layers,
+                _extra(run["extra"]),
             )
 
     def _prompt(self, text: str | None, where: str) -> tuple[Step, ...]:
@@ -147,8 +151,8 @@ class FileSource(Source):
 
     A line has `problem_id` (or `id`); `prompt_ids`, or `prompt` or `messages` as `radmoe capture` reads them; and
     `token_ids` or `text`; `finish_reason` and `kind` if known. A trajectory has `token_ids` and `steps`, a list of
-    objects with `given` (token ids since the last turn, in the first one the prompt) and `start` (the offset of the
-    turn's first generated token). Lines of one problem are its rollouts, in their order.
+    objects with `given` (token ids since the last turn, in the first one the prompt), `start` (the offset of the
+    turn's first generated token) and, where the request did not go on from the one before, `kept` (`Step`). Lines of one problem are its rollouts, in their order.
     """
 
     task = style = None
@@ -212,18 +216,20 @@ class FileSource(Source):
             return ()
         if self._origin(record) == RETOKENISED:
             raise InputError(f"{where} has steps, which are counted in tokens: it needs token_ids, and no retokenising")
-        keys = {"given", "start"}
-        if not isinstance(steps, list) or not all(isinstance(step, dict) and set(step) == keys for step in steps):
-            raise InputError(f"{where}: steps must be a list of objects with given and start, got {str(steps)[:60]}")
-        if not all(type(step["start"]) is int for step in steps):
-            raise InputError(f"{where}: the start of a step must be a whole number, got {str(steps)[:60]}")
+        keys, more = {"given", "start"}, {"given", "start", "kept"}
+        if not isinstance(steps, list) or not all(isinstance(s, dict) and keys <= set(s) <= more for s in steps):
+            raise InputError(
+                f"{where}: steps must be a list of objects with given and start, and kept, got {str(steps)[:60]}"
+            )
+        if not all(type(step["start"]) is int and type(step.get("kept", 0)) is int for step in steps):
+            raise InputError(f"{where}: start and kept of a step must be whole numbers, got {str(steps)[:60]}")
         for number, step in enumerate(steps):
             if step["given"] or not number:  # later turns may have been given nothing
                 _ids(step["given"], self._words, f"{where}: given of step {number}")
         if record.get("prompt_ids") not in (None, steps[0]["given"]):
             raise InputError(f"{where}: prompt_ids are not what the first step was given; leave them out")
         try:
-            return check_steps([Step(tuple(step["given"]), step["start"]) for step in steps], tokens)
+            return check_steps([Step(tuple(s["given"]), s["start"], s.get("kept")) for s in steps], tokens)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
 
@@ -263,6 +269,15 @@ def _tokens(tokenizer: Any, text: Any, where: str) -> NDArray[np.int32]:
     if not isinstance(text, str) or not text:
         raise InputError(f"{where} has no text to tokenise, but {text!r}")
     return np.array(tokenizer(text, add_special_tokens=False)["input_ids"], np.int32)
+
+
+def _extra(text: str | None) -> dict[str, Any]:
+    """What a pool keeps of a rollout besides its columns; nothing where that is no JSON object."""
+    try:
+        extra = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    return extra if isinstance(extra, dict) else {}
 
 
 def _digest(file: Path) -> str:

@@ -127,6 +127,8 @@ def _dataset(panel: Panel) -> str:
 
 
 def _cut(own: list[tuple[Panel, Floats]], options: Options) -> Cut | None:
+    if not own:
+        return None
     rows = np.concatenate([table for _, table in own])
     problems = [problem for panel, _ in own for problem in clusters(panel)]
     kept = np.isfinite(rows[:, GAP])

@@ -1,0 +1,85 @@
+"""Measures what it costs to select one patch per issue from a pool that keeps the rows of boundaries alone.
+
+`python -m benchmarks.agents` plants 500 issues x 16 trajectories of 1 to 166 boundaries on Qwen3.6-35B-A3B's router
+(40x256 top-8), as the paper has them, and times `decide_all`, which is `radmoe agent select` without writing its files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from radmoe.agents.candidates import POOL, Candidate, write_candidates
+from radmoe.agents.patches import decide_all
+from radmoe.lab import planted
+from radmoe.pool import PoolWriter, Profile
+from radmoe.types import Rollout, RouterShape, Step
+
+SHAPE = RouterShape(40, 256, 8)
+BOUNDARIES = 166
+STEP_TOKENS = (40, 200)
+
+
+def write(out: Path, issues: int, n: int, seed: int = 0) -> int:
+    """Plant a pool of trajectories and their candidates; returns the number of boundaries."""
+    rng, vocab = np.random.default_rng(seed), planted.vocab()
+    boundary = vocab.added["</think>"]
+    plain = np.array([token for token in range(200) if token not in vocab.added.values()])
+    favourites = np.argsort(rng.random((64, SHAPE.layers, SHAPE.experts)), axis=-1)[..., : SHAPE.top_k].astype(np.int16)
+    total, candidates = 0, []
+    with PoolWriter(
+        out / POOL, shape=SHAPE, vocab=vocab, model="planted", profile=Profile(True, None, ("boundary@union",))
+    ) as writer:
+        for issue in range(issues):
+            for run in range(n):
+                count = int(rng.integers(1, BOUNDARIES + 1))
+                lengths = rng.integers(*STEP_TOKENS, count)
+                ends = np.cumsum(lengths)
+                tokens = plain[rng.integers(0, len(plain), int(ends[-1]))].astype(np.int32)
+                at = (ends - lengths // 3).astype(np.int32)
+                tokens[at] = boundary
+                ids = favourites[rng.integers(0, len(favourites), count)]
+                ids = (ids + rng.integers(0, 4, ids.shape, dtype=np.int16)) % SHAPE.experts
+                steps = tuple(Step((1, 2, 3), int(end - length)) for end, length in zip(ends, lengths, strict=True))
+                name, total = f"issue-{issue:04d}", total + count
+                writer.add(
+                    name, Rollout(tokens, ids, positions=at, steps=steps), kind="agent", rollout_index=run, text="+1"
+                )
+                candidates.append(Candidate(name, run, "Submitted", f"+{run}\n", "planted"))
+    write_candidates(out, candidates)
+    return total
+
+
+def measure(issues: int, n: int, threads: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        out = Path(directory)
+        began = time.perf_counter()
+        boundaries = write(out, issues, n)
+        wrote = time.perf_counter() - began
+        size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+        print(
+            f"{issues} issues x {n} trajectories, {boundaries:,} boundaries, {size / 1e6:,.0f} MB, {wrote:.0f} s to plant"
+        )
+        list(decide_all(out, limit=2))  # loads compiled code
+        for number in sorted({1, threads}):
+            began = time.perf_counter()
+            made = list(decide_all(out, threads=number))
+            seconds = time.perf_counter() - began
+            print(f"{number} threads: {seconds:.1f} s, {1000 * seconds / len(made):.1f} ms per issue")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--issues", type=int, default=500)
+    parser.add_argument("-n", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args()
+    measure(given.issues, given.n, given.threads)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""What is known of each finished trajectory: its patch, how it ended, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from radmoe.errors import InputError
+from radmoe.pool.files import write_atomic
+from radmoe.pool.schema import disk_errors
+from radmoe.problems.own import read_rows
+
+POOL, CANDIDATES = "pool", "candidates.jsonl"
+SUFFIX = ".traj.json"
+_EXAMPLE = '{"instance_id": "a__b-1", "run": 0, "status": "Submitted", "patch": "..", "model": "..", "problem": null}'
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One trajectory of an instance.
+
+    `run` is its number, `status` how it ended (mini-swe-agent's exit status; empty where nobody knows), and `model` who
+    ran. `problem` says in a line why it cannot be submitted; None where it can. `notes` are remarks on one that can.
+    """
+
+    instance_id: str
+    run: int
+    status: str = ""
+    patch: str = ""
+    model: str = ""
+    problem: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        return self.problem is None
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A file that mini-swe-agent wrote: its messages, the patch, and what else it says of the run."""
+
+    messages: list[dict[str, Any]]
+    status: str
+    patch: str
+    model: str
+    timeouts: int = 0
+    error: str = ""  # of a crash
+
+
+def read_trajectory(path: Path) -> Trajectory:
+    """A `*.traj.json`. Raises InputError for one that is missing, truncated, or no trajectory."""
+    try:
+        body = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError("there is no trajectory") from None
+    except OSError as error:
+        raise InputError(f"the trajectory cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the trajectory is truncated or no JSON ({error})") from None
+    match body:
+        case {"messages": [*messages], "info": {**info}} if all(isinstance(m, dict) and "role" in m for m in messages):
+            config = info.get("config")
+            described = config.get("model") if isinstance(config, dict) else None
+            model = described.get("model_name") if isinstance(described, dict) else None
+            timeouts = info.get("timeouts")
+            return Trajectory(
+                messages,
+                str(info.get("exit_status") or ""),
+                str(info.get("submission") or ""),
+                str(model or ""),
+                timeouts if isinstance(timeouts, int) else 0,
+                str(info.get("exception_str") or ""),
+            )
+    raise InputError("the file has no messages and info, so it is no trajectory of mini-swe-agent")
+
+
+def candidate(instance_id: str, run: int, trajectory: Trajectory) -> Candidate:
+    """What a trajectory says of itself; an empty patch cannot be submitted."""
+    problem = None
+    if not trajectory.patch.strip():
+        reason = trajectory.status or "no exit status"
+        if trajectory.error:
+            reason += f": {trajectory.error.splitlines()[0][:200]}"
+        problem = f"its patch is empty (it ended with {reason})"
+    notes = (f"{trajectory.timeouts} commands were stopped",) if trajectory.timeouts else ()
+    return Candidate(instance_id, run, trajectory.status, trajectory.patch, trajectory.model, problem, notes)
+
+
+def find_trajectories(directory: Path) -> dict[str, Path]:
+    """The trajectories of a run directory by their instance."""
+    if not directory.is_dir():
+        raise InputError(f"there is no run directory {directory}: give those that mini-swe-agent wrote")
+    return {path.name.removesuffix(SUFFIX): path for path in sorted(directory.rglob(f"*{SUFFIX}"))}
+
+
+def refuse_other_models(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates, of which those of another model than most cannot be submitted: a cohort has one model."""
+    models = Counter(one.model for one in candidates if one.model)
+    if len(models) < 2:
+        return list(candidates)
+    ((most, _),) = models.most_common(1)
+    return [
+        one
+        if one.model in ("", most)
+        else replace(
+            one, problem=f"it was run by {one.model}, and most of this cohort by {most}: a cohort has one model"
+        )
+        for one in candidates
+    ]
+
+
+def write_candidates(directory: Path, candidates: Iterable[Candidate]) -> None:
+    """Write or replace the list of candidates beside a pool."""
+    ordered = sorted(candidates, key=lambda one: (one.instance_id, one.run))
+    path = directory / CANDIDATES
+    with disk_errors(path):
+        write_atomic(path, "".join(json.dumps(asdict(one)) + "\n" for one in ordered).encode())
+
+
+def read_candidates(directory: Path) -> dict[str, list[Candidate]]:
+    """The candidates of every instance, by their run."""
+    path = directory / CANDIDATES
+    if not path.is_file():
+        raise InputError(
+            f"{directory} has no {CANDIDATES}: give a directory that radmoe agent run or radmoe agent import wrote"
+        )
+    known = {field.name for field in fields(Candidate)}
+    instances: dict[str, list[Candidate]] = {}
+    for number, row in read_rows(path, "candidates", _EXAMPLE):
+        values = dict(row)
+        match values:
+            case {"instance_id": str(name), "run": int(run), "patch": str()} if set(values) <= known:
+                one = Candidate(**values | {"notes": tuple(values.get("notes") or ())})
+                if any(other.run == run for other in instances.get(name, ())):
+                    raise InputError(f"{path} line {number}: run {run} of {name!r} is listed twice: write it again")
+                instances.setdefault(name, []).append(one)
+            case _:
+                raise InputError(f"{path} line {number} is no candidate: a line is {_EXAMPLE}")
+    return {name: sorted(members, key=lambda one: one.run) for name, members in instances.items()}

@@ -1,0 +1,297 @@
+"""Routing for trajectories that exist already: each step is replayed as the request that it was, through a local model.
+
+A trajectory holds texts, so the tokens are those of the tokenizer, which may not be those that were sampled; the pool
+records that. Without the reasoning there is no boundary to read, so a trajectory that did not keep it is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from radmoe.agents.candidates import (
+    POOL,
+    Candidate,
+    Trajectory,
+    candidate,
+    find_trajectories,
+    read_trajectory,
+    refuse_other_models,
+    write_candidates,
+)
+from radmoe.agents.conversation import Conversation, plain
+from radmoe.agents.trajectory import steps_of
+from radmoe.engines.base import Engine
+from radmoe.engines.prompts import render
+from radmoe.engines.replay import replay
+from radmoe.engines.replay.sources import RETOKENISED, SAMPLED, Source, SourceRollout
+from radmoe.errors import InputError
+from radmoe.pool import Profile, open_pool
+from radmoe.types import Kind
+
+_OPEN, _CLOSE = "<think>", "</think>"
+
+
+class Request(NamedTuple):
+    """One request of a trajectory: its token ids, and those of the answer."""
+
+    prompt: Sequence[int]
+    answer: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did. `refused` are the trajectories without routing in the pool."""
+
+    directory: str
+    instances: int
+    trajectories: int
+    replayed: int
+    refused: int
+    steps: int
+
+
+class RequestSource(Source):
+    """Finished trajectories as requests.
+
+    `candidates` lists all of them, and `runs` those of each instance that can be replayed: `load(instance_id, run)` gives
+    the requests of one. `record` goes into the pool's run record and identifies the source by its contents. `tokens` says
+    whether the ids are those that were sampled (`SAMPLED`), or those of texts (`RETOKENISED`).
+    """
+
+    style = None
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        runs: Mapping[str, Sequence[int]],
+        load: Callable[[str, int], Sequence[Request]],
+        record: dict[str, Any],
+        *,
+        tokens: str = SAMPLED,
+        task: str | None = None,
+    ) -> None:
+        self.candidates, self.task = list(candidates), task
+        self._runs, self._load, self._tokens = runs, load, tokens
+        self._described = {(one.instance_id, one.run): one for one in candidates}
+        self.kinds: dict[str, Kind | None] = dict.fromkeys(runs, "agent")
+        self.record = record | {"raw": False, "tokens": tokens}
+
+    def count(self, problem_id: str) -> int:
+        return len(self._runs[problem_id])
+
+    def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
+        for run in self._runs[problem_id]:
+            one = self._described[problem_id, run]
+            requests = self._load(problem_id, run)
+            steps = steps_of(requests)
+            yield SourceRollout(
+                f"run {run} of {problem_id}",
+                run,
+                None,
+                steps,
+                np.array([token for request in requests for token in request.answer], np.int32),
+                one.patch or None,
+                None,
+                self._tokens,
+                steps,
+                extra={"exit_status": one.status},
+            )
+
+
+def import_trajectories(
+    runs: Sequence[str | Path],
+    engine: Engine,
+    out: str | Path,
+    *,
+    template_arguments: dict[str, object] | None = None,
+    task: str | None = None,
+    **options: Any,
+) -> Imported:
+    """Replay the trajectories of N run directories through a local model into `out`; `options` are `import_requests`'.
+
+    Run r of an instance is its trajectory in the r-th directory. What is missing, truncated, of another model than
+    most, without reasoning, or too long for the model is listed with its reason and left out. `task` is the name of the
+    data set, for the pool's run record.
+    """
+    source = _source([Path(run) for run in runs], engine, template_arguments or {}, task)
+    return import_requests(source, engine, out, **options)
+
+
+def import_requests(
+    source: RequestSource,
+    engine: Engine,
+    out: str | Path,
+    *,
+    profile: Profile | None = None,
+    weights: bool = True,
+    topk_logprobs: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Imported:
+    """Replay trajectories through a local model into the pool of `out`, and list the candidates beside it."""
+    out = Path(out)
+    if not source.kinds:
+        first = next((one.problem for one in source.candidates if one.problem), "there are none")
+        raise InputError(f"none of {len(source.candidates)} trajectories can be imported: {first}")
+    done = replay(
+        source,
+        engine,
+        out / POOL,
+        kind="agent",
+        profile=profile,
+        weights=weights,
+        topk_logprobs=topk_logprobs,
+        progress=progress,
+    )
+    write_candidates(out, source.candidates)
+    pool = open_pool(out / POOL)
+    return Imported(
+        str(out),
+        len({one.instance_id for one in source.candidates}),
+        len(source.candidates),
+        done.replayed,
+        len(source.candidates) - done.rollouts,
+        sum(len(rollout.starts) for group in pool.groups() for rollout in group.rollouts),
+    )
+
+
+def _source(
+    runs: Sequence[Path], engine: Engine, template_arguments: dict[str, object], task: str | None
+) -> RequestSource:
+    """The trajectories of run directories; those that can be replayed are found by reading all of them once."""
+    if not runs:
+        raise InputError("an import needs at least one run directory")
+    if _CLOSE not in engine.vocab.added:
+        raise InputError(f"{engine.model_name} has no token {_CLOSE}: trajectories of ChatML models are imported")
+    paths = [find_trajectories(run) for run in runs]
+    names = sorted({name for own in paths for name in own})
+    if not names:
+        raise InputError(f"there is no trajectory (*.traj.json) in {', '.join(map(str, runs))}")
+    digest = hashlib.sha256()
+    every = [
+        _described(name, run, own.get(name), digest, engine, template_arguments)
+        for name in names
+        for run, own in enumerate(paths)
+    ]
+    candidates = refuse_other_models([one for one, _ in every])
+    usable: dict[str, list[int]] = {}
+    for one, (before, replayable) in zip(candidates, every, strict=True):
+        if replayable and one is before:
+            usable.setdefault(one.instance_id, []).append(one.run)
+
+    def load(name: str, run: int) -> list[Request]:
+        return requests_of(read_trajectory(paths[run][name]), engine, template_arguments)
+
+    source = {"trajectories": [run.name for run in runs], "sha256": digest.hexdigest()}
+    record = {"source": source, "template_arguments": template_arguments}
+    return RequestSource(candidates, usable, load, record, tokens=RETOKENISED, task=task)
+
+
+def _described(
+    name: str, run: int, path: Path | None, digest: Any, engine: Engine, template_arguments: dict[str, object]
+) -> tuple[Candidate, bool]:
+    """One trajectory as a candidate, and whether it can be replayed."""
+    digest.update(f"{name}/{run}:".encode())
+    if path is None:
+        return Candidate(name, run, problem="there is no trajectory"), False
+    try:
+        trajectory = read_trajectory(path)
+        digest.update(path.read_bytes())
+    except InputError as error:
+        return Candidate(name, run, problem=str(error)), False
+    made = candidate(name, run, trajectory)
+    try:
+        requests_of(trajectory, engine, template_arguments)
+    except InputError as error:
+        return replace(made, problem=str(error)), False
+    return made, True
+
+
+def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict[str, object]) -> list[Request]:
+    """Every request of a trajectory with its answer, those included whose answer was refused for its form.
+
+    Raises InputError where there is no answer, where no answer has its reasoning, or where a request does not fit the
+    model's context.
+    """
+    conversation = Conversation(engine.tokenizer, template_arguments)
+    history: list[dict[str, Any]] = []
+    requests: list[Request] = []
+    reasoned = False
+    for message in trajectory.messages:
+        refused = _refused_answer(message)
+        if message["role"] == "assistant" or refused is not None:
+            prompt = conversation.prompt(history)
+            text = _answer(message if refused is None else refused, history, conversation, engine.tokenizer)
+            reasoned = reasoned or _CLOSE in text
+            answer = engine.tokenizer(text, add_special_tokens=False)["input_ids"]
+            if engine.context is not None and len(prompt) + len(answer) > engine.context:
+                raise InputError(
+                    f"step {len(requests) + 1} has {len(prompt)} + {len(answer)} tokens, and the context of "
+                    f"{engine.model_name} is {engine.context}"
+                )
+            requests.append(Request(prompt, answer))
+            if refused is None:
+                conversation.answered(list(answer))
+        if message["role"] != "exit":
+            history.append(message)
+    if not requests:
+        raise InputError("it has no answer of a model, so there is no routing")
+    if not reasoned:
+        raise InputError(
+            f"its reasoning was not kept: none of its {len(requests)} answers has {_CLOSE} or reasoning_content; run the "
+            "agent so that reasoning stays in its messages"
+        )
+    return requests
+
+
+def _refused_answer(message: dict[str, Any]) -> dict[str, Any] | None:
+    """The answer behind a complaint about its form, which is no message of its own; None for any other message."""
+    extra = message.get("extra") or {}
+    if extra.get("interrupt_type") != "FormatError":
+        return None
+    answer = _response_message(extra)
+    if extra.get("model_response") is not None:
+        answer = answer | {"content": extra["model_response"]}
+    return {"content": ""} | answer | {"role": "assistant"}
+
+
+def _response_message(extra: dict[str, Any]) -> dict[str, Any]:
+    """The message of the server's whole answer, where a trajectory keeps it."""
+    match extra.get("response"):
+        case {"choices": [{"message": dict(message)}, *_]}:
+            return message
+    return {}
+
+
+def _answer(
+    message: dict[str, Any], history: Sequence[dict[str, Any]], conversation: Conversation, tokenizer: Any
+) -> str:
+    """The text that the model generated, with its end token."""
+    end = str(tokenizer.eos_token or "")
+    before = conversation.text(history)
+    own = plain(message)
+    reasoning = _reasoning(message)
+    if own.get("tool_calls"):
+        if reasoning:
+            own["reasoning_content"] = reasoning
+        text = render(tokenizer, [*(plain(one) for one in history), own], conversation.arguments, answer=False)
+        if not text.startswith(before):
+            raise InputError("the chat template does not render tool calls so that they follow the request")
+        return text[len(before) :].partition(end)[0] + end if end else text[len(before) :]
+    text = own["content"]
+    if _CLOSE not in text and reasoning:
+        text = f"{_OPEN}\n{reasoning.strip()}\n{_CLOSE}\n\n{text.lstrip()}"
+    if before.rstrip().endswith(_OPEN):  # the template opens the reasoning itself
+        text = text.removeprefix(_OPEN).lstrip("\n")
+    return text + end
+
+
+def _reasoning(message: dict[str, Any]) -> str:
+    whole = _response_message(message.get("extra") or {})
+    kept = (source.get(name) for source in (message, whole) for name in ("reasoning_content", "reasoning"))
+    return next((text for text in kept if isinstance(text, str) and text.strip()), "")

@@ -1,0 +1,165 @@
+"""The model that mini-swe-agent drives, in its text mode: one thought and one bash command per answer.
+
+mini-swe-agent makes one model object per instance, from plain configuration, so what the objects share lies in
+`SESSIONS` under a name that the configuration carries.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from minisweagent.exceptions import FormatError, LimitsExceeded
+from minisweagent.models import GLOBAL_MODEL_STATS
+from minisweagent.models.utils.actions_text import format_observation_messages, parse_regex_actions
+from pydantic import BaseModel
+
+from radmoe.agents.conversation import Conversation
+from radmoe.agents.responder import Responder
+from radmoe.agents.trajectory import Turn
+from radmoe.anchors import find_all, spec_for
+from radmoe.engines.base import Completion
+from radmoe.errors import InputError
+
+CONTEXT_EXCEEDED = "ContextExceeded"
+_OBSERVATION = (
+    "{% if output.exception_info %}<exception>{{output.exception_info}}</exception>\n{% endif %}"
+    "<returncode>{{output.returncode}}</returncode>\n<output>\n{{output.output}}</output>"
+)
+
+
+@dataclass
+class Session:
+    """One agent's requests: who answers them, how they are named in the random numbers, and what was answered."""
+
+    responder: Responder
+    key: str
+    rollout_index: int
+    template_arguments: dict[str, object] = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
+    retokenised: int = 0
+    failure: BaseException | None = None  # an answer that the responder could not give
+
+
+SESSIONS: dict[str, Session] = {}
+
+
+class RoutedModelConfig(BaseModel):
+    """What mini-swe-agent's configuration says under `model`; the defaults are those of its own text mode."""
+
+    model_name: str
+    session: str
+    action_regex: str = r"```mswea_bash_command\s*\n(.*?)\n```"
+    format_error_template: str = (
+        "Please always provide EXACTLY ONE action in triple backticks, found {{actions|length}} actions."
+    )
+    observation_template: str = _OBSERVATION
+    multimodal_regex: str = ""
+
+
+class RoutedModel:
+    """Answers by the responder of its session and keeps the ids and the routing of every answer there.
+
+    The command is looked for behind the last boundary, so that a block quoted in the reasoning is no command. As with
+    mini-swe-agent's own models, an answer without exactly one command is not part of the history; it is a step of the
+    trajectory all the same.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.config = RoutedModelConfig(**options)
+        self._session = SESSIONS[self.config.session]
+        engine = self._session.responder.engine
+        self._tokenizer, self._vocab = engine.tokenizer, engine.vocab
+        self._conversation = Conversation(self._tokenizer, self._session.template_arguments)
+
+    def query(self, messages: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
+        """The model's answer as a message; FormatError where it has not exactly one command."""
+        session = self._session
+        prompt = self._conversation.prompt(messages)
+        completion = self._answer(prompt)
+        session.turns.append(Turn(tuple(prompt), completion.rollout, completion.finish_reason))
+        session.retokenised = self._conversation.retokenised
+        GLOBAL_MODEL_STATS.add(0.0)
+        extra = {
+            "cost": 0.0,
+            "timestamp": time.time(),
+            "response": {
+                "finish_reason": completion.finish_reason,
+                "prompt_tokens": len(prompt),
+                "completion_tokens": len(completion.rollout),
+            },
+        }
+        try:
+            actions = parse_regex_actions(
+                self._behind_boundary(completion),
+                action_regex=self.config.action_regex,
+                format_error_template=self.config.format_error_template,
+                template_kwargs={"finish_reason": completion.finish_reason},
+            )
+        except FormatError as error:
+            error.messages[0]["extra"] |= extra | {"model_response": completion.text}
+            raise
+        self._conversation.answered(completion.rollout.token_ids.tolist())
+        return {"role": "assistant", "content": completion.text, "extra": {"actions": actions, **extra}}
+
+    def _answer(self, prompt: list[int]) -> Completion:
+        session = self._session
+        engine = session.responder.engine
+        if engine.context is not None and len(prompt) >= engine.context:
+            raise LimitsExceeded(
+                {
+                    "role": "exit",
+                    "content": f"The request has {len(prompt)} tokens and the model's context is {engine.context}.",
+                    "extra": {"exit_status": CONTEXT_EXCEEDED, "submission": ""},
+                }
+            )
+        key = f"{session.key}/{len(session.turns)}"
+        try:
+            return session.responder.respond(prompt, key=key, rollout_index=session.rollout_index)
+        except BaseException as error:
+            session.failure = error
+            raise
+
+    def _behind_boundary(self, completion: Completion) -> str:
+        """The part of an answer that is no reasoning."""
+        tokens = completion.rollout.token_ids
+        boundaries = find_all(spec_for("boundary", "agent", self._vocab), tokens, self._vocab)
+        if not boundaries:
+            return completion.text
+        behind = tokens[boundaries[-1].start + boundaries[-1].length :]
+        return str(self._tokenizer.decode(behind.tolist(), skip_special_tokens=False))
+
+    def format_message(self, **fields: Any) -> dict[str, Any]:
+        return fields
+
+    def format_observation_messages(
+        self, message: dict[str, Any], outputs: list[dict[str, Any]], template_vars: dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = format_observation_messages(
+            outputs,
+            observation_template=self.config.observation_template,
+            template_vars=template_vars,
+            multimodal_regex=self.config.multimodal_regex,
+        )
+        return messages
+
+    def get_template_vars(self, **options: Any) -> dict[str, Any]:
+        return self.config.model_dump()
+
+    def serialize(self) -> dict[str, Any]:
+        return {
+            "info": {
+                "config": {
+                    "model": self.config.model_dump(mode="json"),
+                    "model_type": f"{type(self).__module__}.{type(self).__name__}",
+                }
+            }
+        }
+
+
+def open_session(name: str, session: Session) -> None:
+    """Make a session known to the models that are configured with its name."""
+    if name in SESSIONS:
+        raise InputError(f"there is a session {name!r} already: an instance runs once at a time")
+    SESSIONS[name] = session

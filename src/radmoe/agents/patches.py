@@ -1,0 +1,239 @@
+"""The patch to submit for every instance: the candidate whose routing at its boundaries is most agreed with.
+
+A candidate without a patch cannot be submitted, so it neither wins nor counts as a neighbour. Nothing else of a patch is
+read, and no verdict is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.agents.candidates import POOL, Candidate, read_candidates
+from radmoe.agents.instances import Instance
+from radmoe.agents.trajectory import count_steps
+from radmoe.errors import InputError
+from radmoe.kernels import knn
+from radmoe.pool import Pool, open_pool
+from radmoe.pool.files import write_atomic
+from radmoe.pool.schema import disk_errors
+from radmoe.readout import Reading
+from radmoe.selector import Setting, choose, setting_for, similarity
+from radmoe.types import RolloutGroup, Selection, Trace
+
+PREDS, RECORDS = "preds.json", "records.jsonl"
+
+
+@dataclass(frozen=True)
+class Considered:
+    """One candidate as the decision saw it.
+
+    `similarity` is the mean similarity to its k nearest, `neighbours` are their runs, and `fired` is the number of
+    (layer, expert) pairs of its fingerprint; None and empty where it was not compared. Steps and boundaries are counted
+    apart.
+    """
+
+    run: int
+    status: str
+    problem: str | None
+    notes: tuple[str, ...]
+    similarity: float | None
+    neighbours: tuple[int, ...]
+    fired: int | None
+    tokens: int | None
+    steps: int | None
+    boundaries: int | None
+    steps_without_boundary: int | None
+    patch_bytes: int
+    patch_lines: int
+    patch_sha256: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is submitted for an instance, and why. `run` is None where nothing can be: the patch is empty then."""
+
+    instance_id: str
+    run: int | None
+    patch: str
+    why: str
+    model: str
+    readout: str
+    kernel: str
+    k: int
+    margin: float | None
+    basin: tuple[int, ...]
+    candidates: tuple[Considered, ...]
+
+
+def decide_all(
+    directory: str | Path,
+    *,
+    readout: str | None = None,
+    k: int | None = None,
+    kernel: str | None = None,
+    limit: int | None = None,
+    instances: Sequence[Instance] = (),
+    threads: int = 1,
+) -> Iterator[Decision]:
+    """Decide for every instance of a directory that `run_agents` or `import_trajectories` wrote, in their order.
+
+    By default the readout is every boundary as a set, the kernel is binary and k is 4. `step@union` also reads the first
+    row of every step without a boundary. With `instances`, a patch that does not apply to its repository is not
+    submitted. No result depends on the number of threads.
+    """
+    directory = Path(directory)
+    if threads < 1:
+        raise InputError(f"threads must be at least 1, got {threads}")
+    every = read_candidates(directory)
+    pool = open_pool(directory / POOL)
+    setting = setting_for("agent", readout=readout, k=k, kernel=kernel)
+    repositories = {one.instance_id: one for one in instances}
+    order = [*(name for name in pool.problems if name in every), *sorted(every.keys() - set(pool.problems))]
+
+    def work(job: tuple[str, RolloutGroup | None]) -> Decision:
+        name, group = job
+        members = every[name]
+        if name in repositories:
+            members = check_patches(repositories[name], members)
+        return decide(name, members, group, setting, pool.model)
+
+    jobs = ((name, _group(pool, name)) for name in order[:limit])
+    if threads == 1:
+        yield from map(work, jobs)
+        return
+    with ThreadPoolExecutor(threads) as workers:
+        while batch := list(islice(jobs, 4 * threads)):
+            yield from workers.map(work, batch)
+
+
+def decide(
+    instance_id: str, members: Sequence[Candidate], group: RolloutGroup | None, setting: Setting, model: str
+) -> Decision:
+    """Decide for one instance, whose trajectories with routing are `group`."""
+    traces = {} if group is None else dict(zip(group.rollout_indices or (), group.rollouts, strict=True))
+    usable = [one.run for one in members if one.usable]
+    runs = [run for run in usable if run in traces]
+    facts: dict[int, dict[str, Any]] = {}
+    selection = None
+    if group is not None and runs:
+        own = replace(group, rollouts=[traces[run] for run in runs], rollout_indices=tuple(runs))
+        S, reading = similarity(own, setting)
+        selection = choose(own, S, reading, setting)
+        facts = _facts(S, reading, selection, runs, setting.k)
+    pick: int | None = usable[0] if usable else None
+    k, basin = 0, tuple[int, ...]()
+    margin: float | None = None
+    if selection is not None and selection.rollout_index is not None:
+        pick, k = selection.rollout_index, selection.k
+        margin = None if np.isnan(selection.margin) else selection.margin / k
+        basin = tuple(runs[i] for i in selection.basin)
+        why = f"the densest of {len(facts)}: mean similarity {facts[pick]['similarity']:.3f} to its {k} nearest"
+        why += "" if margin is None else f", {margin:.3f} above every other basin"
+    elif pick is None:
+        why = "no candidate can be submitted: the patch is empty"
+    elif len(usable) == 1:
+        why = "the only candidate that can be submitted"
+    else:
+        why = f"fewer than two of {len(usable)} candidates have {setting.readout}: the first that can be submitted"
+    patch = next((one.patch for one in members if one.run == pick), "")
+    considered = tuple(_considered(one, traces.get(one.run), group, facts.get(one.run, {})) for one in members)
+    return Decision(instance_id, pick, patch, why, model, setting.readout, setting.kernel, k, margin, basin, considered)
+
+
+def _facts(
+    S: NDArray[np.float32], reading: Reading, selection: Selection, runs: Sequence[int], k: int
+) -> dict[int, dict[str, Any]]:
+    """What the comparison says of each located candidate, by its run."""
+    density = dict(zip(runs, selection.density.tolist(), strict=True))
+    located = [run for run, there in zip(runs, reading.located, strict=True) if there]
+    neighbours = knn(S, k).tolist() if len(located) > 1 else [[]] * len(located)
+    return {
+        run: {
+            "similarity": None if np.isnan(density[run]) else density[run] / selection.k,
+            "neighbours": tuple(located[j] for j in near),
+            "fired": int(np.count_nonzero(row)),
+        }
+        for run, near, row in zip(located, neighbours, reading.Z, strict=True)
+    }
+
+
+def check_patches(instance: Instance, members: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates of an instance, of which those whose patch does not apply to the repository cannot be submitted."""
+    from radmoe.agents.run import silence
+
+    silence()
+    from radmoe.agents.confined import ConfinedEnvironment
+
+    place = ConfinedEnvironment(
+        repository="" if instance.repository is None else str(instance.repository), files=dict(instance.files)
+    )
+    try:
+        checked = []
+        for one in members:
+            if one.usable:
+                (place.working_dir / ".git" / "candidate.patch").write_text(one.patch)
+                said = place.execute({"command": "git apply --check .git/candidate.patch"})
+                if said["returncode"] != 0:
+                    reason = (said["output"].strip() or "git gives no reason").splitlines()[0]
+                    one = replace(one, problem=f"its patch does not apply ({reason})")
+            checked.append(one)
+        return checked
+    finally:
+        place.cleanup()
+
+
+def write_predictions(decisions: Iterable[Decision], out: Path, records: Path | None = None) -> None:
+    """Write `preds.json` as SWE-bench reads it, and the record of every decision as JSON lines."""
+    decisions = list(decisions)
+    preds = {
+        one.instance_id: {
+            "model_name_or_path": one.model,
+            "instance_id": one.instance_id,
+            "model_patch": one.patch,
+        }
+        for one in decisions
+    }
+    with disk_errors(out):
+        write_atomic(out, (json.dumps(preds, indent=2) + "\n").encode())
+    if records is not None:
+        with disk_errors(records):
+            write_atomic(records, "".join(json.dumps(record(one)) + "\n" for one in decisions).encode())
+
+
+def record(decision: Decision) -> dict[str, Any]:
+    """A decision as JSON. The patch itself is in `preds.json`."""
+    return {key: value for key, value in asdict(decision).items() if key != "patch"}
+
+
+def _group(pool: Pool, name: str) -> RolloutGroup | None:
+    return replace(pool.group(name), kind="agent") if name in pool.kinds else None
+
+
+def _considered(one: Candidate, trace: Trace | None, group: RolloutGroup | None, facts: dict[str, Any]) -> Considered:
+    counts = None if trace is None or group is None else count_steps(trace, group.vocab)
+    return Considered(
+        run=one.run,
+        status=one.status,
+        problem=one.problem,
+        notes=one.notes,
+        similarity=facts.get("similarity"),
+        neighbours=facts.get("neighbours", ()),
+        fired=facts.get("fired"),
+        tokens=None if trace is None else len(trace),
+        steps=None if counts is None else counts.steps,
+        boundaries=None if counts is None else counts.boundaries,
+        steps_without_boundary=None if counts is None else counts.without,
+        patch_bytes=len(one.patch.encode()),
+        patch_lines=sum(line[:1] in "+-" and line[:3] not in ("+++", "---") for line in one.patch.splitlines() if line),
+        patch_sha256=hashlib.sha256(one.patch.encode()).hexdigest(),
+    )

@@ -1,0 +1,88 @@
+"""The requests of an agent and what the model generated become one rollout with steps (design decision 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.anchors import find_all, spec_for
+from radmoe.errors import RolloutError
+from radmoe.types import Rollout, Step, Trace
+from radmoe.vocab import Vocab
+
+
+class Turn(NamedTuple):
+    """One request: the token ids that the model was given, and what it generated, with routing."""
+
+    prompt: tuple[int, ...]
+    rollout: Rollout
+    finish_reason: str
+
+
+class Counts(NamedTuple):
+    """How many steps a trajectory has, how many boundaries, and how many of its steps have no boundary."""
+
+    steps: int
+    boundaries: int
+    without: int
+
+
+def joined(turns: Sequence[Turn]) -> Rollout:
+    """All turns as one rollout: generated tokens only, and for every step what its request kept and was given."""
+    if not turns:
+        raise RolloutError("a trajectory without a step has no routing: leave it out")
+    rollouts = [turn.rollout for turn in turns]
+    steps = steps_of([(turn.prompt, turn.rollout.token_ids.tolist()) for turn in turns])
+    return Rollout(
+        np.concatenate([one.token_ids for one in rollouts]),
+        np.concatenate([one.expert_ids for one in rollouts]),
+        _column([one.weights for one in rollouts]),
+        _column([one.sampled_logprobs for one in rollouts]),
+        _column([one.topk_logprobs for one in rollouts]),
+        _positions(rollouts, steps),
+        steps,
+    )
+
+
+def steps_of(requests: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[Step, ...]:
+    """The steps of requests, each with its token ids and those that were generated."""
+    steps: list[Step] = []
+    start, before = 0, list[int]()
+    for prompt, generated in requests:
+        kept = _common(before, prompt)
+        steps.append(Step(tuple(prompt[kept:]), start, None if kept == len(before) else kept))
+        start += len(generated)
+        before = [*prompt, *generated]
+    return tuple(steps)
+
+
+def count_steps(rollout: Trace, vocab: Vocab) -> Counts:
+    """Steps and boundaries of a trajectory, counted apart; a rollout of one prompt is one step."""
+    starts = rollout.starts if len(rollout.starts) else np.zeros(1, np.int64)
+    at = [anchor.start for anchor in find_all(spec_for("boundary", "agent", vocab), rollout.token_ids, vocab)]
+    closed = np.unique(np.searchsorted(starts, at, "right"))
+    return Counts(len(starts), len(at), len(starts) - len(closed))
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """The number of tokens with which both begin."""
+    length = min(len(one), len(other))
+    differs = np.flatnonzero(np.asarray(one[:length]) != np.asarray(other[:length]))
+    return int(differs[0]) if len(differs) else length
+
+
+def _column(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    present = [part for part in parts if part is not None]
+    if present and len(present) < len(parts):
+        raise RolloutError(f"{len(present)} of {len(parts)} steps have a column that the others lack: they must agree")
+    return np.concatenate(present) if present else None
+
+
+def _positions(rollouts: Sequence[Rollout], steps: Sequence[Step]) -> NDArray[np.int32] | None:
+    if all(one.positions is None for one in rollouts):
+        return None
+    own = (np.arange(len(one), dtype=np.int32) if one.positions is None else one.positions for one in rollouts)
+    return np.concatenate([rows + step.start for rows, step in zip(own, steps, strict=True)]).astype(np.int32)

@@ -1,0 +1,392 @@
+"""`radmoe agent`: N trajectories of a coding agent per issue, and the one patch to submit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from radmoe.cli.common import Json, Kernel, Neighbours, limited, progress
+from radmoe.errors import InputError
+from radmoe.printing import bar, console, json_text, say, say_json, styled
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from radmoe.agents.patches import Decision
+    from radmoe.agents.run import AgentPlan, AgentProgress, AgentRun
+
+HELP = "One patch out of N finished trajectories of a coding agent (mini-swe-agent)."
+EXAMPLES = (
+    "radmoe agent run --model MODEL --data issues/ -n 16 --out runs/",
+    "radmoe agent import theirs/run_* --model MODEL --out runs/",
+    "radmoe agent select runs/ --out preds.json",
+    "radmoe agent evaluate runs/ --labels verdicts.jsonl",
+)
+TEMPERATURE, TOP_P = 0.6, 0.95  # App. "Agentic best-of-N"
+BOUNDARIES = "step@union"  # the rows that a selection reads, and those it may fall back on
+
+Directory = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUNS", help="A directory that radmoe agent run or import wrote.", show_default=False, exists=False
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", help="A folder with instances.jsonl: issues and their repositories.", show_default=False),
+]
+ReadoutName = Annotated[
+    str | None,
+    typer.Option(
+        "--readout",
+        help="boundary@union, or step@union, which also reads the first row of each step without a boundary.",
+        show_default="boundary@union",
+    ),
+]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
+Dtype = Annotated[
+    str | None, typer.Option("--dtype", help="auto (as saved), float32, bfloat16 or float16.", show_default="auto")
+]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")]
+EveryRow = Annotated[
+    bool, typer.Option("--every-row", help="Keep the routing of every token; by default that of the boundaries.")
+]
+Style = Annotated[
+    str | None,
+    typer.Option("--style", help="thinking or instruct (Qwen).", show_default="the chat template's"),
+]
+
+
+def run_command(
+    model: Annotated[str, typer.Option("--model", help="A checkpoint directory, or a name of the local cache.")],
+    out: Annotated[Path, typer.Option("--out", help="Run directories, the pool and the candidates go there.")],
+    data: Data = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--config", help="mini-swe-agent's YAML; several are merged.", show_default="its own text-mode prompts"
+        ),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", help="Trajectories per issue.")] = 16,
+    engine: Annotated[str, typer.Option("--engine", help="transformers, vllm-http, sglang-http, ...")] = "transformers",
+    url: Annotated[str | None, typer.Option("--url", help="Address of a server that returns routing.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="0 is greedy.", show_default="the model's own, or 0.6")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", help="Nucleus; 1 is off.", show_default="the model's own, or 0.95")
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option("--max-tokens", help="Tokens per step, at most.", show_default="the model's own, or 2048"),
+    ] = None,
+    style: Style = None,
+    environment: Annotated[
+        str, typer.Option("--environment", help="Where commands run: confined here, or mini-swe-agent's docker, ...")
+    ] = "confined",
+    step_limit: Annotated[
+        int | None,
+        typer.Option("--steps", help="Steps per trajectory, at most.", show_default="the configuration's, or 50"),
+    ] = None,
+    command_seconds: Annotated[
+        int | None,
+        typer.Option(
+            "--command-seconds", help="Seconds per command, at most.", show_default="the configuration's, or 60"
+        ),
+    ] = None,
+    memory: Annotated[int, typer.Option("--command-memory", help="MB of memory per process of a command.")] = 1024,
+    workers: Annotated[int, typer.Option("--workers", help="Trajectories under way at a time.")] = 16,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed: other trajectories.")] = 0,
+    every_row: EveryRow = False,
+    ids_only: Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")] = False,
+    topk_logprobs: Annotated[int, typer.Option("--topk-logprobs", help="Logprobs kept per token; 0: none.")] = 20,
+    dtype: Dtype = None,
+    device: Device = "cpu",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Run mini-swe-agent n times on every issue, each command confined, and keep the routing of every step.
+
+    A trajectory is safe on disk once finished: run the same command again to go on, or with a higher -n for more. Nothing
+    is graded.
+    """
+    from radmoe.agents.instances import load_instances
+    from radmoe.agents.responder import EngineResponder
+    from radmoe.agents.run import AgentPlan, load_config, silence
+    from radmoe.engines import EngineOptions, open_engine
+    from radmoe.engines.base import sampling_for
+    from radmoe.pool import Profile
+
+    silence()
+    if data is None:
+        raise InputError("radmoe agent run needs --data: a folder with instances.jsonl")
+    instances = limited(limit, load_instances(data))
+    settings = load_config(*(config or ()))
+    opened = open_engine(engine, model, EngineOptions(url=url, dtype=dtype, device=device, threads=threads))
+    sampling = sampling_for(
+        opened,
+        temperature=opened.suggested("temperature", TEMPERATURE) if temperature is None else temperature,
+        top_p=opened.suggested("top_p", TOP_P) if top_p is None else top_p,
+        max_tokens=max_tokens,
+        seed=seed,
+        topk_logprobs=topk_logprobs,
+    )
+    profile = Profile(sort_experts=ids_only, layers=opened.layers, readouts=None if every_row else (BOUNDARIES,))
+    responder = EngineResponder(opened, sampling, batch_size=workers, profile=profile)
+    try:
+        plan = AgentPlan(
+            instances,
+            responder,
+            settings,
+            n=n,
+            workers=workers,
+            step_limit=step_limit,
+            command_seconds=command_seconds,
+            memory_mb=memory,
+            profile=profile,
+            weights=not ids_only,
+            task=data.resolve().name,
+            environment=environment,
+            template_arguments=_arguments(style),
+        )
+        done = _run_with_bar(plan, out)
+    finally:
+        responder.close()
+        opened.close()
+    if as_json:
+        say_json(asdict(done))
+        return
+    say(_run_line(done))
+    say(f"Now try:  radmoe agent select {quote(str(out))}")
+
+
+def import_command(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run directories of mini-swe-agent.", show_default=False)
+    ],
+    model: Annotated[
+        str, typer.Option("--model", help="The MoE model to replay through: the one that ran, as a rule.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The pool and the candidates go there.")],
+    task: Annotated[str | None, typer.Option("--task", help="Name of the data set, for tables.")] = None,
+    style: Style = None,
+    every_row: EveryRow = False,
+    ids_only: Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")] = False,
+    topk_logprobs: Annotated[int, typer.Option("--topk-logprobs", help="Logprobs kept per token; 0: none.")] = 20,
+    dtype: Dtype = None,
+    device: Device = "cpu",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Give finished trajectories their routing: each step is replayed as its own request through a local model.
+
+    Run r of an issue is its trajectory in the r-th directory. What cannot be used is listed with its reason, and the rest
+    goes on. The tokens are those of the model's tokenizer, which may not be those that were sampled.
+    """
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    from radmoe.agents.importer import import_trajectories
+    from radmoe.engines import EngineOptions, open_engine
+    from radmoe.pool import Profile
+
+    opened = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
+    with bar("replaying", MofNCompleteColumn(), TimeRemainingColumn()) as update:
+        done = import_trajectories(
+            runs,
+            opened,
+            out,
+            profile=Profile(sort_experts=ids_only, readouts=None if every_row else (BOUNDARIES,)),
+            weights=not ids_only,
+            topk_logprobs=topk_logprobs,
+            template_arguments=_arguments(style),
+            task=task,
+            progress=lambda finished, total: update(completed=finished, total=total),
+        )
+    if as_json:
+        say_json(asdict(done))
+        return
+    say(
+        f"{done.directory}: {done.instances:,} issues, {done.trajectories:,} trajectories, {done.steps:,} steps; "
+        f"{done.replayed:,} replayed now, {done.refused:,} cannot be used; tokens are those of the tokenizer"
+    )
+    _say_problems(out)
+    say(f"Now try:  radmoe agent select {quote(str(out))}")
+
+
+def select_command(
+    directory: Directory,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Predictions in SWE-bench's form.", show_default="preds.json in RUNS"),
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option("--records", help="JSON lines that say why.", show_default="records.jsonl beside --out"),
+    ] = None,
+    data: Data = None,
+    readout: ReadoutName = None,
+    k: Neighbours = None,
+    kernel: Kernel = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Threads; changes no result.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Pick one patch per issue by routing agreement, and write the predictions and a record of every decision.
+
+    With --data, a patch that does not apply to its repository is not submitted. An issue with nothing to submit gets an
+    empty patch, and a line that says so.
+    """
+    from radmoe.agents.candidates import read_candidates
+    from radmoe.agents.instances import load_instances
+    from radmoe.agents.patches import PREDS, RECORDS, decide_all, record, write_predictions
+
+    if limit is not None:
+        limited(limit, [0])
+    instances = () if data is None else load_instances(data)
+    total = len(read_candidates(directory))
+    made = decide_all(directory, readout=readout, k=k, kernel=kernel, limit=limit, instances=instances, threads=jobs)
+    decisions = list(progress(made, min(total, limit or total), "selecting"))
+    preds = out or directory / PREDS
+    write_predictions(decisions, preds, records or preds.with_name(RECORDS))
+    if as_json:
+        for one in decisions:
+            say(json_text(record(one)))
+        return
+    _show_decisions(decisions)
+    for one in decisions:
+        if one.run is None:
+            say(f"radmoe: {one.instance_id}: {one.why}", err=True)
+    say(f"{len(decisions):,} predictions in {preds}, and why in {records or preds.with_name(RECORDS)}")
+
+
+def evaluate_command(
+    directory: Directory,
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help='JSON lines {"instance_id": .., "run": .., "resolved": ..}.', show_default=False),
+    ] = None,
+    reports: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--report", help="SWE-bench's report of a run; repeat it, in the order of the runs.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write tables and figures into this directory.")] = None,
+    resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 5_000,
+    seed: Annotated[int, typer.Option("--seed", help="Of everything that is drawn.")] = 0,
+    jobs: Annotated[int | None, typer.Option("--jobs", help="Processes.", show_default="all cores")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare selectors on trajectories with verdicts: SWE-bench's reports, or a file of labels.
+
+    Verdicts are read here and by nothing that selects. Without any, those of an earlier call are used.
+    """
+    from radmoe.agents.candidates import POOL, read_candidates
+    from radmoe.cli import study
+    from radmoe.grading.verdicts import label_patches, read_reports, read_verdicts
+
+    if labels is not None and reports:
+        raise InputError("give --labels or --report, not both")
+    if labels is not None or reports:
+        candidates = read_candidates(directory)
+        verdicts = read_verdicts(labels) if labels is not None else read_reports(list(reports or ()))
+        patches = {(name, one.run): one.patch for name, members in candidates.items() for one in members}
+        graded = label_patches(directory / POOL, patches, verdicts)
+        say(str(graded), err=True)
+    study.command(
+        name="agent",
+        pools=[directory / POOL],
+        listed=False,
+        rules=False,
+        cited="",
+        out=out,
+        quick=False,
+        resamples=resamples,
+        subcohorts=200,
+        window=32,
+        seed=seed,
+        jobs=jobs,
+        cache=True,
+        as_json=as_json,
+    )
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run_command,
+    "import": import_command,
+    "select": select_command,
+    "evaluate": evaluate_command,
+}
+
+
+def _arguments(style: str | None) -> dict[str, object]:
+    from radmoe.engines.prompts import template_arguments
+
+    return {} if style is None else template_arguments(style)
+
+
+def _run_with_bar(plan: AgentPlan, out: Path) -> AgentRun:
+    from rich.progress import MofNCompleteColumn, ProgressColumn, Task, TimeRemainingColumn
+
+    from radmoe.agents.run import run_agents
+
+    class Steps(ProgressColumn):
+        def render(self, task: Task) -> RenderableType:
+            return styled(f"{task.fields['steps']:,} steps")
+
+    with bar("trajectories", MofNCompleteColumn(), Steps(), TimeRemainingColumn(), steps=0) as update:
+
+        def advance(now: AgentProgress) -> None:
+            update(completed=now.finished, total=now.of, steps=now.steps)
+
+        return run_agents(plan, out, progress=advance)
+
+
+def _run_line(done: AgentRun) -> str:
+    line = (
+        f"{done.directory}: {done.instances:,} issues x {done.trajectories // done.instances} trajectories, "
+        f"{done.ran:,} of them run now in {done.steps:,} steps, {done.submitted:,} submitted"
+    )
+    if done.lost:
+        line += f", {done.lost:,} left no routing"
+    if done.failure is not None:
+        line += f" ({done.failure}; run the same command to try again)"
+    return line
+
+
+def _say_problems(directory: Path) -> None:
+    """A line for every trajectory that cannot be submitted."""
+    from radmoe.agents.candidates import read_candidates
+
+    for name, members in read_candidates(directory).items():
+        for one in members:
+            if one.problem is not None:
+                say(f"radmoe: {name}, run {one.run}: {one.problem}", err=True)
+
+
+def _show_decisions(decisions: list[Decision]) -> None:
+    from radmoe.printing.screen import Table
+
+    first: Any = decisions[0] if decisions else None
+    title = "" if first is None else f"{first.readout}, {first.kernel} kernel"
+    table = Table(title=title, box=None)
+    table.add_column("issue")
+    for heading in ("candidates", "usable", "pick", "mean similarity", "steps", "boundaries", "patch lines"):
+        table.add_column(heading, justify="right")
+    for one in decisions:
+        usable = sum(c.problem is None for c in one.candidates)
+        counts = (str(len(one.candidates)), str(usable))
+        pick = next((c for c in one.candidates if c.run == one.run), None)
+        if pick is None:
+            table.add_row(one.instance_id, *counts, "none", "", "", "", "0", style="yellow")
+            continue
+        mean = "-" if pick.similarity is None else f"{pick.similarity:.3f}"
+        facts = ("-" if fact is None else str(fact) for fact in (pick.steps, pick.boundaries))
+        table.add_row(one.instance_id, *counts, str(pick.run), mean, *facts, str(pick.patch_lines))
+    console().print(table)

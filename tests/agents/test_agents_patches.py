@@ -1,0 +1,141 @@
+"""One patch per instance, a record that says why, and predictions that SWE-bench reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scripted_agents import SUBMIT, instances, mend, run_script, step
+
+from radmoe.agents.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
+from radmoe.agents.patches import PREDS, RECORDS, Decision, decide_all, record, write_predictions
+from radmoe.errors import InputError
+from radmoe.pool import open_pool
+from radmoe.selector import select
+
+SCRIPT = {
+    "one": [[mend(""), step(SUBMIT)], [step("cat sums.py"), mend(" + 0"), step(SUBMIT)], [mend(""), step(SUBMIT)]],
+    "two": [[step(SUBMIT)], [step(SUBMIT)], [mend(" - 1"), step(SUBMIT)]],
+    "three": [[step(SUBMIT)], [step(SUBMIT)], [step(SUBMIT)]],
+}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("patches") / "out"
+    run_script(path, SCRIPT)
+    return path
+
+
+def decisions(out: Path, **options: object) -> dict[str, Decision]:
+    return {one.instance_id: one for one in decide_all(out, **options)}  # type: ignore[arg-type]
+
+
+def test_the_densest_candidate_wins_and_the_record_says_why(out: Path) -> None:
+    one = decisions(out)["one"]
+    picked = select(open_pool(out / "pool").group("one"))
+    assert one.run == picked.rollout_index == 0  # 0 and 2 are the same: ties go to the lower
+    assert one.patch == read_candidates(out)["one"][0].patch
+    assert one.why.startswith("the densest of 3: mean similarity")
+    assert (one.readout, one.kernel, one.k) == ("boundary@union", "binary", 2)
+    first, second, third = one.candidates
+    assert first.similarity == pytest.approx(float(picked.density[0]) / 2)
+    assert first.neighbours[0] == 2
+    assert third.neighbours[0] == 0
+    assert (second.steps, second.boundaries, second.steps_without_boundary) == (3, 3, 0)
+    assert second.patch_lines == 2
+    assert second.fired is not None
+    assert second.fired >= 3 * 4  # layers by experts of one row, at least
+    assert first.patch_sha256 == third.patch_sha256 != second.patch_sha256
+
+
+def test_an_instance_with_one_patch_gets_it_and_one_with_none_an_empty_one(out: Path) -> None:
+    made = decisions(out)
+    assert (made["two"].run, made["two"].why) == (2, "the only candidate that can be submitted")
+    assert [one.problem for one in made["two"].candidates][:2] == ["its patch is empty (it ended with Submitted)"] * 2
+    assert (made["three"].run, made["three"].patch) == (None, "")
+    assert made["three"].why == "no candidate can be submitted: the patch is empty"
+
+
+def test_predictions_pass_the_loader_of_swe_bench(out: Path, tmp_path: Path) -> None:
+    made = list(decide_all(out, threads=2))
+    assert made == list(decide_all(out))
+    write_predictions(made, tmp_path / PREDS, tmp_path / RECORDS)
+    from swebench.harness.utils import get_predictions_from_file
+
+    preds = {row["instance_id"]: row for row in get_predictions_from_file(str(tmp_path / PREDS), "none", "test")}
+    assert set(preds) == set(SCRIPT)
+    assert preds["three"]["model_patch"] == ""
+    assert preds["one"]["model_patch"].startswith("diff --git a/sums.py b/sums.py")
+    assert preds["one"]["model_name_or_path"] == "tiny"
+    rows = [json.loads(line) for line in (tmp_path / RECORDS).read_text().splitlines()]
+    assert rows == json.loads(json.dumps([record(one) for one in made]))
+
+
+def test_a_patch_that_does_not_apply_is_not_submitted(out: Path, tmp_path: Path) -> None:
+    listed = read_candidates(out)
+    cut = [
+        replace(one, patch=one.patch.replace("sum(xs) + 1", "gone")) if one.run == 0 else one for one in listed["one"]
+    ]
+    (tmp_path / "pool").symlink_to(out / "pool")
+    write_candidates(tmp_path, [*cut, *listed["two"], *listed["three"]])
+    made = {one.instance_id: one for one in decide_all(tmp_path, instances=instances(*SCRIPT))}
+    assert made["one"].run == 1
+    problem = made["one"].candidates[0].problem
+    assert problem == "its patch does not apply (error: patch failed: sums.py:1)"
+    assert made["two"].run == 2
+
+
+def test_steps_without_a_boundary_can_be_read_at_their_first_row(tmp_path: Path) -> None:
+    bare = "```mswea_bash_command\nsed -i 's/ + 1//' sums.py\n```"
+    run_script(tmp_path, {"one": [[bare, step(SUBMIT)], [bare, step(SUBMIT)], [bare, SUBMIT, bare, step(SUBMIT)]]})
+    pool = open_pool(tmp_path / "pool")
+    assert [np.size(rollout.positions) for rollout in pool.group("one").rollouts] == [2, 2, 4]
+    plain, both = (decisions(tmp_path, readout=readout)["one"] for readout in ("boundary@union", "step@union"))
+    assert [one.steps_without_boundary for one in plain.candidates] == [1, 1, 3]
+    assert [one.boundaries for one in plain.candidates] == [1, 1, 1]
+    assert all((a.fired or 0) < (b.fired or 0) for a, b in zip(plain.candidates, both.candidates, strict=True))
+
+
+def test_without_any_boundary_the_first_usable_candidate_is_taken(tmp_path: Path) -> None:
+    bare = "```mswea_bash_command\nsed -i 's/ + 1//' sums.py\n```"
+    submit = f"```mswea_bash_command\n{SUBMIT}\n```"
+    run_script(tmp_path, {"one": [[submit], [bare, submit], [bare, submit]]})
+    one = decisions(tmp_path)["one"]
+    assert (one.run, one.why) == (
+        1,
+        "fewer than two of 2 candidates have boundary@union: the first that can be submitted",
+    )
+    assert decisions(tmp_path, readout="step@union")["one"].why.startswith("the densest of 2")
+
+
+def test_a_selection_does_not_depend_on_the_order_of_other_candidates(out: Path) -> None:
+    usable = [i for i, one in enumerate(decisions(out)["one"].candidates) if one.similarity is not None]
+    values = np.array([one.similarity for one in decisions(out)["one"].candidates])
+    assert usable == [0, 1, 2]
+    assert values[0] == pytest.approx(values[2])
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (None, f"has no {CANDIDATES}: give a directory that radmoe agent run or radmoe agent import wrote"),
+        ("{}", "line 1 is no candidate"),
+        ('{"instance_id": "a", "run": 0, "patch": "", "x": 1}', "line 1 is no candidate"),
+        ('{"instance_id": "a", "run": 0, "patch": ""}\n' * 2, "line 2: run 0 of 'a' is listed twice"),
+    ],
+)
+def test_a_broken_list_of_candidates_is_one_line(tmp_path: Path, lines: str | None, message: str) -> None:
+    if lines is not None:
+        (tmp_path / CANDIDATES).write_text(lines)
+    with pytest.raises(InputError, match=message):
+        read_candidates(tmp_path)
+
+
+def test_candidates_are_read_as_they_were_written(tmp_path: Path) -> None:
+    written = [Candidate("a", 1, "Submitted", "é\n", "m", None, ("note",)), Candidate("a", 0, problem="lost")]
+    write_candidates(tmp_path, written)
+    assert read_candidates(tmp_path) == {"a": written[::-1]}

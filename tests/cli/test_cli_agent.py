@@ -1,0 +1,138 @@
+"""`radmoe agent run | import | select | evaluate` as they are typed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from test_interrupts import interrupted
+from typer.testing import CliRunner, Result
+
+import tiny_moe
+from planted_trajectories import write_runs
+from radmoe.agents.candidates import read_candidates
+from radmoe.cli import agent, app
+from radmoe.errors import RadmoeError
+from radmoe.pool import open_pool
+
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+def radmoe(*words: object) -> Result:
+    """A command in this process: starting torch for each would take most of the time."""
+    done = CliRunner(env={"COLUMNS": "120", "RADMOE_CACHE": os.devnull}).invoke(app, ["agent", *map(str, words)])
+    assert done.exit_code == 0, (done.exception, done.output)
+    return done
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    tiny_moe.save(path, max_position_embeddings=2048)
+    tokenizer = tiny_moe.PreTrainedTokenizerFast(
+        tokenizer_object=tiny_moe.planted.tokenizer(), eos_token="<|im_end|>", chat_template=TEMPLATE
+    )
+    tokenizer.save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("issues")
+    rows = [{"instance_id": f"i{k}", "problem_statement": "mend", "files": {"a.py": "x = 1\n"}} for k in range(3)]
+    (path / "instances.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (path / "mini.yaml").write_text('agent: {system_template: "Mend.", instance_template: "{{task}}"}\n')
+    return path
+
+
+def options(model: Path, folder: Path, out: Path, *more: object) -> list[object]:
+    run = ["--model", model, "--data", folder, "--config", folder / "mini.yaml", "--out", out, "--threads", 1]
+    return ["run", *run, "--max-tokens", 16, "--steps", 3, "--workers", 4, *more]
+
+
+def test_a_sampled_run_is_selected_from_and_goes_on(model: Path, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    done = json.loads(radmoe(*options(model, folder, out, "-n", 1, "--limit", 2, "--json")).stdout)
+    assert (done["instances"], done["trajectories"], done["ran"], done["lost"]) == (2, 2, 2, 0)
+    said = radmoe(*options(model, folder, out, "-n", 2)).stdout
+    assert "3 issues x 2 trajectories, 4 of them run now" in said
+    assert f"radmoe agent select {out}" in said
+    assert open_pool(out / "pool").task == folder.name
+    assert all(rollout.positions is not None for rollout in open_pool(out / "pool").group("i0").rollouts)
+    chosen = radmoe("select", out, "--out", tmp_path / "preds.json")
+    assert chosen.stderr.splitlines() == [
+        f"radmoe: i{k}: no candidate can be submitted: the patch is empty" for k in range(3)
+    ]
+    preds = json.loads((tmp_path / "preds.json").read_text())
+    assert [row["model_patch"] for row in preds.values()] == [""] * 3
+    assert len((tmp_path / "records.jsonl").read_text().splitlines()) == 3
+
+
+def test_finished_trajectories_are_imported(model: Path, folder: Path, tmp_path: Path) -> None:
+    answer = "<think>So</think>```mswea_bash_command\nls\n```"
+    for run, patch in enumerate(("+1\n", "+2\n", "")):
+        messages = [{"role": "user", "content": "mend"}, {"role": "assistant", "content": answer}]
+        info = {"exit_status": "Submitted", "submission": patch, "config": {"model": {"model_name": "m"}}}
+        path = tmp_path / f"r{run}" / "i0" / "i0.traj.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"messages": messages, "info": info}))
+    runs = [tmp_path / f"r{run}" for run in range(3)]
+    done = radmoe("import", *runs, "--model", model, "--out", tmp_path / "in", "--threads", 1)
+    assert "1 issues, 3 trajectories, 3 steps; 3 replayed now, 0 cannot be used" in done.stdout
+    assert done.stderr == "radmoe: i0, run 2: its patch is empty (it ended with Submitted)\n"
+    row = json.loads(radmoe("select", tmp_path / "in", "--json").stdout)
+    assert (row["run"], row["why"][:14]) == (0, "the densest of")
+    assert (tmp_path / "in" / "preds.json").is_file()
+
+
+def test_selectors_are_compared_by_verdicts(tmp_path: Path) -> None:
+    verdicts = write_runs(tmp_path / "runs", issues=12)
+    rows = [{"instance_id": name, "run": run, "resolved": right} for (name, run), right in verdicts.items()]
+    (tmp_path / "v.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = radmoe("evaluate", tmp_path / "runs", "--labels", tmp_path / "v.jsonl", "--resamples", 200, "--jobs", 1)
+    assert f"192 trajectories have a verdict, {sum(verdicts.values())} of them resolve their issue" in done.stderr
+    for words in ("One patch of N", "Selectors on mixed issues", "Is it the length?", "What RAD reads", "gpt-oss-120B"):
+        assert words in done.stdout
+    picks = radmoe("select", tmp_path / "runs", "--json").stdout
+    (tmp_path / "runs" / "pool" / "labels.parquet").unlink()
+    assert radmoe("select", tmp_path / "runs", "--json").stdout == picks
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["select", "none"], "none has no candidates.jsonl"),
+        (["evaluate", "none", "--labels", "a", "--report", "b"], "give --labels or --report, not both"),
+        (["import", "none", "--model", "none", "--out", "x"], "no model 'none'"),
+        (["run", "--model", "none", "--out", "x"], "radmoe agent run needs --data: a folder with instances.jsonl"),
+        (["run", "--model", "none", "--out", "x", "--data", "none"], "none has no instances.jsonl"),
+    ],
+)
+def test_a_wrong_call_is_one_line(words: list[str], line: str) -> None:
+    error = CliRunner().invoke(app, ["agent", *words]).exception
+    assert isinstance(error, RadmoeError)
+    assert line in str(error)
+
+
+def test_an_interrupt_keeps_what_is_finished(model: Path, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    arguments = ["agent", *options(model, folder, out, "-n", 20)]
+    code, _, stderr = interrupted(arguments, lambda: len(list(out.glob("run_*/*/*.traj.json"))) > 4)
+    assert code == 130
+    assert stderr.splitlines()[-1] == "radmoe: interrupted: what is finished is kept: run the same command to go on"
+    radmoe(*options(model, folder, out, "-n", 20))
+    assert len(open_pool(out / "pool")) == 60
+    assert not [one for members in read_candidates(out).values() for one in members if one.status == "EngineError"]
+
+
+@pytest.mark.parametrize("command", [["agent"], *(["agent", name] for name in agent.COMMANDS)])
+def test_help_shows_its_examples_in_eighty_columns(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    lines = [" ".join(line.split()) for line in CliRunner().invoke(app, [*command, "--help"]).stdout.splitlines()]
+    assert [line for line in lines if line in agent.EXAMPLES] == list(agent.EXAMPLES)
