@@ -157,7 +157,7 @@ def train(
             "tokens_per_step": tokens,
             "balance": BALANCE,
             "styles": model.styles,
-            "shares": {name: task.share for name, task in TASKS.items()} | dict(model.shares),
+            "shares": {} if model.agent else {name: task.share for name, task in TASKS.items()} | dict(model.shares),
         },
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "steps": step,
@@ -179,7 +179,7 @@ def save(network: Any, model: Model, out: Path) -> None:
         do_sample=True, temperature=model.temperature, top_p=1.0, top_k=0, max_new_tokens=MAX_NEW_TOKENS
     )
     rounded.save_pretrained(out)
-    fast_tokenizer(model.family).save_pretrained(out)
+    fast_tokenizer(model.tokenizer).save_pretrained(out)
 
 
 def main() -> None:
