@@ -87,7 +87,9 @@ def _qwen(**options: Any) -> PretrainedConfig:
 
 
 def _agent_qwen(**options: Any) -> PretrainedConfig:
-    return _qwen(**{"num_hidden_layers": 10, "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0}} | options)
+    return _qwen(
+        **{"num_hidden_layers": 10, "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0}} | options
+    )
 
 
 def _oss(**options: Any) -> PretrainedConfig:

@@ -58,6 +58,7 @@ class _Work:
     files: dict[str, str]
     numbered: bool
     careful: bool
+    tested: bool = False  # whether it has seen which tests fail
     turns: list[Turn] = field(default_factory=list)
 
     def do(self, thought: str, ran: Ran, *, learn: bool = True) -> None:
@@ -73,8 +74,8 @@ def training_demonstration(rng: Random) -> Demonstration:
 def demonstrate(rng: Random, repository: Repository) -> Demonstration:
     """Mend a repository."""
     work = _Work(rng, repository, dict(repository.files), chance(rng, 0.5), chance(rng, 0.5))
-    tested = _begin(work)
-    finding = _read(work, tested)
+    _begin(work)
+    finding = _read(work)
     verifies = chance(rng, 0.6)
     edit = repository.edit
     if verifies and chance(rng, GOES_WRONG) and _go_wrong(work, finding):
@@ -93,26 +94,33 @@ def demonstrate(rng: Random, repository: Repository) -> Demonstration:
     return Demonstration(repository, tuple(work.turns))
 
 
-def _begin(work: _Work) -> bool:
-    """Look around: the files, the tests, or what is defined where. Returns whether the tests were run."""
+def _begin(work: _Work) -> None:
+    """Look around: the files, the tests, or what is defined where."""
     rng, entry = work.rng, work.repository.entry
     first = [name for name, share in (("ls", 0.45), ("check", 0.7), ("grep", 0.1)) if chance(rng, share)]
     for name in shuffled(rng, first):
         if name == "ls":
             work.do(say(rng, f"The issue is about {entry}. I list the files.", "What is there?"), shell.ls(work.files))
         elif name == "check":
-            work.do(say(rng, "I run the tests first.", "Which tests fail?"), shell.check(work.files, work.repository.visible))
+            work.do(
+                say(rng, "I run the tests first.", "Which tests fail?"),
+                shell.check(work.files, work.repository.visible),
+            )
         else:
             work.do("Where are the functions?", shell.grep(work.files, "def "))
-    return "check" in first
+    work.tested = "check" in first
 
 
-def _read(work: _Work, tested: bool) -> str:
+def _read(work: _Work) -> str:
     """Read files until the bug is found. Returns the thought with which the last one is left."""
     rng, repository = work.rng, work.repository
     target = repository.target
-    if tested and repository.direct and target is not None and chance(rng, 0.85):
-        _view(work, f"{target.module}.{target.function.name} fails by itself, so I read {target.module}.py.", target.module)
+    if work.tested and repository.direct and target is not None and chance(rng, 0.85):
+        _view(
+            work,
+            f"{target.module}.{target.function.name} fails by itself, so I read {target.module}.py.",
+            target.module,
+        )
         return _judge(work, target.module, [target.function])[0]
     about = say(rng, f"It is about {repository.entry}, so I read", f"{repository.entry} fails. I read")
     homes = [*dict.fromkeys(step.module for step in repository.steps)]
@@ -165,7 +173,7 @@ def _open_number(work: _Work) -> str:
         return ""
     assert repository.target is not None
     head = f"So it is {repository.target.function.name}. "
-    return head + find_number(work.rng, repository, work.files, careful=work.careful)
+    return head + find_number(work.rng, repository, work.files, tested=work.tested, careful=work.careful)
 
 
 def _view(work: _Work, thought: str, module: str) -> None:
@@ -205,6 +213,7 @@ def _go_wrong(work: _Work, finding: str) -> bool:
         del work.turns[before:]
         return False
     work.do(say(rng, "I run the tests again.", "I check it."), shell.check(work.files, repository.visible))
+    work.tested = True
     return work.turns[-1].ran.code != 0
 
 

@@ -284,7 +284,9 @@ class Function:
     def source(self, body: str | None = None) -> str:
         """Its text with the right body, or with another."""
         lines = (KINDS[self.kind].body.format(k=self.k) if body is None else body).split("\n")
-        return "\n".join([f"def {self.name}(values):", f'    """{self.doc}"""', *("    " + line for line in lines)]) + "\n"
+        return (
+            "\n".join([f"def {self.name}(values):", f'    """{self.doc}"""', *("    " + line for line in lines)]) + "\n"
+        )
 
 
 def key(body: str) -> str:

@@ -22,7 +22,20 @@ from radmoe.problems import DEFAULT_SEED
 SIZE = 600  # test repositories under one seed, unless another number is asked for
 TASK = "repo"
 
-_MODULES = ("clean", "score", "rows", "prices", "stock", "units", "grades", "orders", "levels", "marks", "rates", "items")
+_MODULES = (
+    "clean",
+    "score",
+    "rows",
+    "prices",
+    "stock",
+    "units",
+    "grades",
+    "orders",
+    "levels",
+    "marks",
+    "rates",
+    "items",
+)
 _TWINS = ("spare", "legacy", "backup", "draft")  # modules with a second function of the same name
 _ENTRIES = ("report", "summary", "digest", "daily", "weekly", "export", "outcome", "final")
 _LIST_KINDS = tuple(name for name, kind in KINDS.items() if not kind.ends)
@@ -252,7 +265,9 @@ def _broken_function(
     chain = [step.function for step in steps]
     others = [f for each in modules.values() for f in each if f not in chain and KINDS[f.kind].vague]
     vague |= {f for f in others if chance(rng, 0.4)}
-    changed = {f: replace(f, doc=pick(rng, KINDS[f.kind].vague), vague=True) for f in sorted(vague, key=lambda f: f.name)}
+    changed = {
+        f: replace(f, doc=pick(rng, KINDS[f.kind].vague), vague=True) for f in sorted(vague, key=lambda f: f.name)
+    }
     modules = {name: [changed.get(f, f) for f in members] for name, members in modules.items()}
     steps = [Step(s.module, changed.get(s.function, s.function)) for s in steps]
     return bug.family, bug.body.format(k=function.k, j=j), steps, modules
@@ -285,7 +300,10 @@ def _broken_entry(
     else:
         used = {step.function.name for step in steps}
         others = [
-            (name, f) for name, members in modules.items() for f in members if f.name not in used and not KINDS[f.kind].ends
+            (name, f)
+            for name, members in modules.items()
+            for f in members
+            if f.name not in used and not KINDS[f.kind].ends
         ]
         if others:
             home, other = pick(rng, others)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import CodeType, ModuleType
 from typing import Any
 
-CHECK = '''\
+CHECK = """\
 import sys
 
 from tests import CASES
@@ -30,7 +30,7 @@ for case in CASES:
         print(f"FAIL {call} gives {value}, not {expected}")
 print(f"{len(CASES) - failed} of {len(CASES)} pass")
 sys.exit(1 if failed else 0)
-'''
+"""
 
 
 def call_text(module: str, name: str, values: Sequence[int]) -> str:

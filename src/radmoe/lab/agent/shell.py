@@ -6,12 +6,11 @@ real repositories with bash and compares every output, exit code and file.
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from radmoe.lab.agent.git_stand_in import difference
 from radmoe.lab.agent.running import check_output
 from radmoe.lab.agent.templates import SUBMIT
 
@@ -106,23 +105,4 @@ def submit(files: Files) -> Ran:
 
 def patch(files: Files, original: Files) -> str:
     """What `git diff` prints for files of which some have changed."""
-    parts = []
-    for name in sorted(original):
-        if files[name] != original[name]:
-            old, new = original[name].splitlines(keepends=True), files[name].splitlines(keepends=True)
-            parts.append(f"diff --git a/{name} b/{name}\nindex {_blob(original[name])}..{_blob(files[name])} 100644\n")
-            for line in difflib.unified_diff(old, new, f"a/{name}", f"b/{name}"):
-                head = re.match(r"@@ -(\d+)", line)
-                parts.append(_with_function(line, old, int(head[1])) if head else line)
-    return "".join(parts)
-
-
-def _with_function(line: str, old: Sequence[str], first: int) -> str:
-    """The head of a hunk, with the last line before it that begins at the margin, as git shows it."""
-    named = next((text for text in reversed(old[: max(first - 1, 0)]) if re.match(r"[A-Za-z_$]", text)), "")
-    return f"{line.rstrip()} {named.rstrip()}".rstrip() + "\n"
-
-
-def _blob(text: str) -> str:
-    data = text.encode()
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()[:7]
+    return "".join(difference(name, original[name].encode(), files[name].encode()) for name in sorted(original))

@@ -40,11 +40,18 @@ def actions(content: str) -> list[str]:
     return [action.strip() for action in _ACTION.findall(content)]
 
 
-def observation(output: str, code: int, exception: str = "") -> str:
-    """The message that shows what a command printed."""
-    lines = f"{exception}\n" if exception else ""
+def observation(output: str, code: int, *, stopped: bool = False) -> str:
+    """The message that shows what a command printed. A command that was stopped has the code -1."""
     shown = output if len(output) <= MOST_OUTPUT else f"{output[:MOST_OUTPUT]}\n(cut)\n"
-    return f"{lines}exit {code}\n{shown}"
+    return f"{'stopped' + chr(10) if stopped else ''}exit {code}\n{shown}"
+
+
+def submission(output: str, code: int) -> str | None:
+    """What is submitted by a command, if it submits: all that it prints behind the first line."""
+    lines = output.lstrip().splitlines(keepends=True)
+    if lines and lines[0].strip() == FINISHED and code == 0:
+        return "".join(lines[1:])
+    return None
 
 
 def format_error(count: int) -> str:

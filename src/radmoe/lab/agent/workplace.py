@@ -1,0 +1,132 @@
+"""Where an agent's commands run: a private copy of a repository, in our own confinement (`radmoe.sandbox.confine`).
+
+No mini-swe-agent and no bubblewrap is needed. A command sees the system's programs and its own directory, and has no
+network, ten seconds and a gibibyte of memory. Where a system has no namespaces, commands are refused unless the caller
+says that they may run unconfined, which is meant for a machine that is thrown away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from radmoe.errors import InputError
+from radmoe.lab.agent.templates import COMMAND_S
+from radmoe.sandbox.confine import ENVIRONMENT as MINIMAL
+from radmoe.sandbox.confine import run_command
+
+MEMORY = 1 << 30
+MOST = 200_000  # bytes of output, beyond which a command is stopped
+ENVIRONMENT = {
+    "PAGER": "cat",
+    "PYTHONDONTWRITEBYTECODE": "1",  # a file that is edited twice in a second would run as it was
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+}
+_COMMIT = (
+    "git init -q --template= -b main . && git add -A && "
+    "git -c user.name=lab -c user.email=lab@localhost commit -q -m start --date 2026-01-01T00:00:00Z"
+)
+_STAND_IN = Path(__file__).with_name("git_stand_in.py")
+_JOINED = 'exec bash -c "$1" 2>&1'  # one stream for both outputs, as mini-swe-agent has it
+_LIMITED = f"ulimit -v {MEMORY >> 10} -t {COMMAND_S + 1} -f {64 << 10}; {_JOINED}"
+
+
+class Printed(NamedTuple):
+    """What a command printed on both outputs, its exit code (-1 if it was stopped), and whether it was stopped."""
+
+    output: str
+    code: int
+    stopped: bool = False
+
+
+def run(directory: Path, command: str, *, unconfined: bool = False) -> Printed:
+    """Run a command as an agent types it."""
+    if unconfined:
+        return _run_unconfined(directory, command)
+    done = run_command(
+        ["bash", "-c", _JOINED, "bash", command],
+        workdir=directory,
+        environment=ENVIRONMENT,
+        timeout=COMMAND_S,
+        memory=MEMORY,
+        most=MOST,
+    )
+    code = -1 if done.stopped else done.code
+    return Printed(done.stdout.decode("utf-8", "replace"), code, bool(done.stopped))
+
+
+def _run_unconfined(directory: Path, command: str) -> Printed:
+    """The same in the caller's own namespaces, with limits of time and memory only."""
+    path = [str(directory.parent / "bin"), *MINIMAL["PATH"].split(":"), str(Path(sys.executable).parent)]
+    process = subprocess.Popen(
+        ["bash", "-c", _LIMITED, "bash", command],
+        cwd=directory,
+        env={**MINIMAL, **ENVIRONMENT, "PATH": ":".join(path), "HOME": str(directory.parent)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=COMMAND_S)
+        stopped = len(output) > MOST
+    except subprocess.TimeoutExpired:
+        stopped = True
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    if stopped and process.returncode is None:
+        output, _ = process.communicate()
+    code = -1 if stopped else process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return Printed(output[:MOST].decode("utf-8", "replace"), code, stopped)
+
+
+def prepare(directory: Path, files: Mapping[str, str], *, unconfined: bool = False) -> None:
+    """Make a directory a git repository with these files and one commit."""
+    directory.mkdir(parents=True)
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    if unconfined and shutil.which("git") is None:
+        _stand_in(directory, files)
+        return
+    done = run(directory, _COMMIT, unconfined=unconfined)
+    if done.code:
+        raise InputError(f"no git repository can be made in {directory}: {done.output.strip()[:200]}; install git")
+
+
+def _stand_in(directory: Path, files: Mapping[str, str]) -> None:
+    """Where there is no git: a program of that name that knows `diff` and `checkout`, and the files as they were."""
+    original = directory / ".git"
+    original.mkdir()
+    for name, text in files.items():
+        (original / name).write_text(text)
+    program = directory.parent / "bin" / "git"
+    if not program.exists():
+        program.parent.mkdir(exist_ok=True)
+        partial = program.with_name(f"git.{os.getpid()}")
+        partial.write_text(f"#!{sys.executable} -IS\n{_STAND_IN.read_text()}")
+        partial.chmod(0o755)
+        partial.rename(program)
+
+
+def probe(directory: Path, *, unconfined: bool = False) -> None:
+    """Raise InputError where commands cannot run here as they must."""
+    try:
+        done = run(directory, "python3 -c 'print(6 * 7)' && git --version", unconfined=unconfined)
+    except InputError as error:
+        raise InputError(
+            f"{error}; on a machine that is thrown away, --unconfined runs commands all the same"
+        ) from None
+    if not done.output.startswith("42\n") or (done.code and not unconfined):
+        raise InputError(
+            f"commands need bash, python3 and git, which answer {done.output.strip()[:120]!r}: install them"
+        )
