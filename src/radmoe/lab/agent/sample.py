@@ -126,11 +126,12 @@ def sample(
         "seconds_of_verdicts": round(judged - sampled, 1),
     }
     write_trajectories(path, header, trajectories)
-    say(_summary(path, trajectories, n, sampled, judged - sampled))
+    for line in _summary(path, trajectories, n, sampled, judged - sampled):
+        say(line)
     return path
 
 
-def _summary(path: Path, trajectories: Sequence[AgentTrajectory], n: int, sampled: float, judged: float) -> str:
+def _summary(path: Path, trajectories: Sequence[AgentTrajectory], n: int, sampled: float, judged: float) -> list[str]:
     """What was sampled, in a few lines."""
     right = Counter(each.repository_id for each in trajectories if each.verdict == RESOLVED)
     owners = {each.repository_id for each in trajectories}
@@ -138,15 +139,13 @@ def _summary(path: Path, trajectories: Sequence[AgentTrajectory], n: int, sample
     steps = sum(len(each.steps) for each in trajectories)
     tokens = sum(len(step.tokens) for each in trajectories for step in each.steps)
     total = max(len(trajectories), 1)
-    return "\n".join(
-        [
-            f"{path}: {len(owners)} repositories x {n}, {steps / total:.1f} steps and {tokens / total:.0f} tokens a "
-            f"trajectory, {sampled:.0f} s and {judged:.0f} s of verdicts, {path.stat().st_size:,} bytes",
-            f"resolved {100 * right.total() / total:.1f}%, mixed {mixed}, none right {sum(not right[o] for o in owners)}",
-            f"verdicts {dict(Counter(each.verdict for each in trajectories).most_common())}",
-            f"ends {dict(Counter(each.exit_status for each in trajectories).most_common())}",
-        ]
-    )
+    return [
+        f"{path}: {len(owners)} repositories x {n}, {steps / total:.1f} steps and {tokens / total:.0f} tokens a "
+        f"trajectory, {sampled:.0f} s and {judged:.0f} s of verdicts, {path.stat().st_size:,} bytes",
+        f"resolved {100 * right.total() / total:.1f}%, mixed {mixed}, none right {sum(not right[o] for o in owners)}",
+        f"verdicts {dict(Counter(each.verdict for each in trajectories).most_common())}",
+        f"ends {dict(Counter(each.exit_status for each in trajectories).most_common())}",
+    ]
 
 
 class _Work:
