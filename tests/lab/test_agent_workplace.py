@@ -77,7 +77,9 @@ def test_the_difference_is_what_git_prints(name: str, tmp_path: Path) -> None:
     assert run(tmp_path / "r", "git diff").output == said
 
 
-def test_without_git_a_stand_in_diffs_and_restores(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_a_stand_in_diffs_and_restores(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where there is no git, commands find a program of that name, and print what git would."""
     there = run(place, "sed -i 's/y = 2/y = 3/' b.py; git diff").output
     monkeypatch.setattr(workplace.shutil, "which", lambda name: None)
@@ -90,7 +92,9 @@ def test_without_git_a_stand_in_diffs_and_restores(place: Path, tmp_path: Path, 
     assert "knows diff and checkout" in refused.output
 
 
-def test_a_system_that_cannot_confine_is_named_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_cannot_confine_is_named_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise InputError("'bash' cannot be run in confinement: Operation not permitted")
 
@@ -107,6 +111,10 @@ def test_the_stand_in_needs_nothing_but_the_standard_library(tmp_path: Path) -> 
     (tmp_path / "a.py").write_text("a = 2\n")
     program = Path(workplace.__file__).with_name("git_stand_in.py")
     done = subprocess.run(
-        [sys.executable, "-IS", str(program), "diff"], cwd=tmp_path, env=dict(os.environ), capture_output=True, check=True
+        [sys.executable, "-IS", str(program), "diff"],
+        cwd=tmp_path,
+        env=dict(os.environ),
+        capture_output=True,
+        check=True,
     )
     assert done.stdout.decode() == difference("a.py", b"a = 1\n", b"a = 2\n")

@@ -15,7 +15,7 @@ from random import Random
 
 from radmoe.errors import InputError
 from radmoe.lab.agent.functions import KINDS, Bug, Function
-from radmoe.lab.agent.running import CHECK, call_text, results, tests_file
+from radmoe.lab.agent.running import CHECK, call_text, cases_file, results
 from radmoe.lab.tasks.draw import between, chance, is_test, pick, seeded, shuffled
 from radmoe.problems import DEFAULT_SEED
 
@@ -358,7 +358,7 @@ def _finish(rng: Random, repository_id: str, sketch: _Sketch, content: str) -> R
     expected = dict(zip([*visible, *hidden], results(fixed, [*visible, *hidden]), strict=True))
     cases = tuple(f"{call} == {expected[call]}" for call in visible)
     issue = _issue(rng, sketch, failing, results(files, [failing])[0], expected[failing])
-    shared = {"check.py": CHECK, "tests.py": tests_file(cases)}
+    shared = {"check.py": CHECK, "tests.py": cases_file(cases)}
     return Repository(
         repository_id,
         dict(sorted({**files, **shared}.items())),

@@ -37,7 +37,7 @@ def call_text(module: str, name: str, values: Sequence[int]) -> str:
     return f"{module}.{name}({list(values)!r})"
 
 
-def tests_file(cases: Sequence[str]) -> str:
+def cases_file(cases: Sequence[str]) -> str:
     return "CASES = [\n" + "".join(f'    "{case}",\n' for case in cases) + "]\n"
 
 

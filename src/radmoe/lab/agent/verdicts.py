@@ -63,7 +63,7 @@ def judge(pairs: Sequence[tuple[Repository, str]]) -> list[str]:
     distinct = {(repository.repository_id, patch): repository for repository, patch in pairs if patch.strip()}
     known: dict[tuple[str, str], str] = {}
     keys = list(distinct)
-    with Sandbox(timeout=2.0) as sandbox:
+    with Sandbox(timeout=1.0) as sandbox:
         for first in range(0, len(keys), _CHUNK):
             part = keys[first : first + _CHUNK]
             patched = _apply([(distinct[key].files, key[1]) for key in part])
