@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -135,6 +138,38 @@ def test_the_expert_is_led_as_in_its_demonstrations_and_resolves(
 def test_no_repository_is_begun_after_the_time(checkpoint: Path, tmp_path: Path) -> None:
     path = sample(NAME, tmp_path, checkpoint=checkpoint, max_tokens=4, seconds=1e-9, **SMALL)
     assert read_trajectories(path)[1] == []
+
+
+def test_it_runs_on_a_bare_machine_and_names_no_directory(checkpoint: Path, tmp_path: Path) -> None:
+    """The machines with a GPU have none of these packages."""
+    code = """
+import sys
+hidden = {"pyarrow", "blosc2", "typer", "click", "scipy", "rich", "pandas", "minisweagent", "pydantic", "litellm"}
+class Without:
+    def __init__(self, finder): self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        return None if name.split(".")[0] in hidden else self.finder.find_spec(name, path, target)
+    def __getattr__(self, name): return getattr(self.finder, name)
+sys.meta_path[:] = map(Without, sys.meta_path)
+from radmoe.lab.agent.sample import main
+main()
+"""
+    arguments = [NAME, "--weights", str(checkpoint), "-n", "1", "--limit", "1", "--max-tokens", "4", "--jobs", "1"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments, "--device", "cpu", "--out", str(tmp_path / "out"), "--unconfined"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    header, _ = read_trajectories(tmp_path / "out" / f"{NAME}.npz.xz")
+    assert header["command"] == (
+        f"python -m radmoe.lab.agent.sample {NAME} --out out -n 1 --limit 1 --device cpu --jobs 1 --max-tokens 4 "
+        "--weights weights --unconfined"
+    )
+    assert str(tmp_path) not in json.dumps(header)
+    assert not header["confined"]
 
 
 def test_bad_input_is_one_line(

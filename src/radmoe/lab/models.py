@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 PACKAGE = "radmoe_lab"  # of the distribution radmoe-lab, built from packages/radmoe-lab
 CONTEXT = 1024
-MAX_NEW_TOKENS = 512  # the longest worked example has 400, the longest step of an agent's demonstration about as many
-AGENT_CONTEXT = 4096
+MAX_NEW_TOKENS = 512  # the longest worked example has 400
+AGENT_CONTEXT = 4096  # demonstrations have up to 1,400 tokens
+AGENT_MAX_NEW_TOKENS = 384  # of one step; the longest of a demonstration has 300
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class Model:
     def tokenizer(self) -> str:
         """The name of its tokenizer."""
         return AGENT if self.agent else self.family
+
+    @property
+    def max_new_tokens(self) -> int:
+        """The most tokens of a rollout, or of an agent's step."""
+        return AGENT_MAX_NEW_TOKENS if self.agent else MAX_NEW_TOKENS
 
     def check_style(self, style: str) -> None:
         if style not in self.styles:

@@ -282,7 +282,7 @@ def command_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -
         value = getattr(options, action.dest, action.default)
         if action.option_strings and value != action.default:
             values = value if isinstance(value, list) else [value.name if isinstance(value, Path) else value]
-            words += [action.option_strings[0], *(shlex.quote(str(one)) for one in values)]
+            words += [action.option_strings[0], *(shlex.quote(str(one)) for one in values if one is not True)]
     return " ".join(words)
 
 
