@@ -19,6 +19,7 @@ from radmoe.engines.torch.batcher import Batcher
 from radmoe.errors import InputError
 from radmoe.lab.agent import sample as sample_module
 from radmoe.lab.agent.demonstrations import demonstrate
+from radmoe.lab.agent.export import main as export
 from radmoe.lab.agent.records import AgentStep, AgentTrajectory, read_trajectories, write_trajectories
 from radmoe.lab.agent.repositories import repositories
 from radmoe.lab.agent.sample import main, sample
@@ -189,6 +190,22 @@ def test_bad_input_is_one_line(
         error = capsys.readouterr().err
         assert reason in error
         assert error.count("\n") == 1
+
+
+def test_repositories_and_verdicts_are_written_as_radmoe_agent_reads_them(tmp_path: Path) -> None:
+    step = AgentStep(np.array([5], np.uint16), "stop", -1.0)
+    verdicts = ("resolved", "fails hidden tests", "no patch", "not judged")
+    made = [AgentTrajectory("repo-0001", i, (step,), "Submitted", "", verdict) for i, verdict in enumerate(verdicts)]
+    write_trajectories(tmp_path / "file", {}, made)
+    export(["--out", str(tmp_path / "issues"), "--limit", "3", "--trajectories", str(tmp_path / "file")])
+    rows = [json.loads(line) for line in (tmp_path / "issues" / "instances.jsonl").read_text().splitlines()]
+    for row, task in zip(rows, repositories(limit=3), strict=True):
+        assert row == {"instance_id": task.repository_id, "problem_statement": task.issue, "files": task.files}
+    assert (tmp_path / "issues" / "mini.yaml").is_file()
+    lines = [json.loads(line) for line in (tmp_path / "issues" / "verdicts.jsonl").read_text().splitlines()]
+    assert lines == [{"instance_id": "repo-0001", "run": i, "resolved": i == 0} for i in range(3)]
+    with pytest.raises(SystemExit):
+        export(["--out", str(tmp_path), "--limit", "0"])
 
 
 def test_trajectories_come_back_as_they_were_written(tmp_path: Path) -> None:

@@ -13,5 +13,6 @@ workplace.py       where commands run, confined
 git_stand_in.py    what git diff prints, and a program for machines without git
 verdicts.py        what a patch is worth: hidden tests
 records.py         trajectories on disk
+export.py          repositories and verdicts as files that radmoe agent reads
 sample.py          thousands of trajectories on a GPU machine
 """

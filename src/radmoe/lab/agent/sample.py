@@ -126,12 +126,19 @@ def sample(
         "seconds_of_verdicts": round(judged - sampled, 1),
     }
     write_trajectories(path, header, trajectories)
-    for line in _summary(path, trajectories, n, sampled, judged - sampled):
+    for line in _summary(path, trajectories, tasks, n, sampled, judged - sampled):
         say(line)
     return path
 
 
-def _summary(path: Path, trajectories: Sequence[AgentTrajectory], n: int, sampled: float, judged: float) -> list[str]:
+def _summary(
+    path: Path,
+    trajectories: Sequence[AgentTrajectory],
+    tasks: Sequence[Repository],
+    n: int,
+    sampled: float,
+    judged: float,
+) -> list[str]:
     """What was sampled, in a few lines."""
     right = Counter(each.repository_id for each in trajectories if each.verdict == RESOLVED)
     owners = {each.repository_id for each in trajectories}
@@ -139,10 +146,20 @@ def _summary(path: Path, trajectories: Sequence[AgentTrajectory], n: int, sample
     steps = sum(len(each.steps) for each in trajectories)
     tokens = sum(len(step.tokens) for each in trajectories for step in each.steps)
     total = max(len(trajectories), 1)
+    families: dict[str, list[int]] = {}
+    for task in tasks:
+        if task.repository_id in owners:
+            families.setdefault("open number" if task.number_open else task.family, []).append(
+                right[task.repository_id]
+            )
+    by_family = ", ".join(
+        f"{name} {100 * sum(each) / (n * len(each)):.0f} ({len(each)})" for name, each in sorted(families.items())
+    )
     return [
         f"{path}: {len(owners)} repositories x {n}, {steps / total:.1f} steps and {tokens / total:.0f} tokens a "
         f"trajectory, {sampled:.0f} s and {judged:.0f} s of verdicts, {path.stat().st_size:,} bytes",
         f"resolved {100 * right.total() / total:.1f}%, mixed {mixed}, none right {sum(not right[o] for o in owners)}",
+        f"resolved by family (repositories): {by_family}",
         f"verdicts {dict(Counter(each.verdict for each in trajectories).most_common())}",
         f"ends {dict(Counter(each.exit_status for each in trajectories).most_common())}",
     ]
