@@ -12,7 +12,7 @@ import pytest
 from radmoe.errors import InputError
 from radmoe.lab.agent import workplace
 from radmoe.lab.agent.git_stand_in import difference
-from radmoe.lab.agent.workplace import Printed, prepare, probe, run
+from radmoe.lab.agent.workplace import Printed, Workplace, prepare, probe, run
 
 FILES = {"a.py": "def f(values):\n    return values\n", "b.py": "x = 1\ny = 2\n"}
 
@@ -46,6 +46,15 @@ def test_a_command_that_hangs_or_floods_is_stopped(place: Path, monkeypatch: pyt
         assert run(place, "echo begun; sleep 30", unconfined=unconfined)[1:] == (-1, True)
     assert run(place, "yes").stopped
     assert run(place, "python3 -c 'b = bytearray(3 << 30)'").code != 0
+
+
+def test_commands_share_their_files_and_a_lost_confinement_is_made_anew(place: Path) -> None:
+    with Workplace(place) as works:
+        assert works.run("echo 1 > new; cat new") == Printed("1\n", 0)
+        assert works._session is not None
+        works._session.close()
+        assert works.run("cat new") == Printed("", -1, stopped=True)
+        assert works.run("cat new") == Printed("1\n", 0)
 
 
 def test_bytecode_is_not_kept_so_that_an_edit_within_a_second_counts(place: Path) -> None:
@@ -99,7 +108,7 @@ def test_a_system_that_cannot_confine_is_named_with_the_way_out(
         raise InputError("'bash' cannot be run in confinement: Operation not permitted")
 
     probe(tmp_path)
-    monkeypatch.setattr(workplace, "run_command", refuse)
+    monkeypatch.setattr(workplace, "Session", refuse)
     with pytest.raises(InputError, match="cannot be run in confinement"):
         probe(tmp_path)
     probe(tmp_path, unconfined=True)

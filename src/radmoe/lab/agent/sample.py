@@ -17,8 +17,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from queue import SimpleQueue
@@ -32,7 +32,7 @@ from radmoe.lab.agent.loop import BOUNDARY, SUBMITTED, Conversation
 from radmoe.lab.agent.records import AgentStep, AgentTrajectory, write_trajectories
 from radmoe.lab.agent.repositories import SIZE, Repository, repositories
 from radmoe.lab.agent.verdicts import RESOLVED, judge_many
-from radmoe.lab.agent.workplace import Printed, prepare, probe, run
+from radmoe.lab.agent.workplace import Printed, Workplace, prepare, probe
 from radmoe.lab.models import AGENTS, model_named, weights
 from radmoe.lab.sample import checksums, command_line, device_name, open_lab_engine
 from radmoe.printing import say
@@ -65,7 +65,7 @@ def sample(
     limit: int = SIZE,
     seed: int = DEFAULT_SEED,
     device: str = "cpu",
-    batch_size: int = 2048,
+    batch_size: int = 768,
     jobs: int | None = None,
     temperature: float | None = None,
     max_tokens: int | None = None,
@@ -96,10 +96,11 @@ def sample(
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="radmoe-agent-") as place:
         probe(Path(place), unconfined=unconfined)
-        with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-            work = _Work(engine, tasks, n, Path(place), pool, unconfined, began + seconds if seconds else None)
-            files = [task.files for task in tasks]
-            list(pool.map(partial(prepare, unconfined=unconfined), work.templates, files, chunksize=4))
+        with ExitStack() as open_pools:
+            # A trajectory's commands all go to one process, which keeps its confinement from step to step.
+            workers = [open_pools.enter_context(ProcessPoolExecutor(1, get_context("spawn"))) for _ in range(jobs)]
+            work = _Work(engine, tasks, n, Path(place), workers, unconfined, began + seconds if seconds else None)
+            work.prepare()
             say(f"{len(tasks)} repositories made in {time.perf_counter() - began:.1f} s", err=True)
             with engine.batcher(batch_size=batch_size, topk_logprobs=1) as batch:
                 work.run(batch, sampling, most=batch_size + batch_size // 4 + jobs)
@@ -174,17 +175,26 @@ class _Work:
         tasks: Sequence[Repository],
         n: int,
         place: Path,
-        pool: ProcessPoolExecutor,
+        workers: Sequence[ProcessPoolExecutor],
         unconfined: bool,
         deadline: float | None,
     ) -> None:
-        self._engine, self._tasks, self._n, self._pool = engine, tasks, n, pool
+        self._engine, self._tasks, self._n, self._workers = engine, tasks, n, workers
         self._place, self._unconfined, self._deadline = place, unconfined, deadline
         self.templates = [place / f"template-{i:05d}" for i in range(len(tasks))]
         self._events: SimpleQueue[tuple[_Trajectory, Completion | Printed | BaseException]] = SimpleQueue()
         self._finished: dict[tuple[int, int], AgentTrajectory] = {}
         self._boundary = engine.tokenizer.convert_tokens_to_ids(BOUNDARY)
         self._steps = 0
+
+    def prepare(self) -> None:
+        """Make the repositories that trajectories begin with copies of."""
+        made = [
+            self._workers[i % len(self._workers)].submit(prepare, path, task.files, unconfined=self._unconfined)
+            for i, (path, task) in enumerate(zip(self.templates, self._tasks, strict=True))
+        ]
+        for one in made:
+            one.result()
 
     def run(self, batch: Batcher, sampling: Any, *, most: int) -> None:
         """Lead all conversations, up to `most` at a time."""
@@ -220,10 +230,10 @@ class _Work:
         return [(place, self._finished[place, i]) for place in whole for i in range(self._n)]
 
     def _all(self) -> Iterator[_Trajectory]:
-        tokenizer, context = self._engine.tokenizer, self._engine.context or 1 << 30
+        tokenizer, context = self._engine.tokenizer.backend_tokenizer, self._engine.context or 1 << 30
 
         def encode(text: str) -> list[int]:
-            return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+            return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
         for place, task in enumerate(self._tasks):
             if self._deadline is not None and time.perf_counter() > self._deadline:
@@ -267,7 +277,9 @@ class _Work:
         return command
 
     def _execute(self, one: _Trajectory, command: str) -> None:
-        ran = self._pool.submit(_run_in_copy, self.templates[one.place], one.directory, command, self._unconfined)
+        ran = self._worker(one).submit(
+            _run_in_copy, self.templates[one.place], one.directory, command, self._unconfined
+        )
         ran.add_done_callback(lambda done: self._events.put((one, _result(done))))
 
     def _end(self, one: _Trajectory) -> None:
@@ -276,7 +288,10 @@ class _Work:
         self._finished[one.place, one.number] = AgentTrajectory(
             self._tasks[one.place].repository_id, one.number, tuple(one.steps), conversation.exit_status, patch
         )
-        self._pool.submit(shutil.rmtree, one.directory, ignore_errors=True)
+        self._worker(one).submit(_leave, one.directory)
+
+    def _worker(self, one: _Trajectory) -> ProcessPoolExecutor:
+        return self._workers[(one.place * self._n + one.number) % len(self._workers)]
 
 
 def _result(done: Future[Any]) -> Any:
@@ -284,11 +299,21 @@ def _result(done: Future[Any]) -> Any:
     return done.result() if error is None else error
 
 
+_PLACES: dict[Path, Workplace] = {}  # of the trajectories whose commands this process runs
+
+
 def _run_in_copy(template: Path, directory: Path, command: str, unconfined: bool) -> Printed:
     """Run a command in a trajectory's own copy of its repository, which the first command makes."""
-    if not directory.exists():
+    if directory not in _PLACES:
         shutil.copytree(template, directory, symlinks=True)
-    return run(directory, command, unconfined=unconfined)
+        _PLACES[directory] = Workplace(directory, unconfined=unconfined)
+    return _PLACES[directory].run(command)
+
+
+def _leave(directory: Path) -> None:
+    if (place := _PLACES.pop(directory, None)) is not None:
+        place.close()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -303,7 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit", type=int, default=SIZE, help="only so many repositories")
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED, help="of the repositories and of the trajectories")
     parser.add_argument("--device", default="cuda", help="cuda or cpu")
-    parser.add_argument("--batch-size", type=int, default=2048)
+    parser.add_argument("--batch-size", type=int, default=768)
     parser.add_argument("--jobs", type=int, help="processes that run commands; default: as many as cores")
     parser.add_argument("--temperature", type=float, help="default: the model's own")
     parser.add_argument("--max-tokens", type=int, help="of one reply; default: the model's own")

@@ -1,4 +1,4 @@
-"""Where an agent's commands run: a private copy of a repository, in our own confinement (`radmoe.sandbox.confine`).
+"""Where an agent's commands run: a private copy of a repository, in our own confinement (`radmoe.sandbox.session`).
 
 No mini-swe-agent and no bubblewrap is needed. A command sees the system's programs and its own directory, and has no
 network, ten seconds and a gibibyte of memory. Where a system has no namespaces, commands are refused unless the caller
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from radmoe.errors import InputError
 from radmoe.lab.agent.templates import COMMAND_S
 from radmoe.sandbox.confine import ENVIRONMENT as MINIMAL
-from radmoe.sandbox.confine import run_command
+from radmoe.sandbox.session import Session
 
 MEMORY = 1 << 30
 MOST = 200_000  # bytes of output, beyond which a command is stopped
@@ -49,20 +49,45 @@ class Printed(NamedTuple):
     stopped: bool = False
 
 
+class Workplace:
+    """A directory, and the confinement in which one agent's commands run there, made for the first of them."""
+
+    def __init__(self, directory: Path, *, unconfined: bool = False) -> None:
+        self._directory, self._unconfined = directory, unconfined
+        self._session: Session | None = None
+
+    def __enter__(self) -> Workplace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, command: str) -> Printed:
+        """Run a command as an agent types it."""
+        if self._unconfined:
+            return _run_unconfined(self._directory, command)
+        if self._session is None:
+            self._session = Session(
+                self._directory, environment=ENVIRONMENT, timeout=COMMAND_S, memory=MEMORY, most=MOST
+            )
+        try:
+            done = self._session.run(["bash", "-c", command])
+        except InputError:  # the command took its confinement down; the next one gets another
+            self.close()
+            return Printed("", -1, stopped=True)
+        code = -1 if done.stopped else done.code
+        return Printed(done.stdout.decode("utf-8", "replace"), code, bool(done.stopped))
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
 def run(directory: Path, command: str, *, unconfined: bool = False) -> Printed:
-    """Run a command as an agent types it."""
-    if unconfined:
-        return _run_unconfined(directory, command)
-    done = run_command(
-        ["bash", "-c", _JOINED, "bash", command],
-        workdir=directory,
-        environment=ENVIRONMENT,
-        timeout=COMMAND_S,
-        memory=MEMORY,
-        most=MOST,
-    )
-    code = -1 if done.stopped else done.code
-    return Printed(done.stdout.decode("utf-8", "replace"), code, bool(done.stopped))
+    """Run one command in a directory."""
+    with Workplace(directory, unconfined=unconfined) as place:
+        return place.run(command)
 
 
 def _run_unconfined(directory: Path, command: str) -> Printed:
