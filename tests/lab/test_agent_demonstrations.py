@@ -13,7 +13,7 @@ from radmoe.lab.agent.corpus import draw_demonstration
 from radmoe.lab.agent.demonstrations import Demonstration, training_demonstration
 from radmoe.lab.agent.shell import patch
 from radmoe.lab.agent.templates import FINISHED, STEP_LIMIT, SUBMIT, actions, prompt_text, submission
-from radmoe.lab.agent.workplace import prepare, run
+from radmoe.lab.agent.workplace import Workplace, prepare
 from radmoe.lab.corpus import draw
 from radmoe.lab.models import AGENT_CONTEXT, AGENTS
 from radmoe.lab.tokenizer import build, learn
@@ -129,10 +129,11 @@ def test_commands_really_print_and_do_what_demonstrations_say(
     for number, each in enumerate(sample_of_all_kinds(demonstrations)):
         place = tmp_path / str(number)
         prepare(place, each.repository.files)
-        for turn in each.turns[:-1]:
-            printed = run(place, turn.ran.command)
-            assert (printed.output, printed.code) == (turn.ran.output, turn.ran.code), turn.ran.command
-            assert {path.name: path.read_text() for path in place.glob("*.py")} == turn.ran.files
-        submitted = run(place, each.turns[-1].ran.command)
+        with Workplace(place) as works:
+            for turn in each.turns[:-1]:
+                printed = works.run(turn.ran.command)
+                assert (printed.output, printed.code) == (turn.ran.output, turn.ran.code), turn.ran.command
+                assert {path.name: path.read_text() for path in place.glob("*.py")} == turn.ran.files
+            submitted = works.run(each.turns[-1].ran.command)
         assert submitted.output.startswith(FINISHED)
         assert submission(submitted.output, submitted.code) == patch(each.files, each.repository.files)

@@ -17,7 +17,7 @@ from radmoe.lab.agent.loop import Conversation
 from radmoe.lab.agent.repositories import Repository, repositories
 from radmoe.lab.agent.shell import patch
 from radmoe.lab.agent.templates import COMMAND_S, CONFIG, FORMAT_ERRORS, STEP_LIMIT, SUBMIT, opening, prompt_text, reply
-from radmoe.lab.agent.workplace import prepare, run
+from radmoe.lab.agent.workplace import Workplace, prepare
 from radmoe.lab.tasks.draw import seeded
 from radmoe.lab.tokenizer import build, fast_tokenizer
 
@@ -53,12 +53,13 @@ def by_us(repository: Repository, script: Sequence[str], place: Path) -> Convers
     prepare(place, repository.files)
     tokenizer = build("agent")
     conversation = Conversation(repository.issue, lambda text: tokenizer.encode(text).ids, 1 << 20)
-    for text in script:
-        if conversation.prompt() is None:
-            break
-        command = conversation.reply(text, [*tokenizer.encode(text).ids, 1], ended=True)
-        if command is not None:
-            conversation.observe(**run(place, command)._asdict())
+    with Workplace(place) as works:
+        for text in script:
+            if conversation.prompt() is None:
+                break
+            command = conversation.reply(text, [*tokenizer.encode(text).ids, 1], ended=True)
+            if command is not None:
+                conversation.observe(**works.run(command)._asdict())
     conversation.prompt()
     return conversation
 

@@ -59,7 +59,7 @@ def _run(caller: socket.socket, wanted: dict[str, Any], barrier: filters.Filter,
     os.close(words)
     os.close(output)
     ended = os.pidfd_open(command)
-    select.select([ended, caller], [], [])
+    select.select([ended, caller.fileno()], [], [])
     os.close(ended)
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
