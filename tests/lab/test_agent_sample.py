@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from radmoe.engines.base import Completion, completion_text
 from radmoe.engines.torch.batcher import Batcher
-from radmoe.errors import InputError
+from radmoe.errors import EngineError, InputError
 from radmoe.lab.agent import sample as sample_module
 from radmoe.lab.agent.demonstrations import demonstrate
 from radmoe.lab.agent.export import main as export
@@ -193,19 +193,40 @@ def test_bad_input_is_one_line(
 
 
 def test_repositories_and_verdicts_are_written_as_radmoe_agent_reads_them(tmp_path: Path) -> None:
+    """A file that could not be judged where it was sampled gets its verdicts here."""
     step = AgentStep(np.array([5], np.uint16), "stop", -1.0)
-    verdicts = ("resolved", "fails hidden tests", "no patch", "not judged")
-    made = [AgentTrajectory("repo-0001", i, (step,), "Submitted", "", verdict) for i, verdict in enumerate(verdicts)]
-    write_trajectories(tmp_path / "file", {}, made)
+    tasks = repositories(limit=3)
+    patches = (patch(tasks[1].fixed, tasks[1].files), "", "no patch\n")
+    made = [AgentTrajectory("repo-0001", i, (step,), "Submitted", text) for i, text in enumerate(patches)]
+    write_trajectories(tmp_path / "file", {"seed": 0}, made)
     export(["--out", str(tmp_path / "issues"), "--limit", "3", "--trajectories", str(tmp_path / "file")])
     rows = [json.loads(line) for line in (tmp_path / "issues" / "instances.jsonl").read_text().splitlines()]
-    for row, task in zip(rows, repositories(limit=3), strict=True):
+    for row, task in zip(rows, tasks, strict=True):
         assert row == {"instance_id": task.repository_id, "problem_statement": task.issue, "files": task.files}
     assert (tmp_path / "issues" / "mini.yaml").is_file()
     lines = [json.loads(line) for line in (tmp_path / "issues" / "verdicts.jsonl").read_text().splitlines()]
     assert lines == [{"instance_id": "repo-0001", "run": i, "resolved": i == 0} for i in range(3)]
+    verdicts = [one.verdict for one in read_trajectories(tmp_path / "file")[1]]
+    assert verdicts == ["resolved", "no patch", "does not apply"]
     with pytest.raises(SystemExit):
         export(["--out", str(tmp_path), "--limit", "0"])
+
+
+def test_what_is_complete_is_kept_when_sampling_fails(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = Batcher.submit
+
+    def failing(self: Batcher, prompt: Any, **options: Any) -> Future[Completion]:
+        if options["key"] == "repo-0001/2":
+            raise EngineError("out of memory")
+        return submit(self, prompt, **options)
+
+    monkeypatch.setattr(Batcher, "submit", failing)
+    with pytest.raises(EngineError, match="out of memory"):
+        sample(NAME, tmp_path, checkpoint=checkpoint, max_tokens=4, n=1, limit=2, batch_size=1, jobs=1)
+    _, trajectories = read_trajectories(tmp_path / f"{NAME}.npz.xz")
+    assert {one.repository_id for one in trajectories} <= {"repo-0000"}
 
 
 def test_trajectories_come_back_as_they_were_written(tmp_path: Path) -> None:

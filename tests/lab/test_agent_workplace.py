@@ -86,19 +86,32 @@ def test_the_difference_is_what_git_prints(name: str, tmp_path: Path) -> None:
     assert run(tmp_path / "r", "git diff").output == said
 
 
+@pytest.mark.parametrize("unconfined", [False, True])
 def test_without_git_a_stand_in_diffs_and_restores(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unconfined: bool, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no git, commands find a program of that name, and print what git would."""
     there = run(place, "sed -i 's/y = 2/y = 3/' b.py; git diff").output
-    monkeypatch.setattr(workplace.shutil, "which", lambda name: None)
-    prepare(tmp_path / "other", FILES, unconfined=True)
-    assert run(tmp_path / "other", "sed -i 's/y = 2/y = 3/' b.py; git diff", unconfined=True).output == there
-    assert run(tmp_path / "other", "git checkout -q b.py && git diff", unconfined=True) == Printed("", 0)
-    assert (tmp_path / "other" / "b.py").read_text() == FILES["b.py"]
-    refused = run(tmp_path / "other", "git log", unconfined=True)
-    assert refused.code == 1
-    assert "knows diff and checkout" in refused.output
+    monkeypatch.setattr(workplace, "_missing", lambda program: program == "git")
+    monkeypatch.setitem(workplace.MINIMAL, "PATH", f"{_system_without_git(tmp_path)}")
+    monkeypatch.setattr(workplace, "SYSTEM", (*workplace.SYSTEM, tmp_path / "system"))
+    prepare(tmp_path / "other", FILES, unconfined=unconfined)
+    with Workplace(tmp_path / "other", unconfined=unconfined) as works:
+        assert works.run("sed -i 's/y = 2/y = 3/' b.py; git diff").output == there
+        assert works.run("git checkout -q b.py && git diff") == Printed("", 0)
+        assert (tmp_path / "other" / "b.py").read_text() == FILES["b.py"]
+        refused = works.run("git log")
+        assert refused.code == 1
+        assert "knows diff and checkout" in refused.output
+    probe(tmp_path, unconfined=unconfined)
+
+
+def _system_without_git(tmp_path: Path) -> Path:
+    programs = tmp_path / "system"
+    programs.mkdir()
+    for name in ("bash", "sed", "env", "python3"):
+        (programs / name).symlink_to(Path("/usr/bin") / name)
+    return programs
 
 
 def test_a_system_that_cannot_confine_is_named_with_the_way_out(
@@ -107,11 +120,11 @@ def test_a_system_that_cannot_confine_is_named_with_the_way_out(
     def refuse(*_: object, **__: object) -> None:
         raise InputError("'bash' cannot be run in confinement: Operation not permitted")
 
-    probe(tmp_path)
+    probe(tmp_path / "a")
     monkeypatch.setattr(workplace, "Session", refuse)
     with pytest.raises(InputError, match="cannot be run in confinement"):
-        probe(tmp_path)
-    probe(tmp_path, unconfined=True)
+        probe(tmp_path / "b")
+    probe(tmp_path / "c", unconfined=True)
 
 
 def test_the_stand_in_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 functions.py       the functions that repositories consist of, and how they break
 running.py         what functions return, computed here; check.py, which every repository carries
+sketches.py        what repositories are: modules, a chain of functions, and a bug
 repositories.py    repositories with an issue, visible tests and hidden ones
 templates.py       the texts between agent and model; mini.yaml has them for mini-swe-agent
 shell.py           commands of demonstrations, with their exact effect, without running them

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from radmoe.lab.agent.functions import KINDS, Function, key
-from radmoe.lab.agent.repositories import Repository, Step
+from radmoe.lab.agent.repositories import Repository
 from radmoe.lab.agent.running import parse_call, results
+from radmoe.lab.agent.sketches import Step
 from radmoe.lab.tasks.draw import chance, pick
 
 

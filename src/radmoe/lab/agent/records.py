@@ -11,7 +11,7 @@ import json
 import lzma
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe.lab.agent.loop import EXIT_STATUSES, Conversation, Encode
-from radmoe.lab.agent.verdicts import UNKNOWN, VERDICTS
+from radmoe.lab.agent.repositories import Repository
+from radmoe.lab.agent.verdicts import UNKNOWN, VERDICTS, judge_many
 from radmoe.lab.sample import FINISH_REASONS
 
 FORMAT = 1
@@ -65,6 +66,13 @@ class AgentTrajectory:
             conversation.reply(decode(ids[:-1] if ended else ids), ids, ended=ended)
             if step.action and step.observation:
                 conversation.messages.append({"role": "user", "content": step.observation})
+
+
+def judged(trajectories: Sequence[AgentTrajectory], tasks: Sequence[Repository], *, jobs: int) -> list[AgentTrajectory]:
+    """The same trajectories with a verdict each. Raises InputError where patches cannot be judged."""
+    known = {task.repository_id: task for task in tasks}
+    verdicts = judge_many([(known[each.repository_id], each.patch) for each in trajectories], jobs=jobs)
+    return [replace(each, verdict=verdict) for each, verdict in zip(trajectories, verdicts, strict=True)]
 
 
 def write_trajectories(path: Path, header: dict[str, Any], trajectories: Sequence[AgentTrajectory]) -> None:

@@ -2,8 +2,8 @@
 
 It leads the conversations that mini-swe-agent would lead (loop.py), thousands at a time: one batch on the GPU samples all
 replies, and worker processes run the commands, confined, in a private copy of the repository for each trajectory. It
-needs torch, transformers, numpy, bash and python3, and a machine with git; patches are judged in the end. The result is
-one file, DIR/lab-agent-qwen.npz.xz, whole or not at all.
+needs torch, transformers, numpy, bash and python3. Patches are judged in the end, where there is git. The result is one
+file, DIR/lab-agent-qwen.npz.xz.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ import numpy as np
 from radmoe.engines.base import Completion, sampling_for
 from radmoe.errors import InputError, RadmoeError
 from radmoe.lab.agent.loop import BOUNDARY, SUBMITTED, Conversation
-from radmoe.lab.agent.records import AgentStep, AgentTrajectory, write_trajectories
+from radmoe.lab.agent.records import AgentStep, AgentTrajectory, judged, write_trajectories
 from radmoe.lab.agent.repositories import SIZE, Repository, repositories
-from radmoe.lab.agent.verdicts import RESOLVED, judge_many
+from radmoe.lab.agent.verdicts import RESOLVED
 from radmoe.lab.agent.workplace import Printed, Workplace, prepare, probe
 from radmoe.lab.models import AGENTS, model_named, weights
 from radmoe.lab.sample import checksums, command_line, device_name, open_lab_engine
@@ -102,13 +102,19 @@ def sample(
             work = _Work(engine, tasks, n, Path(place), workers, unconfined, began + seconds if seconds else None)
             work.prepare()
             say(f"{len(tasks)} repositories made in {time.perf_counter() - began:.1f} s", err=True)
-            with engine.batcher(batch_size=batch_size, topk_logprobs=1) as batch:
-                work.run(batch, sampling, most=batch_size + batch_size // 4 + jobs)
+            failure: Exception | None = None
+            try:
+                with engine.batcher(batch_size=batch_size, topk_logprobs=1) as batch:
+                    work.run(batch, sampling, most=batch_size + batch_size // 4 + jobs)
+            except Exception as error:  # what is complete is worth keeping, whatever went wrong then
+                failure = error
     sampled = time.perf_counter() - began
-    done = work.complete()
-    verdicts = judge_many([(tasks[place], each.patch) for place, each in done], jobs=jobs)
-    trajectories = [replace(each, verdict=verdict) for (_, each), verdict in zip(done, verdicts, strict=True)]
-    judged = time.perf_counter() - began
+    trajectories = work.complete()
+    try:
+        trajectories = judged(trajectories, tasks, jobs=jobs)
+    except InputError as error:
+        say(f"radmoe: {error}; radmoe.lab.agent.export --trajectories judges them elsewhere", err=True)
+    judging = time.perf_counter() - began - sampled
     header = {
         "model": model,
         "seed": seed,
@@ -124,11 +130,13 @@ def sample(
         "versions": engine.versions | {"numpy": np.__version__, "python": platform.python_version()},
         "router": list(vars(engine.shape).values()),
         "seconds": round(sampled, 1),
-        "seconds_of_verdicts": round(judged - sampled, 1),
+        "seconds_of_verdicts": round(judging, 1),
     }
     write_trajectories(path, header, trajectories)
-    for line in _summary(path, trajectories, tasks, n, sampled, judged - sampled):
+    for line in _summary(path, trajectories, tasks, n, sampled, judging):
         say(line)
+    if failure is not None:
+        raise failure
     return path
 
 
@@ -138,7 +146,7 @@ def _summary(
     tasks: Sequence[Repository],
     n: int,
     sampled: float,
-    judged: float,
+    judging: float,
 ) -> list[str]:
     """What was sampled, in a few lines."""
     right = Counter(each.repository_id for each in trajectories if each.verdict == RESOLVED)
@@ -158,7 +166,7 @@ def _summary(
     )
     return [
         f"{path}: {len(owners)} repositories x {n}, {steps / total:.1f} steps and {tokens / total:.0f} tokens a "
-        f"trajectory, {sampled:.0f} s and {judged:.0f} s of verdicts, {path.stat().st_size:,} bytes",
+        f"trajectory, {sampled:.0f} s and {judging:.0f} s of verdicts, {path.stat().st_size:,} bytes",
         f"resolved {100 * right.total() / total:.1f}%, mixed {mixed}, none right {sum(not right[o] for o in owners)}",
         f"resolved by family (repositories): {by_family}",
         f"verdicts {dict(Counter(each.verdict for each in trajectories).most_common())}",
@@ -224,10 +232,10 @@ class _Work:
                 total = len(self._tasks) * self._n
                 say(f"{len(self._finished):,} of {total:,} done, {self._steps / (now - began):.0f} steps/s", err=True)
 
-    def complete(self) -> list[tuple[int, AgentTrajectory]]:
-        """The trajectories of the repositories that have all of theirs, with the repository's place."""
+    def complete(self) -> list[AgentTrajectory]:
+        """The trajectories of the repositories that have all of theirs."""
         whole = [p for p in range(len(self._tasks)) if all((p, i) in self._finished for i in range(self._n))]
-        return [(place, self._finished[place, i]) for place in whole for i in range(self._n)]
+        return [self._finished[place, i] for place in whole for i in range(self._n)]
 
     def _all(self) -> Iterator[_Trajectory]:
         tokenizer, context = self._engine.tokenizer.backend_tokenizer, self._engine.context or 1 << 30

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from radmoe.errors import InputError
+from radmoe.lab.agent.git_stand_in import difference
 from radmoe.lab.agent.templates import COMMAND_S
 from radmoe.sandbox.confine import ENVIRONMENT as MINIMAL
+from radmoe.sandbox.confine import SYSTEM
 from radmoe.sandbox.session import Session
 
 MEMORY = 1 << 30
@@ -36,6 +38,7 @@ _COMMIT = (
     "git init -q --template= -b main . && git add -A && "
     "git -c user.name=lab -c user.email=lab@localhost commit -q -m start --date 2026-01-01T00:00:00Z"
 )
+_PROBES = b"print(6)\n", b"print(7)\n"
 _STAND_IN = Path(__file__).with_name("git_stand_in.py")
 _JOINED = 'exec bash -c "$1" 2>&1'  # one stream for both outputs, as mini-swe-agent has it
 _LIMITED = f"ulimit -v {MEMORY >> 10} -t {COMMAND_S + 1} -f {64 << 10}; {_JOINED}"
@@ -67,8 +70,14 @@ class Workplace:
         if self._unconfined:
             return _run_unconfined(self._directory, command)
         if self._session is None:
+            path, binds = _tools(self._directory)
             self._session = Session(
-                self._directory, environment=ENVIRONMENT, timeout=COMMAND_S, memory=MEMORY, most=MOST
+                self._directory,
+                binds=(*SYSTEM, *binds),
+                environment={**ENVIRONMENT, "PATH": path},
+                timeout=COMMAND_S,
+                memory=MEMORY,
+                most=MOST,
             )
         try:
             done = self._session.run(["bash", "-c", command])
@@ -92,11 +101,11 @@ def run(directory: Path, command: str, *, unconfined: bool = False) -> Printed:
 
 def _run_unconfined(directory: Path, command: str) -> Printed:
     """The same in the caller's own namespaces, with limits of time and memory only."""
-    path = [str(directory.parent / "bin"), *MINIMAL["PATH"].split(":"), str(Path(sys.executable).parent)]
+    path, _ = _tools(directory)
     process = subprocess.Popen(
         ["bash", "-c", _LIMITED, "bash", command],
         cwd=directory,
-        env={**MINIMAL, **ENVIRONMENT, "PATH": ":".join(path), "HOME": str(directory.parent)},
+        env={**MINIMAL, **ENVIRONMENT, "PATH": path, "HOME": str(directory.parent)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -115,43 +124,64 @@ def _run_unconfined(directory: Path, command: str) -> Printed:
     return Printed(output[:MOST].decode("utf-8", "replace"), code, stopped)
 
 
+def _missing(program: str) -> bool:
+    """Whether the system, of which commands see the programs, lacks one."""
+    return shutil.which(program, path=MINIMAL["PATH"]) is None
+
+
+def _tools(directory: Path) -> tuple[str, list[Path]]:
+    """Where commands find programs, and what they see beside the system: Python and git where the system has none."""
+    path, binds = MINIMAL["PATH"].split(":"), []
+    if _missing("git"):
+        path.append(str(_stand_in(directory)))
+        binds.append(_stand_in(directory))
+    if _missing("python3"):
+        path.append(str(Path(sys.executable).parent))
+        binds += [Path(sys.prefix), Path(sys.base_prefix)]
+    return ":".join(path), binds
+
+
+def _stand_in(directory: Path) -> Path:
+    """The directory of the stand-in for git, beside those of repositories."""
+    return directory.parent / "bin"
+
+
 def prepare(directory: Path, files: Mapping[str, str], *, unconfined: bool = False) -> None:
-    """Make a directory a git repository with these files and one commit."""
+    """Make a directory a git repository with these files and one commit.
+
+    Where there is no git, the files as they were lie in .git, and a stand-in of that name knows `diff` and `checkout`.
+    """
     directory.mkdir(parents=True)
     for name, text in files.items():
         (directory / name).write_text(text)
-    if unconfined and shutil.which("git") is None:
-        _stand_in(directory, files)
+    if _missing("git"):
+        (directory / ".git").mkdir()
+        for name, text in files.items():
+            (directory / ".git" / name).write_text(text)
+        _place_stand_in(_stand_in(directory))
         return
     done = run(directory, _COMMIT, unconfined=unconfined)
     if done.code:
-        raise InputError(f"no git repository can be made in {directory}: {done.output.strip()[:200]}; install git")
+        raise InputError(f"no git repository can be made in {directory}: {done.output.strip()[:200]}")
 
 
-def _stand_in(directory: Path, files: Mapping[str, str]) -> None:
-    """Where there is no git: a program of that name that knows `diff` and `checkout`, and the files as they were."""
-    original = directory / ".git"
-    original.mkdir()
-    for name, text in files.items():
-        (original / name).write_text(text)
-    program = directory.parent / "bin" / "git"
-    if not program.exists():
-        program.parent.mkdir(exist_ok=True)
-        partial = program.with_name(f"git.{os.getpid()}")
-        partial.write_text(f"#!{sys.executable} -IS\n{_STAND_IN.read_text()}")
-        partial.chmod(0o755)
-        partial.rename(program)
+def _place_stand_in(place: Path) -> None:
+    """Write the program; several processes may do so at the same time."""
+    place.mkdir(exist_ok=True)
+    partial = place / f"git.{os.getpid()}"
+    partial.write_text(f"#!/usr/bin/env python3\n{_STAND_IN.read_text()}")
+    partial.chmod(0o755)
+    partial.rename(place / "git")
 
 
-def probe(directory: Path, *, unconfined: bool = False) -> None:
-    """Raise InputError where commands cannot run here as they must."""
+def probe(place: Path, *, unconfined: bool = False) -> None:
+    """Make a repository in a directory and run a command there. Raises InputError where that does not work."""
     try:
-        done = run(directory, "python3 -c 'print(6 * 7)' && git --version", unconfined=unconfined)
+        prepare(place / "probe", {"a.py": _PROBES[0].decode()}, unconfined=unconfined)
+        done = run(place / "probe", "sed -i s/6/7/ a.py && python3 a.py && git diff", unconfined=unconfined)
     except InputError as error:
         raise InputError(
             f"{error}; on a machine that is thrown away, --unconfined runs commands all the same"
         ) from None
-    if not done.output.startswith("42\n") or (done.code and not unconfined):
-        raise InputError(
-            f"commands need bash, python3 and git, which answer {done.output.strip()[:120]!r}: install them"
-        )
+    if done.output != f"7\n{difference('a.py', *_PROBES)}":
+        raise InputError(f"commands need bash, sed and python3, and say {done.output.strip()[:120]!r}: install them")
