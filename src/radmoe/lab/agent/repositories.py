@@ -46,7 +46,8 @@ class Repository:
 
     `fixed` are the files without the bug, `hidden` the hidden tests as "module.name([..]) == value". `target` is the
     function that is wrong, None where the entry itself is. `failing` is the case of the issue. `number_open` says that
-    no docstring names the target's number, and `direct` that a visible test of the target alone fails.
+    no docstring names the target's number, and `direct` that a visible test of the target alone fails. `level` says how
+    large the numbers are.
     """
 
     repository_id: str
@@ -65,6 +66,7 @@ class Repository:
     failing_unit: str
     direct: bool
     number_open: bool
+    level: int
     content: str
 
 
@@ -171,6 +173,7 @@ def _finish(rng: Random, repository_id: str, sketch: Sketch, content: str) -> Re
         failing_unit,
         direct,
         bool(function and function.vague),
+        sketch.level,
         content,
     )
 
@@ -193,7 +196,7 @@ def _different(files: dict[str, str], fixed: dict[str, str], calls: list[str]) -
 
 
 def _values(rng: Random, sketch: Sketch) -> list[int]:
-    values = [between(rng, 1, 30) for _ in range(between(rng, 3, 5))]
+    values = [between(rng, 1, 30 * pick(rng, (1, sketch.level))) for _ in range(between(rng, 3, 4 + sketch.level // 2))]
     if sketch.target >= 0 and chance(rng, 0.5):  # a value on the edge, if it gets there unchanged
         function = sketch.steps[sketch.target].function
         if function.k:

@@ -158,7 +158,7 @@ def _summary(
     families: dict[str, list[int]] = {}
     for task in tasks:
         if task.repository_id in owners:
-            families.setdefault("open number" if task.number_open else task.family, []).append(
+            families.setdefault(f"open number {task.level}" if task.number_open else task.family, []).append(
                 right[task.repository_id]
             )
     by_family = ", ".join(

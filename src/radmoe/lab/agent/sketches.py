@@ -29,7 +29,8 @@ _LIST_KINDS = tuple(name for name, kind in KINDS.items() if not kind.ends)
 _END_KINDS = tuple(name for name, kind in KINDS.items() if kind.ends)
 _INVERTIBLE = {"add", "sub", "mul", "plus", "times"}  # whose number follows from what comes out
 _PRODUCTS = {"add", "sub", "plus"}  # whose number a docstring may give as a product
-_PUZZLES = 0.45  # share of the repositories in which the right number is to be found by arithmetic
+LEVELS = (1, 2, 3)  # how large numbers are: from easy to out of a small model's reach
+_PUZZLES = 0.5  # share of the repositories in which the right number is to be found by arithmetic
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Sketch:
     broken: str
     fixed_entry: str
     broken_entry: str
+    level: int
 
     def content(self) -> str:
         chain = [(step.function.kind, step.function.k) for step in self.steps]
@@ -65,7 +67,7 @@ class Sketch:
         return [kinds[word] for word in words if word in kinds]
 
 
-def _function(rng: Random, kind: str, taken: set[str]) -> Function | None:
+def _function(rng: Random, kind: str, taken: set[str], level: int) -> Function | None:
     names = [name for name in KINDS[kind].names if name not in taken]
     if not names:
         return None
@@ -73,21 +75,21 @@ def _function(rng: Random, kind: str, taken: set[str]) -> Function | None:
     taken.add(name)
     doc = pick(rng, KINDS[kind].docs)
     if kind in _PRODUCTS and chance(rng, 0.6):
-        a, b = between(rng, 3, 9), between(rng, 11, 29)
+        a, b = between(rng, 3, 9 * level), between(rng, 11, 29)
         return Function(name, kind, a * b, doc.format(k=f"{a} times {b}"), factors=(a, b))
-    k = between(rng, KINDS[kind].low, KINDS[kind].high)
+    k = between(rng, KINDS[kind].low, KINDS[kind].high * (level if kind in _INVERTIBLE else 1))
     return Function(name, kind, k, doc.format(k=k))
 
 
 def draw_sketch(rng: Random) -> Sketch:
     taken: set[str] = set()
     length = 2 if chance(rng, 0.65) else 3
-    puzzle = chance(rng, _PUZZLES)
+    puzzle, level = chance(rng, _PUZZLES), pick(rng, LEVELS)
     kinds = shuffled(rng, _LIST_KINDS)[:length] + ([pick(rng, _END_KINDS)] if chance(rng, 0.88) else [])
     if puzzle:
         kinds = _puzzle_chain(rng, length)
     others = shuffled(rng, _LIST_KINDS + _END_KINDS)[: between(rng, 1, 2)]
-    functions = [made for kind in kinds + others if (made := _function(rng, kind, taken)) is not None]
+    functions = [made for kind in kinds + others if (made := _function(rng, kind, taken, level)) is not None]
     chain, spare = functions[: len(kinds)], functions[len(kinds) :]
     if len(chain) < len(kinds):
         return draw_sketch(rng)
@@ -125,7 +127,7 @@ def draw_sketch(rng: Random) -> Sketch:
         target = places[-1] if puzzle else between(rng, 0, len(steps) - 1)
         family, broken, steps, modules = _broken_function(rng, steps, modules, target, puzzle=puzzle)
     frozen = {name: tuple(members) for name, members in modules.items()}
-    return Sketch(entry, tuple(steps), frozen, family, target, broken, right, wrong)
+    return Sketch(entry, tuple(steps), frozen, family, target, broken, right, wrong, level)
 
 
 def _puzzle_chain(rng: Random, length: int) -> list[str]:
