@@ -38,7 +38,7 @@ def test_commands_run_one_after_another_in_one_directory(session: Session, tmp_p
     "command",
     [
         "id -u; id -g; pwd; umask; ulimit -a | grep -v pipe; env | sort | grep -v ^_=",
-        "ls -A / /tmp /dev /etc /home 2>&1; ls /proc | grep -c '^[0-9]'",
+        "ls -A / /tmp /dev /etc /home 2>&1; ls /proc > list; grep -c '^[0-9]' list",
         "cat /etc/passwd; echo 1 > /usr/x; echo 1 > /x; mount -t tmpfs x /tmp; unshare -n true; cat /proc/1/environ",
         "cat; hostname; readlink /proc/self/ns/net | cut -c1-5; cat /proc/net/route | wc -l",
         "nonesuch",
