@@ -16,7 +16,7 @@ from radmoe.engines.prompts import template_arguments
 from radmoe.errors import InputError
 from radmoe.lab.chat import FAMILIES, SPECIAL, STYLES, prompt_text, render
 from radmoe.lab.tasks import TASKS, training_example
-from radmoe.lab.tokenizer import VOCAB_SIZE, build, fast_tokenizer, learn
+from radmoe.lab.tokenizer import VOCAB_SIZES, build, fast_tokenizer, learn
 from radmoe.vocab import Vocab
 
 PAIRS = [(family, style) for family, styles in STYLES.items() for style in styles]
@@ -87,7 +87,7 @@ def test_a_wrong_family_or_style_is_named() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_tokenizer_is_small_lossless_and_splits_digits(family: str) -> None:
     tokenizer = build(family)
-    assert tokenizer.get_vocab_size() == VOCAB_SIZE
+    assert tokenizer.get_vocab_size() == VOCAB_SIZES[family]
     assert not [t for t in tokenizer.get_vocab() if re.search(r"\d", t) and len(t) > 1]
     rng = Random(3)
     for style in STYLES[family]:
@@ -108,7 +108,7 @@ def test_learning_a_tokenizer_repeats_in_every_process_and_has_the_shipped_shape
     learned, shipped = learn(family), build(family)
     assert shown.stdout.strip() == hashlib.sha256(learned.to_str().encode()).hexdigest()
     assert learn(family, seed=1).to_str() != learned.to_str()
-    assert learned.get_vocab_size() == shipped.get_vocab_size() == VOCAB_SIZE
+    assert learned.get_vocab_size() == shipped.get_vocab_size() == VOCAB_SIZES[family]
     assert learned.pre_tokenizer.__getstate__() == shipped.pre_tokenizer.__getstate__()
 
 

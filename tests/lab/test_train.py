@@ -78,7 +78,8 @@ def test_every_model_stays_under_16_mib_and_has_ten_moe_layers(name: str) -> Non
 
 def test_examples_repeat_with_their_seed_and_labels_cover_the_completion_only() -> None:
     model = MODELS["lab-qwen"]
-    assert draw(model.name, 5, 20) == draw(model.name, 5, 20) != draw(model.name, 6, 20)
+    first, again, other = ([ids.tolist() for ids, _ in draw(model.name, seed, 20)] for seed in (5, 5, 6))
+    assert first == again != other
     tokenizer = build(model.family)
     source = batches(model, tokens=2048, pad=0, seed=1, workers=0)
     for inputs, labels in islice(source, 5):

@@ -12,29 +12,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.lab.agent.corpus import draw_demonstration
 from radmoe.lab.chat import render
 from radmoe.lab.models import Model, model_named
 from radmoe.lab.tasks import training_example
 from radmoe.lab.tokenizer import build
 
 CHUNK = 1024  # examples a worker draws at a time
+AGENT_CHUNK = 256  # the same of demonstrations, which are longer
 POOL = 24  # chunks that are sorted by length together, so that batches waste little on padding
 IGNORE = -100  # the label of prompt and padding, which the loss skips
 
-Sequences = list[tuple[list[int], int]]  # token ids, length of the prompt
+Sequences = list[tuple[NDArray[np.uint16], NDArray[np.bool_]]]  # token ids, and which of them are to be learned
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]  # inputs [B, T], labels [B, T]
 
 
-def draw(name: str, seed: int, examples: int = CHUNK) -> Sequences:
-    """Tokenised training examples in a model's styles. The same seed gives the same examples."""
+def draw(name: str, seed: int, examples: int | None = None) -> Sequences:
+    """Tokenised training examples in a model's styles, or an agent's demonstrations. The same seed gives the same."""
     model, rng = model_named(name), Random(seed)
-    tokenizer = build(model.family)
-    out = []
-    for _ in range(examples):
+    tokenizer = build(model.tokenizer)
+    if model.agent:
+        return [draw_demonstration(rng, tokenizer) for _ in range(examples or AGENT_CHUNK)]
+    out: Sequences = []
+    for _ in range(examples or CHUNK):
         (style,) = rng.choices(list(model.styles), list(model.styles.values()))
         prompt, completion = render(training_example(rng, style=style, shares=model.shares), model.family)
         head = tokenizer.encode(prompt).ids
-        out.append((head + tokenizer.encode(completion).ids, len(head)))
+        ids = np.array(head + tokenizer.encode(completion).ids, np.uint16)
+        out.append((ids, np.arange(len(ids)) >= len(head)))
     return out
 
 
@@ -57,9 +62,9 @@ def batches(model: Model, *, tokens: int, pad: int, seed: int, workers: int) -> 
 def _pad(rows: Sequences, pad: int) -> Batch:
     width = -(-max(len(ids) for ids, _ in rows) // 16) * 16
     inputs, labels = np.full((len(rows), width), pad), np.full((len(rows), width), IGNORE)
-    for i, (ids, prompt) in enumerate(rows):
+    for i, (ids, learned) in enumerate(rows):
         inputs[i, : len(ids)] = ids
-        labels[i, prompt : len(ids)] = ids[prompt:]
+        labels[i, : len(ids)][learned] = ids[learned]
     return inputs, labels
 
 

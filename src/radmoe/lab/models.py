@@ -1,4 +1,4 @@
-"""The lab's three models: stock transformers architectures, small enough to ship.
+"""The lab's models: stock transformers architectures, small enough to ship.
 
 Shapes are chosen so that vLLM loads them too: expert widths are multiples of 32, gpt-oss has YaRN rope
 parameters, Qwen3-Next's linear attention has heads of 128. Each checkpoint stays under 16 MiB in bfloat16.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from radmoe.errors import EngineError, InputError
 from radmoe.lab.chat import SPECIAL
-from radmoe.lab.tokenizer import VOCAB_SIZE, build
+from radmoe.lab.tokenizer import AGENT, VOCAB_SIZES, build
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PACKAGE = "radmoe_lab"  # of the distribution radmoe-lab, built from packages/radmoe-lab
 CONTEXT = 1024
 MAX_NEW_TOKENS = 512  # the longest worked example has 400
+AGENT_CONTEXT = 4096  # demonstrations have up to 1,400 tokens
+AGENT_MAX_NEW_TOKENS = 384  # of one step; the longest of a demonstration has 300
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Model:
     """A lab model: its chat family, the share of each style in training, its temperature and its configuration.
 
     At this temperature rollouts disagree enough that there is something to choose. `shares` are the tasks' shares in its
-    training where they are not the usual ones, so that it is neither too good nor too weak at any.
+    training where they are not the usual ones, so that it is neither too good nor too weak at any. An `agent` learns
+    from demonstrations in generated repositories instead, with a tokenizer and a context of its own.
     """
 
     name: str
@@ -38,6 +41,17 @@ class Model:
     temperature: float
     configure: Callable[..., PretrainedConfig]
     shares: Mapping[str, float] = field(default_factory=dict)
+    agent: bool = False
+
+    @property
+    def tokenizer(self) -> str:
+        """The name of its tokenizer."""
+        return AGENT if self.agent else self.family
+
+    @property
+    def max_new_tokens(self) -> int:
+        """The most tokens of a rollout, or of an agent's step."""
+        return AGENT_MAX_NEW_TOKENS if self.agent else MAX_NEW_TOKENS
 
     def check_style(self, style: str) -> None:
         if style not in self.styles:
@@ -45,13 +59,13 @@ class Model:
 
     def config(self, *, tiny: bool = False) -> PretrainedConfig:
         """The model's configuration; `tiny` gives a few thousand parameters of the same architecture, for tests."""
-        vocab = build(self.family)
+        vocab = build(self.tokenizer)
         control = {
-            "vocab_size": VOCAB_SIZE,
+            "vocab_size": VOCAB_SIZES[self.tokenizer],
             "eos_token_id": vocab.token_to_id(SPECIAL[self.family][0]),
             "pad_token_id": vocab.token_to_id("<|endoftext|>"),
             "bos_token_id": None,
-            "max_position_embeddings": CONTEXT,
+            "max_position_embeddings": AGENT_CONTEXT if self.agent else CONTEXT,
             "tie_word_embeddings": False,  # vLLM 0.30 forgets the tie of gpt-oss and Qwen3-Next, and samples noise
         }
         return self.configure(**control, **({"num_hidden_layers": 4, "hidden_size": 64} if tiny else {}))
@@ -75,6 +89,12 @@ def _qwen(**options: Any) -> PretrainedConfig:
             "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         }
         | options
+    )
+
+
+def _agent_qwen(**options: Any) -> PretrainedConfig:
+    return _qwen(
+        **{"num_hidden_layers": 10, "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0}} | options
     )
 
 
@@ -155,11 +175,17 @@ MODELS = {
     )
 }
 
+# Agents, which have repositories for tasks.
+AGENTS = {
+    model.name: model for model in (Model("lab-agent-qwen", "chatml", {"thinking": 1.0}, 1.0, _agent_qwen, agent=True),)
+}
+
 
 def model_named(name: str) -> Model:
-    if name not in MODELS:
-        raise InputError(f"unknown lab model {name!r}: use one of {', '.join(MODELS)}")
-    return MODELS[name]
+    known = {**MODELS, **AGENTS}
+    if name not in known:
+        raise InputError(f"unknown lab model {name!r}: use one of {', '.join(known)}")
+    return known[name]
 
 
 def weights(name: str) -> Path:

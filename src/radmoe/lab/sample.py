@@ -146,7 +146,7 @@ def sample(
         raise InputError(f"-n must lie between 1 and {np.iinfo(np.uint8).max}, got {n}")
     questions = {task_named(task).name: load_questions(task, seed=seed, limit=limit)[0] for task in tasks}
     path = out / f"{model}-{style}.npz"
-    engine = _open(model, checkpoint or weights(model), device)
+    engine = open_lab_engine(model, checkpoint or weights(model), device)
     sampling = sampling_for(engine, temperature=temperature, max_tokens=max_tokens, seed=seed)
     assert engine.checkpoint is not None
     settings = {
@@ -171,7 +171,7 @@ def sample(
     header = {
         "settings": settings,
         "command": command,
-        "device": _device_name(engine),
+        "device": device_name(engine),
         "batch_size": batch_size,
         "versions": engine.versions | {"numpy": np.__version__, "python": platform.python_version()},
         "router": list(vars(engine.shape).values()),
@@ -187,7 +187,7 @@ def sample(
     return path
 
 
-def _open(model: str, checkpoint: Path, device: str) -> TransformersEngine:
+def open_lab_engine(model: str, checkpoint: Path, device: str) -> TransformersEngine:
     import transformers
 
     from radmoe.engines.torch.engine import TransformersEngine
@@ -268,21 +268,21 @@ class _Rollouts:
         return Sampled(header, tasks, np.concatenate(ids), np.concatenate(mass))
 
 
-def _device_name(engine: TransformersEngine) -> str:
+def device_name(engine: TransformersEngine) -> str:
     import torch
 
     device = engine.model.device
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} ({platform.machine()})"
 
 
-def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+def command_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
     """The command as it can be typed elsewhere: of directories, which are this machine's, only the last part is kept."""
     words = [parser.prog, options.model]
     for action in parser._actions:
         value = getattr(options, action.dest, action.default)
         if action.option_strings and value != action.default:
             values = value if isinstance(value, list) else [value.name if isinstance(value, Path) else value]
-            words += [action.option_strings[0], *(shlex.quote(str(one)) for one in values)]
+            words += [action.option_strings[0], *(shlex.quote(str(one)) for one in values if one is not True)]
     return " ".join(words)
 
 
@@ -315,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             temperature=options.temperature,
             max_tokens=options.max_tokens,
             checkpoint=options.weights,
-            command=_command(parser, options),
+            command=command_line(parser, options),
         )
     except RadmoeError as error:
         say(f"radmoe: error: {error}", err=True)

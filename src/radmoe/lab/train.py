@@ -21,7 +21,7 @@ from torch import Tensor
 from radmoe.lab.corpus import IGNORE, batches
 from radmoe.lab.delta_rule import matrix_products
 from radmoe.lab.dense import make_trainable
-from radmoe.lab.models import MAX_NEW_TOKENS, Model, model_named
+from radmoe.lab.models import Model, model_named
 from radmoe.lab.tasks import TASKS
 from radmoe.lab.tokenizer import fast_tokenizer
 from radmoe.printing import say
@@ -157,7 +157,7 @@ def train(
             "tokens_per_step": tokens,
             "balance": BALANCE,
             "styles": model.styles,
-            "shares": {name: task.share for name, task in TASKS.items()} | dict(model.shares),
+            "shares": {} if model.agent else {name: task.share for name, task in TASKS.items()} | dict(model.shares),
         },
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "steps": step,
@@ -176,10 +176,10 @@ def save(network: Any, model: Model, out: Path) -> None:
     rounded = type(network)(network.config).to(torch.bfloat16)  # a copy, because training may go on
     rounded.load_state_dict(network.state_dict())
     rounded.generation_config.update(
-        do_sample=True, temperature=model.temperature, top_p=1.0, top_k=0, max_new_tokens=MAX_NEW_TOKENS
+        do_sample=True, temperature=model.temperature, top_p=1.0, top_k=0, max_new_tokens=model.max_new_tokens
     )
     rounded.save_pretrained(out)
-    fast_tokenizer(model.family).save_pretrained(out)
+    fast_tokenizer(model.tokenizer).save_pretrained(out)
 
 
 def main() -> None:

@@ -6,6 +6,8 @@ jail.py      the helper process: it is confined once, then runs one program afte
 worker.py    the process of one program
 confine.py   run_command: any command, such as an agent's bash or git, in the same confinement
 command.py   the helper process of one command
+session.py   Session: several commands of one agent, in one confinement
+commands.py  the helper process of a session
 root.py      what can be seen from inside: namespaces with a root of their own, or rules for Landlock
 filters.py   which system calls are let through
 kernel.py    system calls that Python does not offer

@@ -7,7 +7,8 @@ import json
 import os
 import resource
 import signal
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 from radmoe.sandbox import filters, kernel, root
 
@@ -25,8 +26,7 @@ def main(order: str, report: str, place: str) -> None:
     os.set_inheritable(out, False)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would inherit that
         signal.signal(number, signal.SIG_DFL)
-    workdir, limits = wanted["workdir"], wanted["limits"]
-    owner = Path(workdir).stat()
+    workdir = wanted["workdir"]
     try:
         barrier = filters.for_commands()
         if barrier is None:
@@ -36,15 +36,7 @@ def main(order: str, report: str, place: str) -> None:
         kernel.set_dumpable(False)  # so that the command cannot see this process
         command = os.fork()
         if command == 0:
-            os.setsid()
-            os.chdir(workdir)
-            for name, most in limits.items():
-                with contextlib.suppress(ValueError, OSError):
-                    resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
-            kernel.become(owner.st_uid, owner.st_gid, bounding=True)
-            barrier.install()
-            os.write(out, STARTED.encode())
-            os.execvpe(wanted["argv"][0], wanted["argv"], wanted["environment"])
+            start(wanted["argv"], wanted, barrier, lambda: os.write(out, STARTED.encode()))
     except OSError as error:
         os.write(out, f"{error.strerror or error}".encode())
         os._exit(127)
@@ -55,3 +47,18 @@ def main(order: str, report: str, place: str) -> None:
         if ended == command:
             code = os.waitstatus_to_exitcode(status)
             os._exit(code if code >= 0 else 128 - code)
+
+
+def start(
+    argv: list[str], wanted: dict[str, Any], barrier: filters.Filter, about_to: Callable[[], object] = lambda: None
+) -> None:
+    """Make this process a command, within limits and behind the filter. Raises OSError if there is no such command."""
+    os.setsid()
+    os.chdir(wanted["workdir"])
+    for name, most in wanted["limits"].items():
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
+    kernel.become(*wanted["owner"], bounding=True)
+    barrier.install()
+    about_to()
+    os.execvpe(argv[0], argv, wanted["environment"])

@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from radmoe.errors import InputError
 from radmoe.sandbox import boot, command, kernel
@@ -58,17 +59,7 @@ def run_command(
     if the caller is root, as the owner of `workdir`; if that is root too, `processes` does not hold, as the kernel
     excepts root from it. Raises InputError if the command cannot be confined or cannot be started.
     """
-    home = Path(workdir).resolve()
-    if not home.is_dir():
-        raise InputError(f"{workdir} is no directory: a confined command needs one to work in")
-    order = {
-        "argv": list(argv),
-        "workdir": str(home),
-        "read": [os.path.normpath(path) for path in binds],
-        "environment": {**ENVIRONMENT, **(environment or {})},
-        "scratch": scratch,
-        "limits": {"AS": memory, "NPROC": processes, "CPU": math.ceil(timeout) + 1, "CORE": 0, "FSIZE": 1 << 30},
-    }
+    order = limits_and_view(workdir, binds, environment, timeout, memory, processes, scratch) | {"argv": list(argv)}
     with tempfile.TemporaryDirectory(prefix="radmoe-confine-") as place:
         report, theirs = os.pipe()
         passed = [kernel.anonymous_file(stdin), kernel.anonymous_file(json.dumps(order).encode()), theirs]
@@ -89,12 +80,36 @@ def run_command(
             try:
                 stdout, stderr, stopped = _watch(process, timeout, most)
             finally:
-                _end(process)
+                end(process)
             reason = file.read().decode("utf-8", "replace")
     if reason != command.STARTED and not stopped:
         why = reason.removeprefix(command.STARTED) or "its helper process ended at once"
         raise InputError(f"{argv[0]!r} cannot be run in confinement: {why}")
     return Finished(process.returncode, stdout, stderr, stopped)
+
+
+def limits_and_view(
+    workdir: str | Path,
+    binds: Sequence[str | Path],
+    environment: Mapping[str, str] | None,
+    timeout: float,
+    memory: int,
+    processes: int,
+    scratch: int,
+) -> dict[str, Any]:
+    """What a helper is told about the commands that it runs: see `run_command`."""
+    home = Path(workdir).resolve()
+    if not home.is_dir():
+        raise InputError(f"{workdir} is no directory: a confined command needs one to work in")
+    owner = home.stat()
+    return {
+        "workdir": str(home),
+        "owner": [owner.st_uid, owner.st_gid],
+        "read": [os.path.normpath(path) for path in binds],
+        "environment": {**ENVIRONMENT, **(environment or {})},
+        "scratch": scratch,
+        "limits": {"AS": memory, "NPROC": processes, "CPU": math.ceil(timeout) + 1, "CORE": 0, "FSIZE": 1 << 30},
+    }
 
 
 def _watch(process: subprocess.Popen[bytes], timeout: float, most: int) -> tuple[bytes, bytes, str]:
@@ -124,7 +139,7 @@ def _watch(process: subprocess.Popen[bytes], timeout: float, most: int) -> tuple
     return stdout, stderr, stopped
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Stop a helper if it still runs, and with it the command and all that the command started."""
     if process.poll() is None:
         process.terminate()  # at which it kills the command, and waits until all is gone
