@@ -264,6 +264,11 @@ def _group(domain: str, preset: str) -> str:
     return domain if preset == "paper" else f"{domain}, preset {preset}"
 
 
+def _reads(reads: str, group: str) -> str:
+    """What a way to stop reads in a group: the preset best reads log-probabilities beside routing."""
+    return "routing, logprobs" if reads == "routing" and "preset" in group else reads
+
+
 def _decide(costs: dict[str, Costs]) -> tuple[list[Decision], list[str]]:
     i = PATIENCE.index(STANDARD)
     better, cheaper, lacking = [], [], []
@@ -289,19 +294,19 @@ def _table(costs: dict[str, Costs]) -> Table:
         for name, hit in ((f"fixed N = {m}", m - 1), (f"fixed N = {m}, majority", 3 * m - 1)):
             cells = (_cell(own.means.estimate[hit], "percent", own.means.draws[:, hit]),)
             cost = (Cell(round(float(own.means.estimate[2 * m - 1])), "count"), Cell(1.0, "percent"), Cell(m, "count"))
-            reads = "routing" if hit < m else "answers"
+            reads = _reads("routing" if hit < m else "answers", domain)
             rows.append(Row((Cell(name), Cell(reads), *cost, *cells, missing("it is a fixed N")), domain))
         for i, arm in enumerate(ARMS):
             hit, tokens, rollouts = own.arm(i)
             if not np.isfinite(own.means.estimate[hit]):
                 why = missing("no answers to count" if arm.reads == "answers" else "no top-k log-probabilities")
-                rows.append(Row((Cell(arm.name), Cell(arm.reads), why, why, why, why, why), domain))
+                rows.append(Row((Cell(arm.name), Cell(_reads(arm.reads, domain)), why, why, why, why, why), domain))
                 continue
             rows.append(
                 Row(
                     (
                         Cell(arm.name),
-                        Cell(arm.reads),
+                        Cell(_reads(arm.reads, domain)),
                         Cell(round(float(own.means.estimate[tokens])), "count"),
                         Cell(own.ratio(i)[0], "percent"),
                         Cell(round(float(own.means.estimate[rollouts])), "count"),
