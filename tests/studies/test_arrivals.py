@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from radmoe.confidence import likelihood
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted
 from radmoe.online import OnlineSelector, Stopping
-from radmoe.selector import setting_for, similarity
+from radmoe.selector import rule_for, setting_for, similarity
 from radmoe.studies.arrivals import arrive, consistent, orders, picks, settled, votes
 from radmoe.studies.subcohorts import Problem
 from radmoe.types import RouterShape
@@ -37,6 +38,25 @@ def test_picks_and_stops_are_those_of_the_online_selector(k: int, rule: Stopping
             theirs = [-1 if d.selection.index is None else order[d.selection.index] for d in decisions]
             assert rollout[own].tolist() == theirs
             assert stop == next(d.finished for d in decisions if d.stop)
+
+
+def test_picks_by_a_preset_that_adds_ranks_are_those_of_the_online_selector() -> None:
+    n = 16
+    for made in planted.groups(Planted(problems=3, rollouts=n, tokens=30, shape=RouterShape(4, 16, 2))):
+        group = made.group
+        rules = [rule_for("math", m, preset="best") for m in range(1, n + 1)]
+        S, reading = similarity(group, rules[-1].setting)
+        place = np.where(reading.located, np.cumsum(reading.located) - 1, -1)
+        nobody = np.zeros(len(S), np.int64)
+        rollout = np.concatenate((np.flatnonzero(reading.located), [-1]))
+        trust = np.array([likelihood(group.rollouts[i].sampled_logprobs) for i in rollout[:-1]])  # type: ignore[arg-type]
+        begun = orders(n, 3, key=7, seed=0)
+        k = np.array([rule.setting.k for rule in rules])
+        mine = picks(Problem.of(S, nobody.astype(bool), nobody, None), place, begun, begun, k, trust)
+        for order, own in zip(begun, mine, strict=True):
+            selector = OnlineSelector(group.shape, group.vocab, kind="math", most=n, preset="best")
+            selections = [selector.add(group.rollouts[i]).selection for i in order]
+            assert rollout[own].tolist() == [-1 if s.index is None else order[s.index] for s in selections]
 
 
 def test_one_lane_runs_rollouts_one_after_the_other() -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from radmoe.jit import jit
 from radmoe.online import Stopping
+from radmoe.selector import TIE
 from radmoe.studies.evidence import Bools, Floats, Ints
 from radmoe.studies.subcohorts import Problem, densest
 
@@ -73,23 +74,28 @@ def _run_lanes(begun: Any, lengths: Any, lanes: int, rollouts: Any, spent: Any) 
             spent[o, m] = finished + under_way
 
 
-def picks(problem: Problem, place: Ints, begun: Orders, arrivals: Orders, k: int) -> Orders:
-    """The densest of the first m arrivals of each order [O, N]; -1 where fewer than two are located.
+def picks(
+    problem: Problem, place: Ints, begun: Orders, arrivals: Orders, k: int | Ints, trust: Floats | None = None
+) -> Orders:
+    """The pick among the first m arrivals of each order [O, N]; -1 where fewer than two are located.
 
     `place` [N] is a rollout's row in the problem, -1 where it is not located; picks are such rows. They are those that
     `OnlineSelector` makes of rollouts that are numbered in the order in which they were `begun` [O, N]: ties go to the
-    first of these.
+    first of these. `k` is one number, or one for each number of arrivals [N]. With the `trust` of each row, the ranks of
+    density and trust are added (confidence "ranksum"); without, the densest is picked.
     """
     out = np.full(arrivals.shape, -1, np.int64)
     if len(problem.correct) >= 2:
         rows = place[begun]
         first = rows[rows >= 0].reshape(len(begun), -1)
-        _pick(problem.ranked, problem.near, first, place[arrivals], k, out)
+        neighbours = np.ascontiguousarray(np.broadcast_to(k, arrivals.shape[1:]), np.int64)
+        known = np.zeros(0) if trust is None else np.asarray(trust, np.float64)
+        _pick(problem.ranked, problem.near, first, place[arrivals], neighbours, known, out)
     return out
 
 
 @jit
-def _pick(ranked: Any, near: Any, first: Any, rows: Any, k: int, out: Any) -> None:
+def _pick(ranked: Any, near: Any, first: Any, rows: Any, k: Any, trust: Any, out: Any) -> None:
     n = len(ranked)
     inside, density = np.zeros(n, np.bool_), np.zeros(n)
     for o in range(rows.shape[0]):
@@ -100,10 +106,35 @@ def _pick(ranked: Any, near: Any, first: Any, rows: Any, k: int, out: Any) -> No
             if row >= 0:
                 inside[row] = True
                 size += 1
-            if row < 0 and m > 0:
-                out[o, m] = out[o, m - 1]
-            elif size >= 2:
-                out[o, m] = densest(ranked, near, first[o], inside, size, k, density)
+            if size >= 2:
+                out[o, m] = densest(ranked, near, first[o], inside, size, k[m], density)
+                if len(trust):
+                    out[o, m] = _by_ranks(density, trust, first[o], inside, size, k[m])
+
+
+@jit
+def _by_ranks(density: Any, trust: Any, order: Any, inside: Any, size: int, k: int) -> int:
+    """The highest sum of the ranks of density and trust; ties go to the higher trust, then to the first in `order`."""
+    members = np.empty(size, np.int64)
+    count = 0
+    for i in order:
+        if inside[i]:
+            members[count] = i
+            count += 1
+    levels = np.zeros(size, np.int64)
+    rising = np.argsort(density[members])
+    for place in range(1, size):
+        gap = density[members[rising[place]]] - density[members[rising[place - 1]]]
+        levels[rising[place]] = levels[rising[place - 1]] + (gap > TIE * k)
+    best, most = -1, -1.0
+    for i in range(size):
+        total = 0.0
+        for j in range(size):
+            total += 2.0 * (levels[j] < levels[i]) + (levels[j] == levels[i])
+            total += 2.0 * (trust[members[j]] < trust[members[i]]) + (trust[members[j]] == trust[members[i]])
+        if total > most or (total == most and trust[members[i]] > trust[members[best]]):
+            best, most = i, total
+    return int(members[best])
 
 
 def settled(made: Orders, located: Bools, rule: Stopping) -> Ints:

@@ -27,7 +27,7 @@ OPTIONS = Options(resamples=300, subcohorts=20)
 def hard(kind: Kind, **options: object) -> Panel:
     """Problems whose pick changes often, and gets better with more rollouts."""
     recipe = {"problems": 24, "n": 64, "right": 0.65, "signal": 0.03, "requests": [REQUEST], "kind": kind}
-    return panel(**(recipe | {"dataset": "hard"} | options))  # type: ignore[arg-type]
+    return replace(panel(**(recipe | {"dataset": "hard"} | options)), scalars={})  # type: ignore[arg-type]
 
 
 def easy(kind: Kind) -> Panel:
@@ -35,7 +35,7 @@ def easy(kind: Kind) -> Panel:
     made = panel(problems=24, n=64, right=1.0, requests=[REQUEST], kind=kind, dataset="easy", seed=1)
     S = np.full((24, 64, 64), 0.7, np.float32)
     S[:, np.arange(64), np.arange(64)] = 1.0
-    return replace(made, reads={REQUEST: Read(S, made.reads[REQUEST].start)})
+    return replace(made, reads={REQUEST: Read(S, made.reads[REQUEST].start)}, scalars={})
 
 
 def verdicts(found: Findings) -> dict[str, Verdict]:
@@ -66,12 +66,23 @@ def test_the_table_has_every_way_to_stop_and_says_why_one_is_missing() -> None:
     assert list(rows)[2:] == [arm.name for arm in ARMS]
     assert rows["adaptive consistency, 0.95"][5].note == "no answers to count"
     assert rows["DeepConf online, keeps 90%"][5].note == "no top-k log-probabilities"
-    longest = rows["fixed N = 64, RAD"]
+    longest = rows["fixed N = 64"]
     assert longest[3].value == 1.0
     patience = [rows[f"online, patience {p}"][2].value for p in (2, 4, 8, 16, 32)]
     assert patience == sorted(patience)  # type: ignore[type-var]
     assert found.decisions == ()
     assert "No claim was tested: fewer than 10 problems with enough rollouts on math" in found.notes[0]
+
+
+def test_a_preset_that_adds_likelihood_picks_by_it() -> None:
+    """Likelihood tells right from wrong, routing nothing: the preset best is right where the paper's pick is not."""
+    best = Request("delimiter@span")
+    made = panel(problems=20, n=16, right=0.5, signal=0.0, likelihood=6.0, requests=[REQUEST, best])
+    (table,) = adaptive(evidence(made), OPTIONS).tables
+    right = {(row.section, str(row.cells[0].value)): row.cells[5].value for row in table.rows}
+    for name in ("fixed N = 16", "online, patience 8"):
+        assert right["math, preset best", name] > 0.9  # type: ignore[operator]
+        assert right["math", name] < 0.8  # type: ignore[operator]
 
 
 def test_fewer_problems_than_decide_anything_measure_nothing() -> None:
@@ -88,11 +99,12 @@ def test_a_pool_on_disk_is_measured_with_every_rival(tmp_path: Path) -> None:
     (ran,) = run_studies(chosen(["adaptive"]), gather([path], window=8, use_cache=False), OPTIONS)
     assert ran.findings is not None
     (table,) = ran.findings.tables
-    values = {str(row.cells[0].value): row.cells[5].value for row in table.rows}
-    assert all(isinstance(value, float) and 0 <= value <= 1 for value in values.values())
-    (chart,) = ran.findings.charts
-    assert [one.name for one in chart.plots[0].series][-1] == "DeepConf online"
-    assert len(draw(chart, tmp_path / "drawn")) == 2
+    values = [row.cells[5].value for row in table.rows]
+    assert all(isinstance(value, float) and 0 <= value <= 1 for value in values)
+    assert list(dict.fromkeys(row.section for row in table.rows)) == ["math", "math, preset best"]
+    for chart in ran.findings.charts:
+        assert [one.name for one in chart.plots[0].series][-1] == "DeepConf online"
+        assert len(draw(chart, tmp_path / "drawn")) == 2
 
 
 def test_more_resamples_do_not_change_the_estimates() -> None:

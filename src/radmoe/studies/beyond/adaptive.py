@@ -1,8 +1,8 @@
 """Study 30: does stopping when the pick is settled beat a fixed number of rollouts at the same cost?
 
 The rollouts of a problem arrive in many random orders. The online selector of `radmoe.online` stops by its rule; adaptive
-consistency stops by its Beta criterion over answers; DeepConf's online filter cuts rollouts short. A fixed N picks by RAD
-among the first N. All see the same rollouts in the same orders, and every token is counted, also of rollouts that were
+consistency stops by its Beta criterion over answers; DeepConf's online filter cuts rollouts short. A fixed N picks among
+the first N. All see the same rollouts in the same orders, and every token is counted, also of rollouts that were
 cancelled or cut.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.online import Stopping
+from radmoe.selector import rule_for
 from radmoe.studies.arrivals import arrive, consistent, orders, picks, settled, votes
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
@@ -22,7 +23,6 @@ from radmoe.studies.decision import FEWEST, Claim, Decision, above, all_of, belo
 from radmoe.studies.evidence import Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.falls import Falls, falls, filtered
 from radmoe.studies.needs import MANY
-from radmoe.studies.picks import standard
 from radmoe.studies.pooling import clusters
 from radmoe.studies.resample import Resampled, resample
 from radmoe.studies.subcohorts import Problem, problem_key
@@ -37,11 +37,12 @@ KEPT = (0.9, 0.1)  # of the warm-up, by DeepConf's two settings
 LOSS = 0.005  # what stopping early may cost in accuracy
 SAVED = 0.5  # the share of the tokens that it may take at most
 DOMAINS = ("math", "science", "code", "text")
+PRESETS = ("paper", "best")  # of `select`, by which the online selector and fixed N pick
 DECIDED = ("math", "code")
 
 _CASES = (
     f"over problems with as many rollouts as the most (64, or the largest of 64, 32, 16 that {FEWEST} problems have), all "
-    "configurations pooled, patience 8, one rollout at a time, 200 orders of arrival; bootstrap over problems."
+    "configurations pooled, RAD as in the paper, patience 8, one rollout at a time, 200 orders of arrival; bootstrap over problems."
 )
 BETTER = Claim(
     "adaptive.better-at-equal-tokens",
@@ -94,11 +95,24 @@ def most_rollouts(panels: Sequence[Panel]) -> int:
     return max((size for size in SIZES if sum(count >= size for count in counts.values()) >= FEWEST), default=0)
 
 
-def measure(panel: Panel, request: Request, most: int, options: Options, lows: Falls | None) -> Measured:
+def request_of(panel: Panel, preset: str) -> Request | None:
+    """What a preset reads of a panel; None where it picks by what the panel lacks, or by more than ranks."""
+    rule = rule_for(panel.kind, panel.n, preset=preset)
+    if rule.confidence is not None and (rule.confidence != "ranksum" or rule.trust not in panel.scalars):
+        return None
+    return Request(rule.setting.readout, rule.setting.kernel) if rule.compare == "routing" else None
+
+
+def measure(panel: Panel, preset: str, most: int, options: Options, lows: Falls | None) -> Measured:
     """What every arm and every fixed N do on the problems of a panel, in the mean over orders.
 
-    Columns: RAD's hits at N = 1 to `most`, the tokens spent there, the majority's hits, then each arm's three.
+    Columns: the preset's hits at N = 1 to `most`, the tokens spent there, the majority's hits, then each arm's three.
     """
+    request = request_of(panel, preset)
+    assert request is not None
+    rules = [rule_for(panel.kind, n, preset=preset) for n in range(1, most + 1)]
+    k = np.array([rule.setting.k for rule in rules])
+    scalar = None if rules[0].confidence is None else panel.scalar(rules[0].trust)
     read = panel.read(request)
     located = read.located & panel.here
     votable = panel.domain in ("math", "science")
@@ -119,7 +133,8 @@ def measure(panel: Panel, request: Request, most: int, options: Options, lows: F
         hits = np.concatenate((correct[inside], [False])).astype(np.float64)  # the last is for no pick
 
         one, many = arrive(begun, lengths, 1), arrive(begun, lengths, LANES)
-        made = picks(known, place, begun, one.rollouts, panel.setting.k)
+        trust = None if scalar is None else scalar[row, mine[inside]]
+        made = picks(known, place, begun, one.rollouts, k, trust)
         right = hits[made]
         right[:, 0] = correct[one.rollouts[:, 0]]  # of one rollout there is no choice
         columns = [right.mean(0), one.spent.mean(0)]
@@ -128,7 +143,7 @@ def measure(panel: Panel, request: Request, most: int, options: Options, lows: F
 
         here = inside[one.rollouts]
         columns += [_stopped(settled(made, here, Stopping(patience=p)), right, one.spent) for p in PATIENCE]
-        beside = picks(known, place, begun, many.rollouts, panel.setting.k)
+        beside = picks(known, place, begun, many.rollouts, k, trust)
         stop = settled(beside, inside[many.rollouts], Stopping(patience=STANDARD))
         columns.append(_stopped(stop, hits[beside], many.spent))
         nothing = np.full(WIDTH, np.nan)
@@ -199,7 +214,9 @@ class Costs(NamedTuple):
 
 
 def wanted(panel: Panel) -> list[Request]:
-    return [standard(panel)] if panel.domain in DOMAINS else []
+    if panel.domain not in DOMAINS:
+        return []
+    return [request for preset in PRESETS if (request := request_of(panel, preset)) is not None]
 
 
 @study(
@@ -220,24 +237,36 @@ def adaptive(evidence: Evidence, options: Options) -> Findings:
         )
     groups: dict[str, list[Measured]] = {}
     for panel in panels:
-        made = measure(panel, standard(panel), most, options, falls(evidence, panel))
-        if len(made.table):
-            groups.setdefault(panel.domain, []).append(made)
+        lows = falls(evidence, panel)
+        for preset in (preset for preset in PRESETS if request_of(panel, preset) is not None):
+            made = measure(panel, preset, most, options, lows)
+            if len(made.table):
+                groups.setdefault(_group(panel.domain, preset), []).append(made)
     costs = {}
-    for domain in (domain for domain in DOMAINS if domain in groups):
-        table = np.concatenate([made.table for made in groups[domain]])
-        problems = [problem for made in groups[domain] for problem in made.problems]
-        costs[domain] = Costs(resample(table, problems, resamples=options.draws, seed=options.seed), most, len(table))
+    for name in (_group(domain, preset) for preset in PRESETS for domain in DOMAINS):
+        if name in groups:
+            table = np.concatenate([made.table for made in groups[name]])
+            problems = [problem for made in groups[name] for problem in made.problems]
+            costs[name] = Costs(resample(table, problems, resamples=options.draws, seed=options.seed), most, len(table))
     decisions, notes = _decide(costs)
     windows = ", ".join(str(window) for window in sorted({panel.window for panel in panels}))
     notes.append(
-        f"{options.samples} orders of arrival per problem, the first {most} rollouts of each. Fixed N is RAD among the first "
-        f"N. Arms run one rollout at a time, or {LANES} side by side, where those under way at the stop are cancelled and "
+        f"{options.samples} orders of arrival per problem, the first {most} rollouts of each. Fixed N and the online selector pick "
+        f"as in the paper, or by the preset that is named; fixed N among the first N. Arms run one rollout at a time, or {LANES} side by side, where those under way at the stop are cancelled and "
         f"their tokens counted. DeepConf's online filter: warm-up of 16, confidence windows of {windows} tokens, tokens of "
         "rollouts counted up to where they are cut; on code, which has no votes, it takes the most confident rollout."
     )
     charts = tuple(_chart(domain, one) for domain, one in costs.items())
     return Findings((_table(costs),), charts, tuple(decisions), tuple(notes))
+
+
+def _group(domain: str, preset: str) -> str:
+    return domain if preset == "paper" else f"{domain}, preset {preset}"
+
+
+def _reads(reads: str, group: str) -> str:
+    """What a way to stop reads in a group: the preset best reads log-probabilities beside routing."""
+    return "routing, logprobs" if reads == "routing" and "preset" in group else reads
 
 
 def _decide(costs: dict[str, Costs]) -> tuple[list[Decision], list[str]]:
@@ -262,22 +291,22 @@ def _table(costs: dict[str, Costs]) -> Table:
     rows = []
     for domain, own in costs.items():
         m = own.most
-        for name, hit in ((f"fixed N = {m}, RAD", m - 1), (f"fixed N = {m}, majority", 3 * m - 1)):
+        for name, hit in ((f"fixed N = {m}", m - 1), (f"fixed N = {m}, majority", 3 * m - 1)):
             cells = (_cell(own.means.estimate[hit], "percent", own.means.draws[:, hit]),)
             cost = (Cell(round(float(own.means.estimate[2 * m - 1])), "count"), Cell(1.0, "percent"), Cell(m, "count"))
-            reads = "routing" if hit < m else "answers"
+            reads = _reads("routing" if hit < m else "answers", domain)
             rows.append(Row((Cell(name), Cell(reads), *cost, *cells, missing("it is a fixed N")), domain))
         for i, arm in enumerate(ARMS):
             hit, tokens, rollouts = own.arm(i)
             if not np.isfinite(own.means.estimate[hit]):
                 why = missing("no answers to count" if arm.reads == "answers" else "no top-k log-probabilities")
-                rows.append(Row((Cell(arm.name), Cell(arm.reads), why, why, why, why, why), domain))
+                rows.append(Row((Cell(arm.name), Cell(_reads(arm.reads, domain)), why, why, why, why, why), domain))
                 continue
             rows.append(
                 Row(
                     (
                         Cell(arm.name),
-                        Cell(arm.reads),
+                        Cell(_reads(arm.reads, domain)),
                         Cell(round(float(own.means.estimate[tokens])), "count"),
                         Cell(own.ratio(i)[0], "percent"),
                         Cell(round(float(own.means.estimate[rollouts])), "count"),
@@ -310,7 +339,7 @@ def _chart(domain: str, own: Costs) -> Chart:
     m, estimate = own.most, own.means.estimate
     sizes = [n for n in (2, 4, 8, 16, 32, 64) if n <= m]
     series = [
-        Series("fixed N, RAD", [estimate[m + n - 1] for n in sizes], [100 * estimate[n - 1] for n in sizes]),
+        Series("fixed N", [estimate[m + n - 1] for n in sizes], [100 * estimate[n - 1] for n in sizes]),
         Series(
             "fixed N, majority", [estimate[m + n - 1] for n in sizes], [100 * estimate[2 * m + n - 1] for n in sizes]
         ),
@@ -330,4 +359,6 @@ def _chart(domain: str, own: Costs) -> Chart:
     ]
     plot = Plot("lines", domain, "tokens per problem", "right (%)", series=series)
     note = "Points are N = 2, 4, ..., patience 2 to 32, thresholds .8 to .99, 90% and 10% kept. Higher and further left is better."
-    return Chart(f"adaptive-{domain}", "Accuracy by tokens, one rollout at a time", (plot,), note=note)
+    return Chart(
+        f"adaptive-{domain.replace(', preset ', '-')}", "Accuracy by tokens, one rollout at a time", (plot,), note=note
+    )
