@@ -27,6 +27,7 @@ from radmoe.cli import (
     merge,
     rivals,
     select,
+    serve,
     study,
     verify,
 )
@@ -102,7 +103,22 @@ def _epilog(examples: Iterable[str]) -> str:
     return "\n\n".join(("Examples:", *examples))  # a blank line is a line break in typer's epilog
 
 
-for module in (demo, capture, inspect, verify, merge, select, grade, evaluate, rivals, study, audit, doctor, bench):
+for module in (
+    demo,
+    capture,
+    inspect,
+    verify,
+    merge,
+    select,
+    grade,
+    evaluate,
+    rivals,
+    study,
+    audit,
+    doctor,
+    bench,
+    serve,
+):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=_epilog(module.EXAMPLES))(_interruptible(name, module.command))
 
