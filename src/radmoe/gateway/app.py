@@ -217,7 +217,7 @@ def _note(
     service.metrics.requests.labels(route, mode, str(status)).inc()
     if status == 200:
         service.metrics.time(mode, progress)
-    prompts = {}
+    prompts: dict[str, Any] = {}
     if service.settings.log_prompts and ask is not None:
         prompts = {"prompt": ask.body.get("messages") or ask.body.get("prompt")}
     log(

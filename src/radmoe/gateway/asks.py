@@ -96,13 +96,15 @@ def _best(wanted: Any, suffix: int | None, settings: Settings) -> Best | None:
             raise bad_request(
                 f"radmoe has no field {_shown(name)}: use {', '.join(FIELDS)}", "radmoe", code="unknown_field"
             )
-    n = _count(fields.get("n"), "radmoe.n", 2, settings.most_rollouts, absent=suffix or settings.rollouts)
+    named = _count(
+        suffix, "the number after #rad-", 2, settings.most_rollouts, absent=settings.rollouts, param="model"
+    )
+    n = _count(fields.get("n"), "radmoe.n", 2, settings.most_rollouts, absent=named)
     if suffix is not None and n != suffix:
         raise bad_request(f"the model's name asks for {suffix} rollouts and radmoe.n for {n}: say one", "radmoe.n")
-    _count(suffix, "the number after #rad-", 2, settings.most_rollouts, absent=n, param="model")
     try:
         kind = None if fields.get("kind") is None else check_kind(fields["kind"])
-        preset = check_preset(fields.get("preset") or settings.preset)
+        preset = check_preset(settings.preset if fields.get("preset") is None else fields["preset"])
     except (InputError, TypeError) as error:
         param = "radmoe.kind" if "kind" in str(error) else "radmoe.preset"
         raise bad_request(str(error)[:300], param) from None

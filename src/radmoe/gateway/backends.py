@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from radmoe.gateway.asks import Ask, Best
     from radmoe.gateway.picks import Reading
 
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
 Tokens = Sequence[NDArray[np.int32]]
 
 
@@ -123,7 +125,7 @@ class Backend(Protocol):
         """The answer to a plain request, as the upstream gives it; only of a backend that `passes` such requests on."""
 
 
-async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
     """The result of work that would hold the event loop up."""
     return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
 

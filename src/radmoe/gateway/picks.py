@@ -52,7 +52,7 @@ class Pick:
 
 def check_preset(name: Any) -> str:
     """The preset's name; InputError for one that is not known."""
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise InputError(f"unknown preset {str(name)[:40]!r}: use one of {', '.join(PRESETS)}")
     return str(name)
 

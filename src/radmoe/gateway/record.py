@@ -15,6 +15,7 @@ from radmoe.errors import PoolMismatch
 from radmoe.gateway.backends import Backend, Router, Sampled
 from radmoe.gateway.picks import Pick
 from radmoe.pool import PoolWriter, Profile
+from radmoe.types import Rollout
 
 
 class Recorder:
@@ -35,6 +36,7 @@ class Recorder:
             for i, rollout in enumerate(pick.group.rollouts):
                 choice = sampled.choices[i]
                 message = choice.get("message") or {}
+                assert isinstance(rollout, Rollout)
                 kept = rollout if self._logprobs else replace(rollout, sampled_logprobs=None, topk_logprobs=None)
                 writer.add(
                     identity,

@@ -112,10 +112,13 @@ def cut(done: Completion, stops: tuple[str, ...], vocab: Vocab) -> Completion:
     ends = np.cumsum([len(piece) for piece in pieces])
     count = int(np.searchsorted(ends, at + len(stop.encode()))) + 1
     own = done.rollout
-    columns = (own.expert_ids, own.weights, own.sampled_logprobs, own.topk_logprobs)
-    parts = [None if column is None else column[:count] for column in columns]
-    assert parts[0] is not None
-    rollout = Rollout(own.token_ids[:count], *parts)
+    rollout = Rollout(
+        own.token_ids[:count],
+        own.expert_ids[:count],
+        None if own.weights is None else own.weights[:count],
+        None if own.sampled_logprobs is None else own.sampled_logprobs[:count],
+        None if own.topk_logprobs is None else own.topk_logprobs[:count],
+    )
     return done._replace(rollout=rollout, text=whole[:at].decode("utf-8", "replace"), finish_reason="stop")
 
 

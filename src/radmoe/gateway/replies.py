@@ -37,7 +37,7 @@ def chunks(ask: Ask, answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for delta in deltas:
             yield head | {"choices": [{"index": number, "logprobs": logprobs, "finish_reason": None} | delta]}
             logprobs = None  # all of them come with the first chunk
-        last = {"delta": {}} if ask.route == "chat" else {"text": ""}
+        last: dict[str, Any] = {"delta": {}} if ask.route == "chat" else {"text": ""}
         end = {"index": number, "logprobs": None, "finish_reason": choice["finish_reason"]} | last
         yield head | {"choices": [end]} | (extra if number == 0 else {})
     if ask.stream_usage:

@@ -34,39 +34,42 @@ def serve(settings: Settings, *, ready: Callable[[int], None] = lambda port: Non
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise EngineError(f"the gateway needs {error.name}: pip install 'radmoe[serve]'") from None
-    listener = _listen(settings.host, settings.port)
-    with listener:
-        asyncio.run(_serve(settings, listener, ready))
+    asyncio.run(run_until(None, settings, ready))
 
 
-async def _serve(settings: Settings, listener: socket.socket, ready: Callable[[int], None]) -> None:
+async def run_until(end: asyncio.Event | None, settings: Settings, ready: Callable[[int], None]) -> None:
+    """Serve until the event is set; where there is none, until a signal tells the process to end."""
     import uvicorn
 
     from radmoe.gateway.app import build
     from radmoe.gateway.service import Service
 
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="radmoe-gateway"))
-    backend = open_backend(settings)
-    await backend.start()
-    service = Service(settings, backend)
-    await service.begin()
-    await in_thread(warm_up)
-    config = uvicorn.Config(
-        build(service),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=_LAST_SECONDS,
-        lifespan="on",
-    )
-    server = uvicorn.Server(config)
-    running = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started and not running.done():
-        await asyncio.sleep(0.01)
-    if server.started:
-        ready(listener.getsockname()[1])
-    await running
+    with _listen(settings.host, settings.port) as listener:
+        backend = open_backend(settings)
+        await backend.start()
+        service = Service(settings, backend)
+        await service.begin()
+        await in_thread(warm_up)
+        config = uvicorn.Config(
+            build(service),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=_LAST_SECONDS,
+            lifespan="on",
+        )
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started and not running.done():
+            await asyncio.sleep(0.01)
+        if server.started:
+            ready(listener.getsockname()[1])
+        if end is not None:
+            await end.wait()
+            server.should_exit = True
+        await running
 
 
 def warm_up() -> None:

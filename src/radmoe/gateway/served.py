@@ -99,7 +99,7 @@ class Served(Backend):
         self._check_model(ask)
         upstreams = [upstream for upstream in self.fleet.upstreams if upstream.up and ask.model in upstream.card.models]
         engines = [upstream.card.engine for upstream in upstreams if upstream.card.engine is not None]
-        if not engines and best.fallback is None:
+        if upstreams and not engines and best.fallback is None:
             raise no_routing("; ".join(upstream.card.trouble for upstream in upstreams))
         self._name_source()
         if any(isinstance(engine.dialect, Sglang) for engine in engines):

@@ -37,7 +37,7 @@ class Metrics:
 
     def __init__(self, gate: Gate, backend: Backend) -> None:
         self._registry = CollectorRegistry()
-        own = {"registry": self._registry}
+        own: dict[str, Any] = {"registry": self._registry}
         self.requests = Counter("radmoe_requests", "Requests answered.", ("route", "mode", "status"), **own)
         self.picks = Counter("radmoe_picks", "Best-of-N answers by how they were chosen.", ("method",), **own)
         self.rollouts = Counter("radmoe_rollouts", "Rollouts sampled for best-of-N.", **own)
