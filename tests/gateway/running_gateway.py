@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -33,6 +34,8 @@ class RunningGateway:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self._thread.is_alive():
+            return
         self.client.close()
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join(60)
@@ -41,7 +44,8 @@ class RunningGateway:
     def ask(self, radmoe: Any = None, model: str = "planted#rad-8", **body: Any) -> httpx.Response:
         """Ask for a chat completion."""
         extra = {} if radmoe is None else {"radmoe": radmoe}
-        return self.client.post("/v1/chat/completions", json={"model": model, "messages": MESSAGES} | extra | body)
+        data = json.dumps({"model": model, "messages": MESSAGES} | extra | body)
+        return self.client.post("/v1/chat/completions", content=data)
 
     def error(self, response: httpx.Response) -> dict[str, Any]:
         """The error of an answer, which must have OpenAI's shape and name nothing of what stands behind."""

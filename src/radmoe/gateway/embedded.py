@@ -56,7 +56,7 @@ class Embedded(Backend):
     async def close(self) -> None:
         if self._batcher is not None:
             await in_thread(self._batcher.close)
-        self._engine.close()
+            self._engine.close()
 
     def models(self) -> dict[str, int | None]:
         return {self._engine.model_name: self._engine.context}

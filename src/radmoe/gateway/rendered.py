@@ -98,7 +98,8 @@ def render(ask: Ask, engine: Engine, topk_logprobs: int) -> Prompt:
             text, ids, replace(sampling, max_tokens=engine.room(ids, "this", sampling.max_tokens)), _stops(body)
         )
     except InputError as error:
-        raise bad_request(str(error)[:300], next((name for name in _READ if name in str(error)), None)) from None
+        param = str(error).partition(" ")[0]
+        raise bad_request(str(error)[:300], param if param in _READ else None) from None
 
 
 def cut(done: Completion, stops: tuple[str, ...], vocab: Vocab) -> Completion:
@@ -204,14 +205,14 @@ def _prompt(value: Any, engine: Engine) -> tuple[str, list[int]]:
 def _number(body: dict[str, Any], name: str) -> float | None:
     value = body.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise InputError(f"{name} must be a number")
+        raise bad_request(f"{name} must be a number", name)
     return None if value is None else float(value)
 
 
 def _whole(body: dict[str, Any], name: str) -> int | None:
     value = body.get(name)
     if value is not None and (type(value) is not int or not 0 < value < 1 << 31):
-        raise InputError(f"{name} must be a whole number from 1 up")
+        raise bad_request(f"{name} must be a whole number from 1 up", name)
     return value
 
 
@@ -220,7 +221,7 @@ def _seed(body: dict[str, Any]) -> int:
     if value is None:
         return secrets.randbelow(1 << 31)
     if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-        raise InputError("seed must be a whole number of 64 bits")
+        raise bad_request("seed must be a whole number of 64 bits", "seed")
     return value % (1 << 63)
 
 
@@ -228,5 +229,5 @@ def _stops(body: dict[str, Any]) -> tuple[str, ...]:
     value = body.get("stop")
     stops = [] if value is None else [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > _MOST_STOPS or not all(isinstance(stop, str) for stop in stops):
-        raise InputError(f"stop must be a text, or at most {_MOST_STOPS} texts")
+        raise bad_request(f"stop must be a text, or at most {_MOST_STOPS} texts", "stop")
     return tuple(stop for stop in stops if stop)

@@ -47,10 +47,14 @@ async def run_until(end: asyncio.Event | None, settings: Settings, ready: Callab
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="radmoe-gateway"))
     with _listen(settings.host, settings.port) as listener:
         backend = open_backend(settings)
-        await backend.start()
-        service = Service(settings, backend)
-        await service.begin()
-        await in_thread(warm_up)
+        try:
+            await backend.start()
+            service = Service(settings, backend)
+            await service.begin()
+            await in_thread(warm_up)
+        except BaseException:
+            await backend.close()
+            raise
         config = uvicorn.Config(
             build(service),
             log_level="warning",
