@@ -85,7 +85,10 @@ def main() -> None:
         own: list[float] = []
         with httpx.Client(timeout=600) as client:
             for round_number in range(-2, given.rounds):  # two rounds to warm up
-                arms = [("vLLM", direct, {"model": "lab", "n": given.n}), ("gateway", behind, {"model": f"lab#rad-{given.n}"})]
+                arms = [
+                    ("vLLM", direct, {"model": "lab", "n": given.n}),
+                    ("gateway", behind, {"model": f"lab#rad-{given.n}"}),
+                ]
                 for name, url, wanted in arms if round_number % 2 else reversed(arms):
                     seconds, answer = ask(client, url, common | wanted | {"seed": round_number + 2})
                     if round_number >= 0:
@@ -97,7 +100,9 @@ def main() -> None:
         differences = [b - a for a, b in zip(*times.values(), strict=True)]
         print(f"n={given.n}, {given.tokens} tokens each, {given.rounds} rounds")
         for name, value in medians.items():
-            print(f"{name:8} median {1000 * value:8.1f} ms, from {1000 * min(times[name]):.1f} to {1000 * max(times[name]):.1f}")
+            print(
+                f"{name:8} median {1000 * value:8.1f} ms, from {1000 * min(times[name]):.1f} to {1000 * max(times[name]):.1f}"
+            )
         added = statistics.median(differences)
         print(f"added    median {1000 * added:8.1f} ms, {added / medians['vLLM']:+.1%} of vLLM's")
         print(f"own time median {1000 * statistics.median(own):8.1f} ms")

@@ -3,7 +3,7 @@
     python -m benchmarks.gateway_load [--seconds 600] [--rate 20] [--connections 200] [-n 16] [--tokens 200] [--delay 1.0]
 
 The upstream is the planted server of the tests in a process of its own: lab-sized answers (about 200 tokens per rollout,
-3x8 top-4 routing by the plugin's payload), after `--delay` seconds. Printed are errors, latencies, the p99 of the
+11x32 top-8 routing by the plugin's payload), after `--delay` seconds. Printed are errors, latencies, the p99 of the
 gateway's own time (total less queue and upstream, which every answer says), and the gateway's memory over time.
 """
 
@@ -30,9 +30,9 @@ MESSAGES = [{"role": "user", "content": "What is 2 plus 3?"}]
 def start_upstream(checkpoint: Path, tokens: int, delay: float) -> tuple[subprocess.Popen[bytes], int]:
     import planted_upstream
 
-    planted_upstream.save_checkpoint(checkpoint)
+    planted_upstream.save_checkpoint(checkpoint, planted_upstream.LAB)
     port = free_port()
-    script = [sys.executable, planted_upstream.__file__, "--port", str(port), "--checkpoint", str(checkpoint)]
+    script = [sys.executable, planted_upstream.__file__, "--port", str(port), "--checkpoint", str(checkpoint), "--lab"]
     process = subprocess.Popen([*script, "--tokens", str(tokens), "--delay", str(delay)])
     while True:
         try:
@@ -82,13 +82,17 @@ async def load(url: str, pid: int, given: argparse.Namespace) -> None:
                 sizes.append((time.monotonic() - began, memory(pid)))
         await asyncio.gather(*tasks)
     sizes.append((time.monotonic() - began, memory(pid)))
-    print(f"{len(total) + len(errors):,} requests in {time.monotonic() - began:.0f} s, n={given.n}, {len(errors)} errors {errors[:3]}")
+    print(
+        f"{len(total) + len(errors):,} requests in {time.monotonic() - began:.0f} s, n={given.n}, {len(errors)} errors {errors[:3]}"
+    )
     for name, values in (("own time", own), ("latency", total)):
         parts = ", ".join(f"p{p} {1000 * np.percentile(values, p):.1f}" for p in (50, 90, 99, 100))
         print(f"{name}: {parts} ms")
     after = [(at, size) for at, size in sizes if at >= min(60.0, given.seconds / 2)]
     slope = np.polyfit(*zip(*after, strict=True), 1)[0] * 60 if len(after) > 2 else float("nan")
-    print(f"memory: {sizes[0][1]:.0f} MB at first, {after[0][1]:.0f} at {after[0][0]:.0f} s, {sizes[-1][1]:.0f} at the end, {slope:+.2f} MB a minute")
+    print(
+        f"memory: {sizes[0][1]:.0f} MB at first, {after[0][1]:.0f} at {after[0][0]:.0f} s, {sizes[-1][1]:.0f} at the end, {slope:+.2f} MB a minute"
+    )
 
 
 def main() -> None:

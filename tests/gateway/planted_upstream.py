@@ -32,7 +32,7 @@ from radmoe.engines.vllm.plugin.store import ChoiceRows
 from radmoe.lab import planted
 from radmoe.types import RouterShape
 
-SHAPE = RouterShape(3, 8, 4)
+SMALL, LAB = RouterShape(3, 8, 4), RouterShape(11, 32, 8)  # of quick tests, and of the lab's models
 CONTEXT = 512
 FAULTS = (
     "another n",  # one choice too few
@@ -48,7 +48,7 @@ FAULTS = (
 )
 
 
-def save_checkpoint(path: Path) -> Path:
+def save_checkpoint(path: Path, shape: RouterShape = SMALL) -> Path:
     """The directory of the model that this server claims to serve: its configuration and its tokenizer."""
     from transformers import PreTrainedTokenizerFast, Qwen3MoeConfig
 
@@ -56,9 +56,9 @@ def save_checkpoint(path: Path) -> Path:
     tokenizer.save_pretrained(path)
     Qwen3MoeConfig(
         vocab_size=len(tokenizer),
-        num_hidden_layers=SHAPE.layers,
-        num_experts=SHAPE.experts,
-        num_experts_per_tok=SHAPE.top_k,
+        num_hidden_layers=shape.layers,
+        num_experts=shape.experts,
+        num_experts_per_tok=shape.top_k,
         max_position_embeddings=CONTEXT,
         hidden_size=64,
         num_attention_heads=4,
@@ -79,10 +79,11 @@ class PlantedUpstream:
         rollouts: int = 64,
         tokens: int = 60,
         kind: str = "math",
+        shape: RouterShape = SMALL,
     ) -> None:
         assert fault is None or fault in FAULTS, fault
-        self.root, self.mode, self.fault, self.delay = root, routing, fault, delay
-        recipe = planted.Planted(SHAPE, problems=1, rollouts=rollouts, tokens=tokens, kind=kind)  # type: ignore[arg-type]
+        self.root, self.mode, self.fault, self.delay, self.shape = root, routing, fault, delay, shape
+        recipe = planted.Planted(shape, problems=1, rollouts=rollouts, tokens=tokens, kind=kind)  # type: ignore[arg-type]
         (self.made,) = planted.groups(recipe)
         self.kept: dict[str, int] = {}
         self.probes: set[str] = set()  # keys of the two tokens that a client asks for first, and gets without fault
@@ -118,8 +119,8 @@ class PlantedUpstream:
             if self.mode != "plugin":
                 return JSONResponse({"detail": "Not Found"}, 404)
             settings = {"window": "generated", "layers": None, "weights": True, "memory_mib": 64}
-            shape = {"layers": SHAPE.layers, "experts": SHAPE.experts, "top_k": SHAPE.top_k}
-            return JSONResponse(shape | {"captured_layers": list(range(SHAPE.layers)), "settings": settings})
+            shape = {"layers": self.shape.layers, "experts": self.shape.experts, "top_k": self.shape.top_k}
+            return JSONResponse(shape | {"captured_layers": list(range(self.shape.layers)), "settings": settings})
 
         @app.post("/v1/radmoe/routing")
         async def routing(request: Request) -> Response:
@@ -148,10 +149,10 @@ class PlantedUpstream:
                 for start, stop in wanted["spans"].get(str(i), ()):
                     inside[start:stop] = True
             self.dropped += wanted["spans"] == {}
-            ids = rollout.expert_ids[inside] + (SHAPE.experts if fault == "out of range" else 0)
+            ids = rollout.expert_ids[inside] + (self.shape.experts if fault == "out of range" else 0)
             token = np.flatnonzero(inside).astype(np.int32) + (1000 if fault == "wrong rows" else 0)
             rows.append(ChoiceRows(i, token, ids, rollout.weights[inside]))
-        payload = encode(rows, range(SHAPE.layers))
+        payload = encode(rows, range(self.shape.layers))
         return Response(payload[: len(payload) // 2] if fault == "truncated" else payload)
 
     async def _complete(self, request: Request, route: str) -> Response:
@@ -273,8 +274,10 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--tokens", type=int, default=60)
+    parser.add_argument("--lab", action="store_true", help="a router of the lab's size")
     given = parser.parse_args()
-    made = PlantedUpstream(given.checkpoint, delay=given.delay, tokens=given.tokens)
+    shape = LAB if given.lab else SMALL
+    made = PlantedUpstream(given.checkpoint, delay=given.delay, tokens=given.tokens, shape=shape)
     uvicorn.run(made.app, host="127.0.0.1", port=given.port, log_level="critical", lifespan="off", access_log=False)
 
 

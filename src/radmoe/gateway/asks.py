@@ -96,9 +96,7 @@ def _best(wanted: Any, suffix: int | None, settings: Settings) -> Best | None:
             raise bad_request(
                 f"radmoe has no field {_shown(name)}: use {', '.join(FIELDS)}", "radmoe", code="unknown_field"
             )
-    named = _count(
-        suffix, "the number after #rad-", 2, settings.most_rollouts, absent=settings.rollouts, param="model"
-    )
+    named = _count(suffix, "the number after #rad-", 2, settings.most_rollouts, absent=settings.rollouts, param="model")
     n = _count(fields.get("n"), "radmoe.n", 2, settings.most_rollouts, absent=named)
     if suffix is not None and n != suffix:
         raise bad_request(f"the model's name asks for {suffix} rollouts and radmoe.n for {n}: say one", "radmoe.n")

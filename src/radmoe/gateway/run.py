@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from radmoe.errors import EngineError, InputError
 from radmoe.gateway.backends import Backend, in_thread
@@ -34,15 +36,28 @@ def serve(settings: Settings, *, ready: Callable[[int], None] = lambda port: Non
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise EngineError(f"the gateway needs {error.name}: pip install 'radmoe[serve]'") from None
-    asyncio.run(run_until(None, settings, ready))
+    asyncio.run(_until_told(settings, ready))
 
 
-async def run_until(end: asyncio.Event | None, settings: Settings, ready: Callable[[int], None]) -> None:
-    """Serve until the event is set; where there is none, until a signal tells the process to end."""
+async def _until_told(settings: Settings, ready: Callable[[int], None]) -> None:
+    """Serve until a signal tells the process to end."""
+    end, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end.set)
+    await run_until(end, settings, ready)
+
+
+async def run_until(end: asyncio.Event, settings: Settings, ready: Callable[[int], None]) -> None:
+    """Serve until the event is set; then requests under way have some seconds to finish, and the pool is sealed."""
     import uvicorn
 
     from radmoe.gateway.app import build
     from radmoe.gateway.service import Service
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield  # they are taken above
 
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="radmoe-gateway"))
     with _listen(settings.host, settings.port) as listener:
@@ -64,15 +79,14 @@ async def run_until(end: asyncio.Event | None, settings: Settings, ready: Callab
             timeout_graceful_shutdown=_LAST_SECONDS,
             lifespan="on",
         )
-        server = uvicorn.Server(config)
+        server = Server(config)
         running = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started and not running.done():
             await asyncio.sleep(0.01)
         if server.started:
             ready(listener.getsockname()[1])
-        if end is not None:
-            await end.wait()
-            server.should_exit = True
+        await end.wait()
+        server.should_exit = True
         await running
 
 

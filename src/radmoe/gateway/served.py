@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import httpx
 import numpy as np
+from numpy.typing import NDArray
 
 from radmoe.confidence import likelihood
 from radmoe.engines.base import Completion, Sampling, completion_text
@@ -25,7 +27,7 @@ from radmoe.errors import EngineError, RadmoeError
 from radmoe.gateway.asks import Ask, Best
 from radmoe.gateway.backends import Backend, Plain, Progress, Router, Sampled, in_thread, usage_of
 from radmoe.gateway.faults import Fault, bad_gateway, broken_routing
-from radmoe.gateway.picks import logprobs_needed, rows_read, settle
+from radmoe.gateway.picks import Reading, logprobs_needed, rows_read, settle
 from radmoe.gateway.rendered import Prompt, choice_of, render
 from radmoe.gateway.settings import Settings
 from radmoe.gateway.telemetry import log
@@ -35,6 +37,7 @@ from radmoe.pool.profile import spans
 from radmoe.types import Rollout
 
 PATHS = {"chat": "/v1/chat/completions", "text": "/v1/completions"}
+Positions = NDArray[np.int32] | None
 _LONG_CONTEXT = 1 << 17  # tokens, where a server does not say its context
 _ERROR_BYTES = 1 << 14
 _ROWS_LOST = BUSY | {409}  # the plugin's rows made room for others: sample again
@@ -67,7 +70,7 @@ class Served(Backend):
 
     def router(self) -> Router | None:
         engine = self._engine()
-        return None if engine is None else Router(engine.shape, engine.vocab, engine.layers)
+        return None if engine is None else _router(engine)
 
     def status(self) -> dict[str, Any]:
         upstreams = self.fleet.upstreams
@@ -121,25 +124,16 @@ class Served(Backend):
         with progress.upstream():
             reply = await upstream.ask("POST", PATHS[ask.route], body, limit.size)
         progress.finished, progress.stage = n, "selecting"
+        work = partial(read_choices, reply.body, upstream.url, ask, n, engine, wanted, limit.values)
         try:
-            read: Choices = await in_thread(
-                read_choices, reply.body, upstream.url, ask, n, engine, wanted, limit.values
-            )
+            read, reading, positions = await in_thread(_understand, work, best, engine, self._whole_rows)
         except RadmoeError as error:
             raise bad_gateway(str(error)) from None
         if engine is None:
             return _sampled(read, None, None, None, upstream.card.trouble)
-        router = Router(engine.shape, engine.vocab, engine.layers)
-        reading = await in_thread(settle, best, read.tokens, router)
+        router = _router(engine)
         if not plugin:
             return _sampled(read, lambda: stock_rollouts(read, engine), router, reading)
-        positions: list[Any] = [None] * n
-        if not self._whole_rows:
-            if reading.kind is None:
-                positions = [read.tokens[0][:0]] * n  # nothing will be read
-            else:
-                profile, kind = rows_read(best, reading.kind), reading.kind
-                positions = await in_thread(lambda: [profile.kept_rows(ids, engine.vocab, kind) for ids in read.tokens])
         ranges = {str(i): spans(rows) for i, rows in enumerate(positions) if rows is not None}
         ask_rows = json.dumps({"key": key, "n": n} | ({"spans": ranges} if ranges else {})).encode()
         try:
@@ -203,6 +197,26 @@ class Served(Backend):
         every = {name for upstream in self.fleet.upstreams for name in upstream.card.models}
         if ask.model not in known and (known or every) and ask.model not in every:
             raise unknown_model(ask.model, known)
+
+
+def _router(engine: HttpEngine) -> Router:
+    return Router(engine.shape, engine.vocab, engine.layers)
+
+
+def _understand(
+    read: Callable[[], Choices], best: Best, engine: HttpEngine | None, whole: bool
+) -> tuple[Choices, Reading | None, list[Positions]]:
+    """The choices of an answer, their kind, and which rows of each are to be fetched (None: all)."""
+    choices = read()
+    if engine is None:
+        return choices, None, []
+    reading = settle(best, choices.tokens, _router(engine))
+    if whole:
+        return choices, reading, [None] * len(choices.tokens)
+    if reading.kind is None:
+        return choices, reading, [np.empty(0, np.int32)] * len(choices.tokens)  # nothing will be read
+    profile, kind = rows_read(best, reading.kind), reading.kind
+    return choices, reading, [profile.kept_rows(ids, engine.vocab, kind) for ids in choices.tokens]
 
 
 def no_routing(detail: str) -> Fault:

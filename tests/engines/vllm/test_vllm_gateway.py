@@ -49,6 +49,7 @@ def url(server: Server, checkpoint: Any, recorded: Path) -> Iterator[str]:
     finally:
         process.terminate()
         assert process.wait(60) == 0
+        process.stdout.close()
 
 
 def test_a_real_server_behind_the_gateway(server: Server, url: str, recorded: Path) -> None:
