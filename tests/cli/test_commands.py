@@ -60,6 +60,7 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
         "audit",
         "doctor",
         "bench",
+        "serve",
         "lab",
     ):
         assert command in done.stdout
@@ -70,7 +71,20 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["demo", "capture", "inspect", "verify", "merge", "select", "grade", "evaluate", "audit", "doctor", "bench"],
+    [
+        "demo",
+        "capture",
+        "inspect",
+        "verify",
+        "merge",
+        "select",
+        "grade",
+        "evaluate",
+        "audit",
+        "doctor",
+        "bench",
+        "serve",
+    ],
 )
 def test_every_command_shows_examples_that_eighty_columns_do_not_break(
     command: str, monkeypatch: pytest.MonkeyPatch

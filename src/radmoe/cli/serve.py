@@ -11,8 +11,8 @@ from radmoe.printing import say
 
 EXAMPLES = (
     "radmoe serve --model lab-qwen",
-    "radmoe serve --upstream http://localhost:8001 --model ./checkpoint --port 8000",
-    "radmoe serve --upstream http://gpu-1:8000 --upstream http://gpu-2:8000 --model ./checkpoint --keys keys.txt",
+    "radmoe serve --upstream http://localhost:8001 --model ./checkpoint",
+    "radmoe serve --upstream URL --upstream URL --model DIR --keys keys.txt",
     "radmoe serve --model lab-qwen --record served/",
 )
 
