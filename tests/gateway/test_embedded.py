@@ -100,6 +100,9 @@ def test_text_parts_are_joined_and_thinking_is_told_apart(tiny: Any) -> None:
     assert split_thinking("<think>\nso\n</think>\n\n5", vocab) == ("so", "5")
     assert split_thinking("<think>\nso", vocab) == ("so", "")
     assert split_thinking("5", vocab) == (None, "5")
+    harmony = Vocab.from_file(Path(__file__).parents[1] / "data" / "tokenizers" / "gpt-oss.json")
+    final = "<|channel|>analysis<|message|>so<|end|><|start|>assistant<|channel|>final<|message|>5"
+    assert split_thinking(final, harmony) == ("so", "5")
     parts = [{"role": "user", "content": [{"type": "text", "text": "What is "}, {"type": "text", "text": "2?"}]}]
     assert tiny.ask(model="tiny", messages=parts, max_tokens=3).status_code == 200
 

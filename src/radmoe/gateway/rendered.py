@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from radmoe.anchors import preset_for
 from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, sampling_for
 from radmoe.engines.prompts import encode
 from radmoe.errors import InputError
@@ -137,7 +136,7 @@ def choice_of(ask: Ask, index: int, done: Completion, vocab: Vocab) -> dict[str,
 
 def split_thinking(text: str, vocab: Vocab) -> tuple[str | None, str]:
     """The thinking in a text, None where there is none, and the answer."""
-    if preset_for(vocab).name == "gpt-oss":
+    if "<|channel|>" in vocab.added:  # gpt-oss
         found = _FINAL.search(text)
         if found is None:
             return (_CONTROL.sub("", text).strip(), "") if "<|channel|>" in text else (None, text)
