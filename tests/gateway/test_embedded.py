@@ -92,6 +92,7 @@ def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any) -> None:
 
 
 def test_text_parts_are_joined_and_thinking_is_told_apart(tiny: Any) -> None:
+    import vocabularies
     from radmoe.gateway.rendered import split_thinking
     from radmoe.lab import planted
     from radmoe.vocab import Vocab
@@ -100,7 +101,7 @@ def test_text_parts_are_joined_and_thinking_is_told_apart(tiny: Any) -> None:
     assert split_thinking("<think>\nso\n</think>\n\n5", vocab) == ("so", "5")
     assert split_thinking("<think>\nso", vocab) == ("so", "")
     assert split_thinking("5", vocab) == (None, "5")
-    harmony = Vocab.from_file(Path(__file__).parents[1] / "data" / "tokenizers" / "gpt-oss.json")
+    harmony = vocabularies.vocab("gpt-oss")
     final = "<|channel|>analysis<|message|>so<|end|><|start|>assistant<|channel|>final<|message|>5"
     assert split_thinking(final, harmony) == ("so", "5")
     parts = [{"role": "user", "content": [{"type": "text", "text": "What is "}, {"type": "text", "text": "2?"}]}]
