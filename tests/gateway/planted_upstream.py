@@ -229,7 +229,12 @@ class PlantedUpstream:
             sampled = rollout.sampled_logprobs[: len(tokens)].tolist()
             choice["logprobs"] = {"token_logprobs": sampled, "top_logprobs": None}
             if route == "chat":
-                entries = [{"token": "x", "logprob": each, "bytes": None, "top_logprobs": []} for each in sampled]
+                most, top = body.get("top_logprobs") or 0, rollout.topk_logprobs
+                tops = [[{"token": "y", "logprob": float(p), "bytes": None} for p in step[:most]] for step in top]
+                entries = [
+                    {"token": "x", "logprob": each, "bytes": None, "top_logprobs": largest}
+                    for each, largest in zip(sampled, tops, strict=False)
+                ]
                 choice["logprobs"] = {"content": entries}
         if route == "text":
             return choice | {"text": text}
