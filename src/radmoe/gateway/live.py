@@ -43,6 +43,10 @@ def add_routes(app: FastAPI, service: Service, check_key: Callable[[Request], No
     async def page() -> Response:
         return asset("live.html")
 
+    @app.get("/favicon.ico")
+    async def icon() -> Response:
+        return Response(status_code=204, headers=_PAGE_HEADERS)  # there is none, and a browser need not complain
+
     @app.get("/assets/{name}")
     async def part(name: str) -> Response:
         if name not in _ASSETS:
