@@ -61,6 +61,20 @@ def start_gateway(checkpoint: str, upstream: int) -> tuple[subprocess.Popen[str]
     return process, process.stdout.readline().split()[3].rstrip(",").removesuffix("/v1")
 
 
+def cpu_seconds(pid: int) -> float:
+    """The CPU time that a process and its living descendants have used."""
+    ticks, family = 0.0, {pid}
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(folder.name) in family or int(fields[1]) in family:
+            family.add(int(folder.name))
+            ticks += float(fields[11]) + float(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def ask(client: httpx.Client, url: str, body: dict[str, object]) -> tuple[float, dict[str, object]]:
     began = time.perf_counter()
     answer = client.post(f"{url}/v1/chat/completions", json=body).raise_for_status().json()
@@ -83,6 +97,7 @@ def main() -> None:
         common = {"messages": QUESTION, "max_tokens": given.tokens, "ignore_eos": True}
         times: dict[str, list[float]] = {"vLLM": [], "gateway": []}
         own: list[float] = []
+        cpu: dict[str, list[float]] = {"vLLM, asked directly": [], "vLLM behind": [], "gateway": []}
         with httpx.Client(timeout=600) as client:
             for round_number in range(-2, given.rounds):  # two rounds to warm up
                 arms = [
@@ -90,10 +105,14 @@ def main() -> None:
                     ("gateway", behind, {"model": f"lab#rad-{given.n}"}),
                 ]
                 for name, url, wanted in arms if round_number % 2 else reversed(arms):
+                    before = cpu_seconds(vllm.pid), cpu_seconds(gateway.pid)
                     seconds, answer = ask(client, url, common | wanted | {"seed": round_number + 2})
+                    spent_vllm, spent_gateway = cpu_seconds(vllm.pid) - before[0], cpu_seconds(gateway.pid) - before[1]
                     if round_number >= 0:
                         times[name].append(seconds)
+                        cpu["vLLM behind" if name == "gateway" else "vLLM, asked directly"].append(spent_vllm)
                         if name == "gateway":
+                            cpu["gateway"].append(spent_gateway)
                             spent = answer["radmoe"]["seconds"]  # type: ignore[index]
                             own.append(spent["total"] - spent["upstream"] - spent["queue"])
         medians = {name: statistics.median(values) for name, values in times.items()}
@@ -105,6 +124,8 @@ def main() -> None:
             )
         added = statistics.median(differences)
         print(f"added    median {1000 * added:8.1f} ms, {added / medians['vLLM']:+.1%} of vLLM's")
+        for name, values in cpu.items():
+            print(f"CPU of {name}: mean {1000 * statistics.mean(values):.1f} ms a request")
         print(f"own time median {1000 * statistics.median(own):8.1f} ms")
     finally:
         if gateway is not None:

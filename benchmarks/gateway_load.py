@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "gateway"))  # the planted server is there
 
-from benchmarks.gateway import free_port, start_gateway
+from benchmarks.gateway import cpu_seconds, free_port, start_gateway
 
 MESSAGES = [{"role": "user", "content": "What is 2 plus 3?"}]
 
@@ -57,6 +57,8 @@ async def load(url: str, pid: int, given: argparse.Namespace) -> None:
     sizes: list[tuple[float, float]] = []
     began = time.monotonic()
 
+    used = cpu_seconds(pid)
+
     async def one(client: httpx.AsyncClient) -> None:
         start = time.monotonic()
         try:
@@ -88,6 +90,7 @@ async def load(url: str, pid: int, given: argparse.Namespace) -> None:
     for name, values in (("own time", own), ("latency", total)):
         parts = ", ".join(f"p{p} {1000 * np.percentile(values, p):.1f}" for p in (50, 90, 99, 100))
         print(f"{name}: {parts} ms")
+    print(f"CPU: {1000 * (cpu_seconds(pid) - used) / max(len(total), 1):.1f} ms a request")
     after = [(at, size) for at, size in sizes if at >= min(60.0, given.seconds / 2)]
     slope = np.polyfit(*zip(*after, strict=True), 1)[0] * 60 if len(after) > 2 else float("nan")
     print(

@@ -47,6 +47,13 @@ def wait(browser: Chrome, condition: str) -> Any:
     )
 
 
+def visit(browser: Chrome, url: str) -> None:
+    """Open a page; what an earlier one complained about, whose gateway has ended, is forgotten."""
+    browser.get("about:blank")
+    browser.get_log("browser")
+    browser.get(url)
+
+
 def rows(count: int) -> str:
     return f"document.querySelectorAll('#list tr').length === {count}"
 
@@ -60,7 +67,7 @@ def test_selections_appear_live_and_open(
 ) -> None:
     made = gateway(upstreams=(upstream(fault="script").url,))
     made.ask()
-    browser.get(made.url)
+    visit(browser, made.url)
     wait(browser, rows(1))
     second = made.ask({"n": 16}, model="planted").json()
     wait(browser, rows(2))
@@ -85,18 +92,18 @@ def test_where_there_are_keys_the_page_asks_for_one(
     made = gateway(upstreams=(upstream().url,), keys=("the-key",))
     made.client.headers["Authorization"] = "Bearer the-key"
     made.ask()
-    browser.get(made.url)
+    visit(browser, made.url)
     wait(browser, "!document.getElementById('unlock').hidden")
     assert browser.execute_script("return " + rows(0))
     browser.find_element(By.ID, "key").send_keys("the-key")
     browser.find_element(By.CSS_SELECTOR, "#unlock button").click()
     wait(browser, rows(1))
-    assert all("401" in message for message in complaints(browser))
+    assert [message for message in complaints(browser) if "401" not in message] == []
 
 
 def test_a_gateway_that_is_gone_is_said(browser: Chrome, gateway: Callable[..., Any], upstream: Any) -> None:
     made = gateway(upstreams=(upstream().url,))
-    browser.get(made.url)
+    visit(browser, made.url)
     wait(browser, "document.getElementById('status').textContent.startsWith('0 selections')")
     made.__exit__()
     wait(browser, "document.getElementById('status').textContent === 'The gateway does not answer.'")

@@ -15,10 +15,11 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from radmoe.gateway import live, replies
 from radmoe.gateway.asks import Ask, Route, read_ask
-from radmoe.gateway.backends import Progress
+from radmoe.gateway.backends import Plain, Progress, in_thread
 from radmoe.gateway.faults import Fault, internal
 from radmoe.gateway.service import Service
 from radmoe.gateway.telemetry import log
@@ -26,6 +27,7 @@ from radmoe.printing import json_text
 
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 _STREAM = "text/event-stream; charset=utf-8"
+_LARGE = 1 << 16  # bytes of a body that is not read on the event loop
 _GONE = 499  # a client that left, as nginx numbers it; nobody reads it
 
 
@@ -135,10 +137,15 @@ async def _complete(request: Request, route: Route, service: Service) -> Respons
     streams = False
     try:
         data = await read_body(request, service.settings.largest_body)
-        ask = read_ask(data, route, service.settings)
+        large = len(data) > _LARGE
+        ask = (
+            await in_thread(read_ask, data, route, service.settings)
+            if large
+            else read_ask(data, route, service.settings)
+        )
         if ask.best is None and service.backend.passes:
             plain = await _while_here(request, lambda: service.plain(ask, data, progress))
-            response: Response = StreamingResponse(plain.parts, plain.status, _HEADERS, plain.content_type)
+            response: Response = _Passing(plain)
         elif ask.stream:
             streams = True
             parts = replies.stream(
@@ -185,6 +192,20 @@ async def _work(service: Service, ask: Ask, identity: str, progress: Progress, *
         raise internal("") from None
     finally:
         _note(service, ask, ask.route, identity, progress, status, code)
+
+
+class _Passing(StreamingResponse):
+    """The answer of an upstream; whatever it holds is let go in the end, also where the client left before the first byte."""
+
+    def __init__(self, plain: Plain) -> None:
+        super().__init__(plain.parts, 200, _HEADERS, plain.content_type)
+        self._close = plain.close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._close()
 
 
 async def _while_here(request: Request, work: Callable[[], Awaitable[Any]]) -> Any:

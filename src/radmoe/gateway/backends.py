@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
@@ -86,11 +86,11 @@ class Sampled:
 
 
 class Plain(NamedTuple):
-    """The answer to a plain request: bytes, whole or in parts."""
+    """The answer to a plain request, whole or in parts; `close` must be awaited in the end, whatever became of them."""
 
-    status: int
     content_type: str
     parts: AsyncIterator[bytes]
+    close: Callable[[], Awaitable[None]]
 
 
 class Backend(Protocol):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
@@ -87,15 +88,18 @@ class Served(Backend):
         async def whole(upstream: Upstream) -> Reply:
             return await upstream.ask("POST", PATHS[ask.route], data, _limit(upstream, ask.choices, 20).size)
 
-        async def begin(upstream: Upstream) -> tuple[Upstream, httpx.Response]:
-            return upstream, await _begin(upstream, PATHS[ask.route], data)
+        async def begin(upstream: Upstream) -> Plain:
+            response = await _begin(upstream, PATHS[ask.route], data)
+            held = AsyncExitStack()
+            held.enter_context(upstream.lease())
+            held.push_async_callback(response.aclose)
+            return Plain("text/event-stream; charset=utf-8", _parts(upstream, response), held.aclose)
 
         with progress.upstream():
             if ask.stream:
-                upstream, response = await self.fleet.attempt(ask.model, begin)
-                return Plain(200, "text/event-stream; charset=utf-8", _parts(upstream, response))
+                return await self.fleet.attempt(ask.model, begin)
             reply = await self.fleet.attempt(ask.model, whole)
-        return Plain(200, "application/json", _one(reply.body))
+        return Plain("application/json", _one(reply.body), AsyncExitStack().aclose)
 
     async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress) -> Sampled:
         assert best is not None  # plain requests are passed on
@@ -323,16 +327,13 @@ async def _begin(upstream: Upstream, path: str, data: bytes) -> httpx.Response:
 
 async def _parts(upstream: Upstream, response: httpx.Response) -> AsyncIterator[bytes]:
     """What an upstream streams, as it comes. Where it breaks off, the stream ends with an error."""
-    with upstream.lease():
-        try:
-            async for part in response.aiter_raw():
-                yield part
-        except httpx.TransportError as error:
-            fault = bad_gateway(f"the connection to {upstream.url} broke ({reason_of(error)})")
-            log("stream", level="warning", upstream=upstream.name, detail=fault.detail)
-            yield f"\n\ndata: {json.dumps(fault.document())}\n\n".encode()
-        finally:
-            await response.aclose()
+    try:
+        async for part in response.aiter_raw():
+            yield part
+    except httpx.TransportError as error:
+        fault = bad_gateway(f"the connection to {upstream.url} broke ({reason_of(error)})")
+        log("stream", level="warning", upstream=upstream.name, detail=fault.detail)
+        yield f"\n\ndata: {json.dumps(fault.document())}\n\n".encode()
 
 
 async def _one(body: bytes) -> AsyncIterator[bytes]:

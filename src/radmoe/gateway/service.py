@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 from radmoe.errors import RadmoeError
@@ -45,12 +46,19 @@ class Service:
             raise self._late() from None
 
     async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
-        """The answer to a plain request, as an upstream gives it. A stream has its turn until it has begun."""
+        """The answer to a plain request, as an upstream gives it. It holds its turn until it is closed."""
+        held = AsyncExitStack()
         try:
-            async with asyncio.timeout(self.settings.deadline), self.gate.turn(progress):
-                return await self.backend.plain(ask, data, progress)
-        except TimeoutError:
-            raise self._late() from None
+            async with asyncio.timeout(self.settings.deadline):
+                await held.enter_async_context(self.gate.turn(progress))
+                plain = await self.backend.plain(ask, data, progress)
+        except BaseException as error:
+            await held.aclose()
+            if isinstance(error, TimeoutError):
+                raise self._late() from None
+            raise
+        held.push_async_callback(plain.close)
+        return plain._replace(close=held.aclose)
 
     async def close(self) -> None:
         """End what is under way, and seal the pool."""

@@ -59,6 +59,7 @@ class Upstream:
         self._model, self._key = model, key
         self.client = open_client(address, key)
         self.up, self.load = False, 0
+        self.look_now = asyncio.Event()
         self.card = Card("other", {}, None, "the server has not been reached yet")
 
     @contextmanager
@@ -97,6 +98,15 @@ class Upstream:
         if reply.status in _THEIR_ERRORS:
             return Fault(reply.status, "upstream_refused", message, detail=detail)
         return bad_gateway(detail)
+
+    async def watch(self) -> None:
+        """Look at the server again and again: every few seconds, and soon after it lost a request."""
+        while True:
+            self.look_now.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.look_now.wait(), _HEALTH_SECONDS)
+                await asyncio.sleep(_FIRST_WAIT)  # several requests may have failed at once
+            await self.look()
 
     async def look(self) -> None:
         """Ask the server whether it is well, and find out anew what it serves where it was not before."""
@@ -165,19 +175,17 @@ class Fleet:
 
     def __init__(self, upstreams: list[Upstream], retries: int) -> None:
         self.upstreams, self._retries = upstreams, retries
-        self._look_now = asyncio.Event()
-        self._health: asyncio.Task[None] | None = None
+        self._health: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Look at every server once, and then again and again."""
         await asyncio.gather(*(upstream.look() for upstream in self.upstreams))
-        self._health = asyncio.create_task(self._watch())
+        self._health = [asyncio.create_task(upstream.watch()) for upstream in self.upstreams]
 
     async def close(self) -> None:
-        if self._health is not None:
-            self._health.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._health
+        for task in self._health:
+            task.cancel()
+        await asyncio.gather(*self._health, return_exceptions=True)
         for upstream in self.upstreams:
             await upstream.client.aclose()
 
@@ -203,7 +211,7 @@ class Fleet:
                 except Lost as error:
                     last = error
                     tried.append(upstream)
-                    self._look_now.set()
+                    upstream.look_now.set()
                     log("retry", level="warning", upstream=upstream.name, attempt=attempt + 1, detail=str(error))
                 if self._choose(model, tried, routing) not in (None, *tried):
                     continue  # another one is there: no need to wait
@@ -237,14 +245,6 @@ class Fleet:
             return tried.count(upstream), no_routing, upstream.load, random.random()
 
         return min(able, key=cost, default=None)
-
-    async def _watch(self) -> None:
-        while True:
-            self._look_now.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._look_now.wait(), _HEALTH_SECONDS)
-                await asyncio.sleep(_FIRST_WAIT)  # several requests may have failed at once
-            await asyncio.gather(*(upstream.look() for upstream in self.upstreams), return_exceptions=True)
 
 
 def unknown_model(name: str, known: dict[str, int | None]) -> Fault:
