@@ -178,12 +178,18 @@ class PlantedUpstream:
 
     async def _wait(self, request: Request, seconds: float) -> None:
         """Sleep as a server samples: one whose client leaves stops."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, 0.02))
-            if await request.is_disconnected():
-                self.aborted += 1
-                raise ConnectionError("the client has left")
+        gone = asyncio.ensure_future(self._left(request))
+        try:
+            done, _ = await asyncio.wait({gone}, timeout=seconds)
+        finally:
+            gone.cancel()
+        if done:
+            self.aborted += 1
+            raise ConnectionError("the client has left")
+
+    async def _left(self, request: Request) -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
 
     async def _stream(self, answer: dict[str, Any]) -> Any:
         for choice in answer["choices"]:
