@@ -122,6 +122,8 @@ class Served(Backend):
     async def _vllm(self, upstream: Upstream, ask: Ask, n: int, best: Best, progress: Progress) -> Sampled:
         """One request for all n rollouts, so that the prompt is computed once; then the plugin's rows."""
         engine, key = upstream.card.engine, uuid.uuid4().hex
+        if engine is None and best.fallback is None:  # the others, which give routing, have failed
+            raise no_routing(upstream.card.trouble)
         wanted, limit = logprobs_needed(best), _limit(upstream, n, max(logprobs_needed(best), 20))
         plugin = engine is not None and engine.plugin is not None
         body = json.dumps(body_for(ask, n, wanted, key if plugin else None)).encode()
