@@ -115,14 +115,12 @@ def test_a_kind_that_is_given_is_used_and_one_without_marker_makes_rad_abstain(s
     assert chosen["method"] == "likelihood"
 
 
-@pytest.mark.parametrize(
-    ("preset", "options"), [("strict", {"readout": "delimiter@marker"}), ("paper+dc", {"confidence": "conf50"})]
-)
-def test_a_preset_picks_what_the_library_picks(shared: Any, preset: str, options: dict[str, str]) -> None:
+@pytest.mark.parametrize("preset", ["paper", "paper+dc", "strict", "best", "best+text"])
+def test_every_preset_picks_what_the_library_picks(shared: Any, preset: str) -> None:
     answer = shared.ask({"preset": preset, "n": 16}, model="planted").json()
     whole = shared.upstream.made.group
     group = RolloutGroup("it", [shared.upstream._rollout(i) for i in range(16)], whole.shape, whole.vocab)
-    assert (answer["radmoe"]["preset"], answer["radmoe"]["pick"]) == (preset, select(group, **options).index)
+    assert (answer["radmoe"]["preset"], answer["radmoe"]["pick"]) == (preset, select(group, preset=preset).index)
     assert answer["choices"][0]["logprobs"] is None
 
 

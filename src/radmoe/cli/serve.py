@@ -42,7 +42,7 @@ def command(
     ] = None,
     preset: Annotated[
         str,
-        typer.Option("--preset", help="How rollouts are read where a request does not say: paper, strict, paper+dc."),
+        typer.Option("--preset", help="How rollouts are read where a request does not say: paper, best and others."),
     ] = "paper",
     rollouts: Annotated[int, typer.Option("-n", help="Rollouts of MODEL#rad, where no number is given.")] = 16,
     most: Annotated[int, typer.Option("--most-rollouts", help="The most rollouts that a request may ask for.")] = 64,

@@ -12,7 +12,8 @@ import numpy as np
 from radmoe.errors import InputError, RadmoeError
 from radmoe.kinds import infer_kind
 from radmoe.pool import Profile
-from radmoe.selector import select, setting_for
+from radmoe.presets import preset_named
+from radmoe.selector import rule_for, select
 from radmoe.types import Kind, Rollout, RolloutGroup, Selection
 
 if TYPE_CHECKING:
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
     from radmoe.gateway.backends import Router, Sampled, Tokens
 
 FALLBACKS = ("likelihood",)
-
-
-class Preset(NamedTuple):
-    """A way of reading: with the marker's own tokens alone (`strict`), and with DeepConf (`confidence`)."""
-
-    strict: bool = False
-    confidence: str | None = None
-
-
-PRESETS = {"paper": Preset(), "strict": Preset(strict=True), "paper+dc": Preset(confidence="conf50")}
 
 
 class Reading(NamedTuple):
@@ -52,16 +43,16 @@ class Pick:
 
 def check_preset(name: Any) -> str:
     """The preset's name; InputError for one that is not known."""
-    if not isinstance(name, str) or name not in PRESETS:
-        raise InputError(f"unknown preset {str(name)[:40]!r}: use one of {', '.join(PRESETS)}")
-    return str(name)
+    return preset_named(name if isinstance(name, str) else f"{name}"[:40]).name
 
 
 def logprobs_needed(best: Best) -> int:
     """How many logprobs per token selection needs: 0 none, 1 the sampled token's own, 20 those of DeepConf."""
-    if PRESETS[best.preset].confidence is not None:
+    recipes = preset_named(best.preset).recipes.values()
+    trusts = {recipe.trust for recipe in recipes if recipe.confidence != "none"}
+    if trusts - {"likelihood"}:
         return 20
-    return 1 if best.fallback == "likelihood" else 0
+    return 1 if trusts or best.fallback == "likelihood" else 0
 
 
 def settle(best: Best, tokens: Tokens, router: Router) -> Reading:
@@ -83,7 +74,7 @@ def settle(best: Best, tokens: Tokens, router: Router) -> Reading:
 
 def rows_read(best: Best, kind: Kind) -> Profile:
     """The rows that selection will read of rollouts of this kind."""
-    return Profile(readouts=(_readout(best.preset, kind),))
+    return Profile(readouts=(rule_for(kind, best.n, preset=best.preset).setting.readout,))
 
 
 def pick(best: Best, sampled: Sampled, identity: str) -> Pick:
@@ -121,7 +112,7 @@ def _read(
     group = RolloutGroup(identity, rollouts, router.captured, router.vocab, reading.kind)
     if reading.kind is None:
         return group, None, reading.reason
-    selection = select(group, readout=_readout(best.preset, reading.kind), confidence=PRESETS[best.preset].confidence)
+    selection = select(group, preset=best.preset)
     if selection.abstained:
         located = int(selection.located.sum())
         return (
@@ -130,11 +121,6 @@ def _read(
             f"{located} of {len(group)} rollouts have the marker of kind {reading.kind}: two are needed",
         )
     return group, selection, ""
-
-
-def _readout(preset: str, kind: Kind) -> str:
-    setting = setting_for(kind)
-    return (setting.strict or setting.readout) if PRESETS[preset].strict else setting.readout
 
 
 def _by_score(selection: Selection) -> list[int]:
