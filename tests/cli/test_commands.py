@@ -61,6 +61,7 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
         "audit",
         "doctor",
         "bench",
+        "serve",
         "lab",
         "agent",
     ):
@@ -85,6 +86,7 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
         "audit",
         "doctor",
         "bench",
+        "serve",
     ],
 )
 def test_every_command_shows_examples_that_eighty_columns_do_not_break(

@@ -31,6 +31,7 @@ from radmoe.cli import (
     report,
     rivals,
     select,
+    serve,
     study,
     verify,
 )
@@ -125,6 +126,7 @@ for module in (
     audit,
     doctor,
     bench,
+    serve,
 ):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=_epilog(module.EXAMPLES))(_interruptible(name, module.command))

@@ -109,6 +109,30 @@ def test_a_request_that_has_not_begun_can_be_cancelled() -> None:
             futures[-1].result(timeout=5)
 
 
+def test_a_request_that_nobody_waits_for_ends_and_the_others_are_not_disturbed() -> None:
+    """Long requests are given up in mid-batch: their rows are free at the next step, and the rest samples as ever."""
+    engine = tiny_moe.engine("qwen3-moe")
+    expected = reference(engine)
+    long = replace(SAMPLING, max_tokens=200, temperature=3.0)
+    with engine.batcher(batch_size=8, topk_logprobs=4) as batch:
+        lost = [batch.submit(PROMPTS[0], sampling=long, key="long", rollout_index=r) for r in range(12)]
+        kept = {(i, 0): batch.submit(PROMPTS[i], sampling=SAMPLING, key=f"p{i}") for i in range(4)}
+        while not any(future.running() for future in lost):
+            pass
+        for future in lost:
+            batch.give_up(future)
+        for name, future in kept.items():
+            assert same(future.result(timeout=60), expected[name]), name
+        for future in lost:
+            if not future.cancelled() and (error := future.exception(timeout=60)) is not None:
+                assert "given up" in str(error)
+        assert any(future.cancelled() for future in lost)
+        assert any(not future.cancelled() and future.exception() is not None for future in lost)
+        assert batch.given_up() == frozenset()
+        batch.give_up(lost[0])  # once more changes nothing
+        assert not batch.closed
+
+
 def test_a_batch_that_fails_tells_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
     from radmoe.engines.torch.decode import Decoder
 

@@ -173,27 +173,32 @@ class Sglang:
         return None
 
     def ask(self, server: Server, served: str, request: Request, local: Checkpoint, plugin: bool) -> Answer:
+        answer = server.post("/generate", self.body(request), answer_limit(request, local))
+        return self.read(answer, request, local)
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """What is posted to /generate for one rollout."""
         sampling = request.sampling
-        answer = server.post(
-            "/generate",
-            {
-                "input_ids": request.prompt,
-                "sampling_params": NEUTRAL
-                | {
-                    "temperature": sampling.temperature,
-                    "top_p": sampling.top_p,
-                    "max_new_tokens": request.limit,
-                    "sampling_seed": request.seed & 0x7FFFFFFF,
-                    "skip_special_tokens": False,
-                },
-                "return_logprob": True,  # older versions say only there which tokens were sampled
-                "top_logprobs_num": sampling.topk_logprobs,
-                "logprob_start_len": -1,
-                "return_routed_experts": True,
-                "routed_experts_start_len": request.first,
+        return {
+            "input_ids": request.prompt,
+            "sampling_params": NEUTRAL
+            | {
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p,
+                "max_new_tokens": request.limit,
+                "sampling_seed": request.seed & 0x7FFFFFFF,
+                "skip_special_tokens": False,
             },
-            answer_limit(request, local),
-        )
+            "return_logprob": True,  # older versions say only there which tokens were sampled
+            "top_logprobs_num": sampling.topk_logprobs,
+            "logprob_start_len": -1,
+            "return_routed_experts": True,
+            "routed_experts_start_len": request.first,
+        }
+
+    def read(self, answer: Field, request: Request, local: Checkpoint) -> Answer:
+        """The rollout in what /generate answered."""
+        sampling = request.sampling
         meta = answer.get("meta_info")
         steps = [step.items() for step in meta.get("output_token_logprobs").items()]
         ids = answer.maybe("output_ids")

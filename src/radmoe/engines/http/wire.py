@@ -12,6 +12,7 @@ import math
 import os
 import random
 import ssl
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import httpx
@@ -35,6 +36,14 @@ class Refused(EngineError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class Reply(NamedTuple):
+    """One answer: its status, its body, and the seconds after which the server wants to be asked again."""
+
+    status: int
+    body: bytes
+    after: float | None
 
 
 class Limit(NamedTuple):
@@ -65,7 +74,7 @@ class Server:
         api_key: str | None = None,
         largest: int | None = None,
     ) -> None:
-        address = _address(url)
+        address = server_address(url)
         if not (0 < timeout < math.inf and 0 <= backoff < math.inf) or retries < 0:
             raise InputError(
                 f"timeout {timeout} must be a positive number of seconds, retries {retries} and backoff {backoff} "
@@ -75,19 +84,7 @@ class Server:
             raise InputError(f"largest must be a number of bytes, at least 1, got {largest}")
         self.url = str(address).rstrip("/").removesuffix("/v1")
         self._timeout, self._retries, self._backoff, self._largest = timeout, retries, backoff, largest
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "radmoe"}
-        if api_key is not None:
-            if not (api_key.isascii() and api_key.isprintable() and api_key.strip() == api_key != ""):
-                raise InputError("the API key must be printable ASCII without spaces around it: look at RADMOE_API_KEY")
-            headers["Authorization"] = f"Bearer {api_key}"
-        self._client = httpx.AsyncClient(
-            headers=headers,
-            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),  # the deadline of a request is in `_fetch`
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            follow_redirects=False,
-            trust_env=False,
-            verify=ssl.create_default_context() if address.scheme == "https" else False,
-        )
+        self._client = open_client(address, api_key)
         self._answered = False  # whether the server has ever answered
         self._loop = Loop(self._client.aclose)
 
@@ -141,17 +138,17 @@ class Server:
                 )
                 raise EngineError(f"{where} did not answer in {seconds:g} s, to the last byte: {advice}") from None
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                trouble = f"no connection to {where} ({_reason(error)}): is the server running there?"
+                trouble = f"no connection to {where} ({reason_of(error)}): is the server running there?"
                 if not self._answered:
                     raise EngineError(trouble) from None
             except RadmoeError:
                 raise
             except Exception as error:  # httpx.TransportError as a rule; libraries below it have raised others
-                trouble = f"the connection to {where} broke ({_reason(error)}): is the model's server running there?"
+                trouble = f"the connection to {where} broke ({reason_of(error)}): is the model's server running there?"
             else:
                 if 200 <= status < 300:
                     return answer
-                refusal = f"{where} answered {status}: {_message(answer)}"
+                refusal = f"{where} answered {status}: {error_message(answer)}"
                 if status not in BUSY:
                     raise Refused(status, refusal)
                 trouble = f"{refusal} (asked {attempt + 1} times)"
@@ -163,38 +160,70 @@ class Server:
             await asyncio.sleep(wait)
         raise AssertionError("the loop above ends by itself")
 
-    async def _once(self, method: str, where: str, data: bytes | None, most: int) -> tuple[int, bytes, float | None]:
-        """Send a request; its status, its body, and the seconds after which the server wants to be asked again."""
-        async with self._client.stream(method, where, content=data) as response:
+    async def _once(self, method: str, where: str, data: bytes | None, most: int) -> Reply:
+        def note() -> None:
             self._answered = True
-            headers, status = response.headers, response.status_code
-            if response.has_redirect_location:
-                raise Refused(
-                    status,
-                    f"{where} answered {status}, a redirect to {short(headers['location'])}, and none is followed: "
-                    "give the address of the model's server itself",
-                )
-            coding = headers.get("content-encoding", "identity").strip().lower()
-            if coding not in ("", "identity"):
-                raise EngineError(
-                    f"{where} answered in the encoding {short(coding)}, and none was asked for: turn compression off in "
-                    "the server, or in the proxy before it"
-                )
-            failed = not 200 <= status < 300
-            length = _number(headers.get("content-length", ""))
-            if not failed and length is not None and length > most:
-                raise _too_large(where, f"{length:,.0f}", most)
-            body = bytearray()
-            async for part in response.aiter_raw():
-                body += part
-                if failed and len(body) > _ERROR_BYTES:
-                    break
-                if not failed and len(body) > most:
-                    raise _too_large(where, f"more than {most:,}", most)
-            return status, bytes(body), _number(headers.get("retry-after", ""))
+
+        return await send(self._client, method, where, data, most, note)
 
 
-def _address(url: str) -> httpx.URL:
+def open_client(address: httpx.URL, api_key: str | None = None) -> httpx.AsyncClient:
+    """A client for one server, which follows no redirect, takes nothing from the environment and has no read limit."""
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "radmoe"}
+    if api_key is not None:
+        if not (api_key.isascii() and api_key.isprintable() and api_key.strip() == api_key != ""):
+            raise InputError("the API key must be printable ASCII without spaces around it: look at RADMOE_API_KEY")
+        headers["Authorization"] = f"Bearer {api_key}"
+    return httpx.AsyncClient(
+        headers=headers,
+        timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),  # the caller has a deadline for the whole request
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+        follow_redirects=False,
+        trust_env=False,
+        verify=ssl.create_default_context() if address.scheme == "https" else False,
+    )
+
+
+async def send(
+    client: httpx.AsyncClient,
+    method: str,
+    where: str,
+    data: bytes | None,
+    most: int,
+    answered: Callable[[], None] = lambda: None,
+) -> Reply:
+    """Send one request and read at most so many bytes of its answer; `answered` is called when its headers are there."""
+    async with client.stream(method, where, content=data) as response:
+        answered()
+        headers, status = response.headers, response.status_code
+        if response.has_redirect_location:
+            raise Refused(
+                status,
+                f"{where} answered {status}, a redirect to {short(headers['location'])}, and none is followed: "
+                "give the address of the model's server itself",
+            )
+        coding = headers.get("content-encoding", "identity").strip().lower()
+        if coding not in ("", "identity"):
+            raise EngineError(
+                f"{where} answered in the encoding {short(coding)}, and none was asked for: turn compression off in "
+                "the server, or in the proxy before it"
+            )
+        failed = not 200 <= status < 300
+        length = _number(headers.get("content-length", ""))
+        if not failed and length is not None and length > most:
+            raise _too_large(where, f"{length:,.0f}", most)
+        body = bytearray()
+        async for part in response.aiter_raw():
+            body += part
+            if failed and len(body) > _ERROR_BYTES:
+                break
+            if not failed and len(body) > most:
+                raise _too_large(where, f"more than {most:,}", most)
+        return Reply(status, bytes(body), _number(headers.get("retry-after", "")))
+
+
+def server_address(url: str) -> httpx.URL:
+    """The address of a server, without query; InputError for what is none, or holds a password."""
     example = "use http://localhost:8000"
     try:
         address = httpx.URL(url if "://" in url else f"http://{url}")
@@ -219,7 +248,7 @@ def _number(header: str) -> float | None:
     return float(header) if header.isascii() and header.isdecimal() else None
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """What the system said of an error, which lies below those of the libraries; else what they say."""
     below: BaseException | None = error
     while below is not None:
@@ -230,7 +259,7 @@ def _reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
-def _message(answer: bytes) -> str:
+def error_message(answer: bytes) -> str:
     """The message in the body of an error, as one line; vLLM, SGLang and FastAPI put it in different places."""
     text = answer.decode("utf-8", "replace").strip()
     try:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from radmoe.engines.base import Completion, Sampling
-from radmoe.engines.torch.decode import Job, Queue
+from radmoe.engines.torch.decode import GIVEN_UP, Job, Queue
 from radmoe.errors import EngineError, InputError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Batcher(Queue):
         self._engine, self._topk = engine, topk_logprobs
         self._jobs: deque[tuple[Job, Future[Completion]]] = deque()
         self._running: dict[int, Future[Completion]] = {}
+        self._given_up: frozenset[int] = frozenset()
         self._tickets = count()
         self._changed = threading.Condition()
         self._closed = False
@@ -60,7 +61,7 @@ class Batcher(Queue):
         """Ask for one rollout. `key` and `rollout_index` name it in the random numbers, as in `generate`.
 
         A prompt that cannot be used, or a batcher that is closed, is an error at once; what goes wrong later is the
-        future's. A request that has not begun can be cancelled.
+        future's. `give_up` ends a request that nobody waits for.
         """
         sampling = sampling or Sampling(topk_logprobs=self._topk)
         if sampling.topk_logprobs != self._topk:
@@ -92,6 +93,23 @@ class Batcher(Queue):
     def waiting(self) -> bool:
         return bool(self._jobs)
 
+    def given_up(self) -> frozenset[int]:
+        return self._given_up
+
+    def give_up(self, future: Future[Completion]) -> None:
+        """End a request that nobody waits for any more: at once if it has not begun, else at its batch's next step.
+
+        Its future is then cancelled, or has an EngineError. A batch on a GPU finishes what it has begun.
+        """
+        if not future.cancel():
+            with self._changed:
+                self._given_up |= {ticket for ticket, running in self._running.items() if running is future}
+
+    @property
+    def closed(self) -> bool:
+        """Whether requests are taken no more: it was closed, or its batch failed."""
+        return self._closed
+
     def close(self) -> None:
         """End all requests, those under way too, and the threads."""
         self._end(EngineError("the batch was closed before this request was finished"))
@@ -111,10 +129,14 @@ class Batcher(Queue):
         """Run one batch until this is closed, or the main thread has ended."""
         try:
             for done in self._engine.decoder(self._topk).run(self, batch_size, self._stopped):
-                completion = self._engine.completion(done)._replace(prompt_index=0)
+                gone = done.reason == GIVEN_UP
+                completion = None if gone else self._engine.completion(done)._replace(prompt_index=0)
                 with self._changed:
                     future = self._running.pop(done.job.prompt_index, None)
-                if future is not None:
+                    self._given_up -= {done.job.prompt_index}
+                if future is not None and completion is None:
+                    future.set_exception(EngineError("this request was given up before it was finished"))
+                elif future is not None and completion is not None:
                     future.set_result(completion)
         except BaseException as error:  # one batch that failed ends all: its requests must not wait for ever
             self._end(error)

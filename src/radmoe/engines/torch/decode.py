@@ -7,7 +7,7 @@ R(t) of the token it predicts (row P-1+t of the whole sequence).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +24,7 @@ from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
 
+GIVEN_UP = "given up"  # the reason of a job that ended because nobody waits for it any more
 BLOCK = 64  # steps recorded before each row is handed its part
 _SHRINK = 8  # drop empty rows once they are an eighth of the batch: it copies the cache
 _ROW_TENSORS = ("_token", "_length", "_count", "_limit", "_noise", "_temperature", "_top_p")
@@ -50,6 +51,10 @@ class Queue(Protocol):
 
     def waiting(self) -> bool:
         """Whether there are jobs to take, so that a batch with empty rows looks for them before its next step."""
+
+    def given_up(self) -> Collection[int]:
+        """The numbers (`Job.prompt_index`) of jobs that nobody waits for any more: they end at the next step."""
+        return ()
 
 
 class Listed(Queue):
@@ -108,7 +113,7 @@ class Decoder:
         self.sampled = 0  # tokens so far
 
     def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[Finished]:
-        """Yield the jobs in the order in which they finish; the reason is "stop" or "length".
+        """Yield the jobs in the order in which they finish; the reason is "stop", "length" or GIVEN_UP.
 
         `stopped` is asked at every step; once it returns True, the rollouts under way are given up and the iterator
         ends.
@@ -123,7 +128,8 @@ class Decoder:
                 return
             self._settle()
             room = live + len(started) < batch_size
-            for row, reason in self._until_some_finish(stopped, jobs.waiting if room else lambda: False):
+            waiting = jobs.waiting if room else lambda: False
+            for row, reason in self._until_some_finish(stopped, waiting, jobs.given_up):
                 yield self._finish(row, reason)
 
     @torch.inference_mode()
@@ -208,7 +214,9 @@ class Decoder:
         self._unused = unused[:, None] if bool(unused.any()) else None
 
     @torch.inference_mode()
-    def _until_some_finish(self, stopped: Stopped, waiting: Callable[[], bool]) -> list[tuple[int, str]]:
+    def _until_some_finish(
+        self, stopped: Stopped, waiting: Callable[[], bool], given_up: Callable[[], Collection[int]]
+    ) -> list[tuple[int, str]]:
         """Step until some rows finish; returns these rows, each with its reason.
 
         Returns none if told to stop, or, after a step at least, if jobs are waiting for the batch's empty rows.
@@ -218,6 +226,9 @@ class Decoder:
             at_end = torch.isin(self._token, self._eos)
             done = (at_end | (self._count >= self._limit)).nonzero()[:, 0].tolist()
             ended = [(row, "stop" if at_end[row] else "length") for row in done if self._rows[row] is not None]
+            if gone := given_up():
+                rows = [row for row, state in enumerate(self._rows) if state and state.job.prompt_index in gone]
+                ended += [(row, GIVEN_UP) for row in rows if row not in dict(ended)]
             if self._at == BLOCK:
                 self._flush()
             if ended or waiting():

@@ -1,0 +1,125 @@
+"""The gateway under load: requests at a fixed rate from many connections, n=16, before a server that answers at once.
+
+    python -m benchmarks.gateway_load [--seconds 600] [--rate 20] [--connections 200] [-n 16] [--tokens 200] [--delay 1.0]
+
+The upstream is the planted server of the tests in a process of its own: lab-sized answers (about 200 tokens per rollout,
+11x32 top-8 routing by the plugin's payload), after `--delay` seconds. Printed are errors, latencies, the p99 of the
+gateway's own time (total less queue and upstream, which every answer says), and the gateway's memory over time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "gateway"))  # the planted server is there
+
+from benchmarks.gateway import cpu_seconds, free_port, start_gateway
+
+MESSAGES = [{"role": "user", "content": "What is 2 plus 3?"}]
+
+
+def start_upstream(checkpoint: Path, tokens: int, delay: float) -> tuple[subprocess.Popen[bytes], int]:
+    import planted_upstream
+
+    planted_upstream.save_checkpoint(checkpoint, planted_upstream.LAB)
+    port = free_port()
+    script = [sys.executable, planted_upstream.__file__, "--port", str(port), "--checkpoint", str(checkpoint), "--lab"]
+    process = subprocess.Popen([*script, "--tokens", str(tokens), "--delay", str(delay)])
+    while True:
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/health", timeout=5)
+            return process, port
+        except httpx.TransportError:
+            time.sleep(0.1)
+
+
+def memory(pid: int) -> float:
+    """Resident megabytes of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096 / 1e6
+
+
+async def load(url: str, pid: int, given: argparse.Namespace) -> None:
+    body = {"model": f"planted#rad-{given.n}", "messages": MESSAGES}
+    limits = httpx.Limits(max_connections=given.connections, max_keepalive_connections=given.connections)
+    own: list[float] = []
+    total: list[float] = []
+    errors: list[str] = []
+    sizes: list[tuple[float, float]] = []
+    began = time.monotonic()
+
+    used = cpu_seconds(pid)
+
+    async def one(client: httpx.AsyncClient) -> None:
+        start = time.monotonic()
+        try:
+            answer = await client.post(f"{url}/v1/chat/completions", json=body)
+        except httpx.HTTPError as error:
+            errors.append(repr(error))
+            return
+        if answer.status_code != 200:
+            errors.append(f"{answer.status_code} {answer.text[:100]}")
+            return
+        spent = answer.json()["radmoe"]["seconds"]
+        total.append(time.monotonic() - start)
+        own.append(spent["total"] - spent["queue"] - spent["upstream"])
+
+    async with httpx.AsyncClient(timeout=120, limits=limits) as client:
+        tasks: set[asyncio.Task[None]] = set()
+        for i in range(int(given.seconds * given.rate)):
+            await asyncio.sleep(max(0.0, began + i / given.rate - time.monotonic()))
+            task = asyncio.create_task(one(client))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            if i % given.rate == 0:
+                sizes.append((time.monotonic() - began, memory(pid)))
+        await asyncio.gather(*tasks)
+    sizes.append((time.monotonic() - began, memory(pid)))
+    print(
+        f"{len(total) + len(errors):,} requests in {time.monotonic() - began:.0f} s, n={given.n}, {len(errors)} errors {errors[:3]}"
+    )
+    for name, values in (("own time", own), ("latency", total)):
+        parts = ", ".join(f"p{p} {1000 * np.percentile(values, p):.1f}" for p in (50, 90, 99, 100))
+        print(f"{name}: {parts} ms")
+    print(f"CPU: {1000 * (cpu_seconds(pid) - used) / max(len(total), 1):.1f} ms a request")
+    after = [(at, size) for at, size in sizes if at >= min(60.0, given.seconds / 2)]
+    slope = np.polyfit(*zip(*after, strict=True), 1)[0] * 60 if len(after) > 2 else float("nan")
+    print(
+        f"memory: {sizes[0][1]:.0f} MB at first, {after[0][1]:.0f} at {after[0][0]:.0f} s, {sizes[-1][1]:.0f} at the end, {slope:+.2f} MB a minute"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--rate", type=int, default=20)
+    parser.add_argument("--connections", type=int, default=200)
+    parser.add_argument("-n", type=int, default=16)
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--delay", type=float, default=1.0)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        upstream, port = start_upstream(Path(folder) / "planted", given.tokens, given.delay)
+        gateway = None
+        try:
+            gateway, url = start_gateway(str(Path(folder) / "planted"), port)
+            asyncio.run(load(url, gateway.pid, given))
+        finally:
+            if gateway is not None:
+                gateway.terminate()
+                gateway.wait(60)
+            upstream.kill()
+            upstream.wait()
+
+
+if __name__ == "__main__":
+    main()

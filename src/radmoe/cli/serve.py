@@ -1,0 +1,104 @@
+"""`radmoe serve`: best-of-N behind one URL, for every client of OpenAI's API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from radmoe.printing import say
+
+EXAMPLES = (
+    "radmoe serve --model lab-qwen",
+    "radmoe serve --upstream http://localhost:8001 --model ./checkpoint",
+    "radmoe serve --upstream URL --upstream URL --model DIR --keys keys.txt",
+    "radmoe serve --model lab-qwen --record served/",
+)
+
+
+def command(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="The model to run here; with --upstream the directory of the one that is served (config.json and "
+            "tokenizer.json suffice).",
+            show_default="lab-qwen; with --upstream the server's own, if it is a directory here",
+        ),
+    ] = None,
+    upstream: Annotated[
+        list[str] | None,
+        typer.Option("--upstream", help="A vLLM or SGLang server, such as http://localhost:8001; may be given often."),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port to listen on; 0 for a free one.")] = 8000,
+    keys: Annotated[
+        Path | None, typer.Option("--keys", help="A file of API keys, one a line, that clients must have one of.")
+    ] = None,
+    upstream_key: Annotated[
+        str | None,
+        typer.Option("--upstream-key", envvar="RADMOE_API_KEY", help="Sent to the upstreams as a bearer token."),
+    ] = None,
+    preset: Annotated[
+        str,
+        typer.Option("--preset", help="How rollouts are read where a request does not say: paper, best and others."),
+    ] = "paper",
+    rollouts: Annotated[int, typer.Option("-n", help="Rollouts of MODEL#rad, where no number is given.")] = 16,
+    most: Annotated[int, typer.Option("--most-rollouts", help="The most rollouts that a request may ask for.")] = 64,
+    running: Annotated[int, typer.Option("--running", help="Requests under way at a time.")] = 32,
+    waiting: Annotated[int, typer.Option("--waiting", help="Requests that may wait for their turn.")] = 128,
+    deadline: Annotated[float, typer.Option("--deadline", help="Seconds that a request may take.")] = 600.0,
+    retries: Annotated[
+        int, typer.Option("--retries", help="How often a request that an upstream lost is sent again.")
+    ] = 3,
+    largest_body: Annotated[int, typer.Option("--largest-body", help="Bytes that a request may have.")] = 4 << 20,
+    keep_alive: Annotated[
+        float, typer.Option("--keep-alive", help="Seconds between a stream's comments while rollouts are sampled.")
+    ] = 5.0,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="A pool in which every served group is kept; new, or of this model.")
+    ] = None,
+    recent: Annotated[int, typer.Option("--recent", help="Selections that the page at / shows; 0 keeps none.")] = 100,
+    log_prompts: Annotated[bool, typer.Option("--log-prompts", help="Write prompts into the log too.")] = False,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Rollouts that --model samples at a time.")] = 64,
+    device: Annotated[str, typer.Option("--device", help="Where --model runs: cpu or cuda.")] = "cpu",
+    threads: Annotated[int | None, typer.Option("--threads", help="Cores for --model.", show_default="all")] = None,
+) -> None:
+    """Serve OpenAI's API; MODEL#rad-16 samples 16 rollouts and answers with the one that RAD picks.
+
+    A request's own n keeps its meaning. The log goes to stderr, one line of JSON per request, without prompts.
+    """
+    from radmoe.gateway.picks import check_preset
+    from radmoe.gateway.run import serve
+    from radmoe.gateway.settings import Settings, read_keys
+
+    upstreams = tuple(upstream or ())
+    settings = Settings(
+        model=model if model is not None or upstreams else "lab-qwen",
+        upstreams=upstreams,
+        host=host,
+        port=port,
+        keys=() if keys is None else read_keys(keys),
+        upstream_key=upstream_key,
+        preset=check_preset(preset),
+        rollouts=rollouts,
+        most_rollouts=most,
+        running=running,
+        waiting=waiting,
+        deadline=deadline,
+        retries=retries,
+        largest_body=largest_body,
+        keep_alive=keep_alive,
+        record=record,
+        recent=recent,
+        log_prompts=log_prompts,
+        batch_size=batch_size,
+        device=device,
+        threads=threads,
+    )
+    shown = f"[{host}]" if ":" in host else host
+    serve(
+        settings,
+        ready=lambda own: say(f"radmoe serves at http://{shown}:{own}/v1, and a page at http://{shown}:{own}/"),
+    )

@@ -1,0 +1,232 @@
+"""Prompts rendered and answers built here, for backends that speak token ids: the embedded model, and SGLang."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, sampling_for
+from radmoe.engines.prompts import encode
+from radmoe.errors import InputError
+from radmoe.gateway.asks import Ask
+from radmoe.gateway.faults import Fault, bad_request
+from radmoe.types import Rollout
+from radmoe.vocab import Vocab
+
+_READ = [
+    "model",
+    "messages",
+    "prompt",
+    "n",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "temperature",
+    "top_p",
+    "seed",
+    "stop",
+    "chat_template_kwargs",
+    "reasoning_effort",
+]
+_IGNORED = [
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "prompt_cache_key",
+    "safety_identifier",
+    "tool_choice",
+    "parallel_tool_calls",
+]
+_NEUTRAL: dict[str, tuple[Any, ...]] = {  # what changes nothing
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1,),
+    "min_p": (0,),
+    "top_k": (0, -1),
+    "logprobs": (False,),
+    "logit_bias": ({},),
+    "tools": ([],),
+    "response_format": ({"type": "text"},),
+    "echo": (False,),
+    "best_of": (1,),
+    "suffix": ("",),
+}
+_MOST_STOPS = 16
+_FINAL = re.compile(r"<\|channel\|>final.*?<\|message\|>", re.DOTALL)
+_CONTROL = re.compile(r"<\|(?:start|end|return|call)\|>(?:assistant)?|<\|channel\|>\w*|<\|message\|>")
+
+
+class Prompt(NamedTuple):
+    """A prompt as the model sees it, how rollouts of it are drawn, and the texts at which they end."""
+
+    text: str
+    ids: list[int]
+    sampling: Sampling
+    stops: tuple[str, ...]
+
+
+def render(ask: Ask, engine: Engine, topk_logprobs: int) -> Prompt:
+    """The prompt and the sampling of a request. Raises a Fault that names a field which cannot be used."""
+    _check_fields(ask)
+    body = ask.body
+    try:
+        if ask.route == "chat":
+            messages, arguments = _messages(body.get("messages")), _arguments(body)
+            text, ids = encode(engine.tokenizer, messages, **arguments)
+        else:
+            text, ids = _prompt(body.get("prompt"), engine)
+    except (InputError, UnicodeError) as error:
+        raise bad_request(str(error)[:300], "messages" if ask.route == "chat" else "prompt") from None
+    try:
+        check_prompt(ids, len(engine.vocab))
+        sampling = sampling_for(
+            engine,
+            temperature=_number(body, "temperature"),
+            top_p=_number(body, "top_p"),
+            max_tokens=_whole(body, "max_completion_tokens") or _whole(body, "max_tokens"),
+            seed=_seed(body),
+            topk_logprobs=topk_logprobs,
+        )
+        return Prompt(
+            text, ids, replace(sampling, max_tokens=engine.room(ids, "this", sampling.max_tokens)), _stops(body)
+        )
+    except InputError as error:
+        param = str(error).partition(" ")[0]
+        raise bad_request(str(error)[:300], param if param in _READ else None) from None
+
+
+def cut(done: Completion, stops: tuple[str, ...], vocab: Vocab) -> Completion:
+    """A completion that ends where the first of the stop texts begins; its tokens end with the one that completes it."""
+    pieces = [vocab.token_bytes(int(token)) for token in done.rollout.token_ids]
+    whole = b"".join(pieces)
+    places = [(at, stop) for stop in stops if (at := whole.find(stop.encode())) >= 0]
+    if not places:
+        return done
+    at, stop = min(places)
+    ends = np.cumsum([len(piece) for piece in pieces])
+    count = int(np.searchsorted(ends, at + len(stop.encode()))) + 1
+    own = done.rollout
+    rollout = Rollout(
+        own.token_ids[:count],
+        own.expert_ids[:count],
+        None if own.weights is None else own.weights[:count],
+        None if own.sampled_logprobs is None else own.sampled_logprobs[:count],
+        None if own.topk_logprobs is None else own.topk_logprobs[:count],
+    )
+    return done._replace(rollout=rollout, text=whole[:at].decode("utf-8", "replace"), finish_reason="stop")
+
+
+def choice_of(ask: Ask, index: int, done: Completion, vocab: Vocab) -> dict[str, Any]:
+    """A completion as a choice of OpenAI's; of a chat, the thinking is told apart from the answer."""
+    end = {"index": index, "finish_reason": done.finish_reason, "logprobs": None}
+    if ask.route == "text":
+        return {"text": done.text} | end
+    thinking, answer = split_thinking(done.text, vocab)
+    message: dict[str, Any] = {"role": "assistant", "content": answer}
+    if thinking is not None:
+        message |= {"reasoning": thinking, "reasoning_content": thinking}
+    return {"message": message} | end
+
+
+def split_thinking(text: str, vocab: Vocab) -> tuple[str | None, str]:
+    """The thinking in a text, None where there is none, and the answer."""
+    if "<|channel|>" in vocab.added:  # gpt-oss
+        found = _FINAL.search(text)
+        if found is None:
+            return (_CONTROL.sub("", text).strip(), "") if "<|channel|>" in text else (None, text)
+        thinking = _CONTROL.sub("", text[: found.start()]).strip()
+        return thinking or None, _CONTROL.sub("", text[found.end() :])
+    before, mark, behind = text.partition("</think>")
+    if mark:
+        return before.replace("<think>", "", 1).strip("\n"), behind.lstrip("\n")
+    if text.startswith("<think>"):
+        return text.removeprefix("<think>").strip("\n"), ""
+    return None, text
+
+
+def _check_fields(ask: Ask) -> None:
+    for name, value in ask.body.items():
+        if name in _READ or name in _IGNORED or value is None or value in _NEUTRAL.get(name, ()):
+            continue
+        raise Fault(
+            400,
+            "unsupported_field",
+            f"{name[:60]} is not supported by this model server: leave it out; vLLM behind the gateway takes it",
+            param=name[:60],
+        )
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not value or not all(isinstance(message, dict) for message in value):
+        raise InputError("messages must be a list of objects with role and content")
+    return [_message(message) for message in value]
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if isinstance(content, list):
+        texts = [
+            part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content
+        ]
+        content = "".join(text for text in texts if isinstance(text, str)) if None not in texts else None
+    if not isinstance(message.get("role"), str) or not isinstance(content, str):
+        raise InputError("a message needs a role and a content of text; other content is not supported by this model")
+    content.encode()  # a lone surrogate is no text
+    return {"role": message["role"], "content": content}
+
+
+def _arguments(body: dict[str, Any]) -> dict[str, Any]:
+    arguments = body.get("chat_template_kwargs") or {}
+    if not isinstance(arguments, dict) or set(arguments) & {"messages", "add_generation_prompt", "tokenize"}:
+        raise InputError("chat_template_kwargs must be an object of arguments for the chat template")
+    effort = body.get("reasoning_effort")
+    return arguments if effort is None else arguments | {"reasoning_effort": effort}
+
+
+def _prompt(value: Any, engine: Engine) -> tuple[str, list[int]]:
+    if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], int):
+        (value,) = value
+    if isinstance(value, str):
+        value.encode()
+        return value, engine.encode(value, raw=True)
+    if not isinstance(value, list) or not value or any(type(token) is not int for token in value):
+        raise InputError("prompt must be one text, or one list of token ids")
+    ids = check_prompt(value, len(engine.vocab))
+    return str(engine.tokenizer.decode(ids)), ids
+
+
+def _number(body: dict[str, Any], name: str) -> float | None:
+    value = body.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise bad_request(f"{name} must be a number", name)
+    return None if value is None else float(value)
+
+
+def _whole(body: dict[str, Any], name: str) -> int | None:
+    value = body.get(name)
+    if value is not None and (type(value) is not int or not 0 < value < 1 << 31):
+        raise bad_request(f"{name} must be a whole number from 1 up", name)
+    return value
+
+
+def _seed(body: dict[str, Any]) -> int:
+    value = body.get("seed")
+    if value is None:
+        return secrets.randbelow(1 << 31)
+    if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+        raise bad_request("seed must be a whole number of 64 bits", "seed")
+    return value % (1 << 63)
+
+
+def _stops(body: dict[str, Any]) -> tuple[str, ...]:
+    value = body.get("stop")
+    stops = [] if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or len(stops) > _MOST_STOPS or not all(isinstance(stop, str) for stop in stops):
+        raise bad_request(f"stop must be a text, or at most {_MOST_STOPS} texts", "stop")
+    return tuple(stop for stop in stops if stop)

@@ -1,0 +1,109 @@
+"""One request from its place in the queue to its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+from radmoe.errors import RadmoeError
+from radmoe.gateway import replies
+from radmoe.gateway.admission import Gate
+from radmoe.gateway.asks import Ask
+from radmoe.gateway.backends import Backend, Plain, Progress, Sampled, in_thread
+from radmoe.gateway.faults import Fault, broken_routing
+from radmoe.gateway.picks import Pick, pick
+from radmoe.gateway.recent import Recent
+from radmoe.gateway.record import Recorder
+from radmoe.gateway.settings import Settings
+from radmoe.gateway.telemetry import Metrics, log
+
+
+class Service:
+    """What the routes call: a backend behind a gate, with metrics, a pool and the last selections."""
+
+    def __init__(self, settings: Settings, backend: Backend) -> None:
+        self.settings, self.backend = settings, backend
+        self.gate = Gate(settings.running, settings.waiting)
+        self.metrics = Metrics(self.gate, backend)
+        self.recent = Recent(settings.recent)
+        self.recorder: Recorder | None = None
+        if settings.record is not None:
+            self.recorder = Recorder(settings.record, backend, logprobs=not backend.passes)
+
+    async def begin(self) -> None:
+        """Open the pool, where there is one and the model is known, so that one which does not fit is an error now."""
+        router, models = self.backend.router(), list(self.backend.models())
+        if self.recorder is not None and router is not None and models:
+            await in_thread(self.recorder.open_now, models[0], router)
+
+    async def answer(self, ask: Ask, identity: str, progress: Progress) -> dict[str, Any]:
+        """The answer to a request whose rollouts are sampled for it; a Fault where there is none."""
+        try:
+            async with asyncio.timeout(self.settings.deadline), self.gate.turn(progress):
+                return await self._answer(ask, identity, progress)
+        except TimeoutError:
+            raise self._late() from None
+
+    async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
+        """The answer to a plain request, as an upstream gives it. It holds its turn until it is closed."""
+        held = AsyncExitStack()
+        try:
+            async with asyncio.timeout(self.settings.deadline):
+                await held.enter_async_context(self.gate.turn(progress))
+                plain = await self.backend.plain(ask, data, progress)
+        except BaseException as error:
+            await held.aclose()
+            if isinstance(error, TimeoutError):
+                raise self._late() from None
+            raise
+        held.push_async_callback(plain.close)
+        return plain._replace(close=held.aclose)
+
+    async def close(self) -> None:
+        """End what is under way, and seal the pool."""
+        await self.backend.close()
+        if self.recorder is not None:
+            await in_thread(self.recorder.close)
+
+    def _late(self) -> Fault:
+        return Fault(504, "deadline_exceeded", f"there was no answer within {self.settings.deadline:g} s: ask for less")
+
+    async def _answer(self, ask: Ask, identity: str, progress: Progress) -> dict[str, Any]:
+        n = ask.choices if ask.best is None else ask.best.n
+        progress.rollouts, progress.stage = n, "sampling"
+        sampled = await self.backend.sample(ask, n, ask.best, progress)
+        progress.stage = "selecting"
+        if ask.best is None:
+            return replies.whole(ask, identity, sampled.choices, sampled.usage, None)
+        try:
+            picked: Pick = await in_thread(pick, ask.best, sampled, identity)
+        except RadmoeError as error:
+            raise broken_routing(str(error)) from None
+        radmoe = dict(picked.document)
+        if self.recorder is not None:
+            radmoe["recorded"] = await self._record(identity, ask, sampled, picked)
+        radmoe["seconds"] = {
+            "queue": round(progress.queue_seconds, 4),
+            "upstream": round(progress.upstream_seconds, 4),
+            "total": round(progress.seconds, 4),
+        }
+        self.recent.add(identity, ask, sampled, picked)
+        self.metrics.picks.labels(picked.document["method"]).inc()
+        self.metrics.rollouts.inc(len(sampled.choices))
+        self.metrics.tokens.inc(sampled.tokens)
+        choices = [sampled.choices[i] for i in picked.order[: ask.choices]]
+        return replies.whole(ask, identity, choices, sampled.usage, radmoe)
+
+    async def _record(self, identity: str, ask: Ask, sampled: Sampled, picked: Pick) -> bool:
+        """Write a group to the pool; an answer does not fail because the disk did."""
+        assert self.recorder is not None
+        if picked.group is None:
+            return False
+        try:
+            await in_thread(self.recorder.add, identity, ask.model, sampled, picked)
+        except RadmoeError as error:
+            self.metrics.unrecorded.inc()
+            log("record", level="error", id=identity, detail=str(error))
+            return False
+        return True

@@ -1,0 +1,89 @@
+"""What the gateway is told when it starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from radmoe.errors import InputError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the gateway serves.
+
+    model             the model in this process or, with upstreams, the directory of the one that they serve
+    upstreams         addresses of servers; none means that the model runs in this process
+    keys              API keys that clients must have one of; none means that everybody may ask
+    upstream_key      sent to the upstreams as a bearer token
+    preset            how rollouts are read and compared where a request does not say
+    rollouts          how many rollouts `MODEL#rad` samples; `most_rollouts` is the most that a request may ask for
+    running, waiting  requests under way, and requests that may wait for their turn
+    deadline          seconds that a request may take, its time in the queue included
+    retries           how often a request that an upstream lost is sent again
+    largest_body      bytes of a request
+    keep_alive        seconds between the comments of a stream while rollouts are sampled
+    record            the pool that every served group is kept in
+    recent            selections that the page at / shows
+    log_prompts       whether prompts and picks go into the log
+    batch_size        rollouts that the model in this process samples at a time
+    """
+
+    model: str | None = None
+    upstreams: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8000
+    keys: tuple[str, ...] = ()
+    upstream_key: str | None = None
+    preset: str = "paper"
+    rollouts: int = 16
+    most_rollouts: int = 64
+    running: int = 32
+    waiting: int = 128
+    deadline: float = 600.0
+    retries: int = 3
+    largest_body: int = 4 << 20
+    keep_alive: float = 5.0
+    record: Path | None = None
+    recent: int = 100
+    log_prompts: bool = False
+    batch_size: int = 64
+    device: str = "cpu"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.model is None and not self.upstreams:
+            raise InputError("nothing to serve: give --model lab-qwen, or --upstream http://localhost:8000")
+        for name, least in (
+            ("rollouts", 2),
+            ("most_rollouts", 2),
+            ("running", 1),
+            ("waiting", 0),
+            ("retries", 0),
+            ("largest_body", 1024),
+            ("recent", 0),
+            ("batch_size", 1),
+        ):
+            if getattr(self, name) < least:
+                raise InputError(f"{name.replace('_', ' ')} must be at least {least}, got {getattr(self, name)}")
+        if self.rollouts > self.most_rollouts:
+            raise InputError(f"{self.rollouts} rollouts by default are more than the {self.most_rollouts} allowed")
+        if not 0 <= self.port < 1 << 16:
+            raise InputError(f"port must lie in [0, 65536), got {self.port}")
+        for name in ("deadline", "keep_alive"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name.replace('_', ' ')} must be a positive number of seconds")
+        if any(
+            not key or len(key) > 512 or not key.isascii() or not key.isprintable() or " " in key for key in self.keys
+        ):
+            raise InputError("an API key must be printable ASCII without spaces, 1 to 512 characters")
+
+
+def read_keys(path: Path) -> tuple[str, ...]:
+    """The API keys in a file, one a line; lines that begin with # are left out."""
+    lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    if not keys:
+        raise InputError(f"{path} holds no API key: write one a line, or leave --keys out")
+    return keys

@@ -1,0 +1,115 @@
+"""A model in the gateway's own process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+MESSAGES = [{"role": "user", "content": "What is 2 plus 3?"}]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from running_gateway import RunningGateway
+
+    import tiny_moe
+
+    path = tiny_moe.save(tmp_path_factory.mktemp("embedded") / "tiny", chat=True)
+    with RunningGateway(model=str(path), threads=1, record=path.parent / "pool") as made:
+        yield made
+
+
+def test_best_of_n_and_plain_requests_are_sampled_here(tiny: Any) -> None:
+    answer = tiny.ask(model="tiny#rad-6", max_tokens=12, seed=3).json()
+    assert answer["radmoe"]["sampled"]["rollouts"] == 6
+    assert answer["radmoe"]["recorded"] is True
+    assert answer["usage"]["completion_tokens"] == answer["radmoe"]["sampled"]["tokens"]
+    again = tiny.ask(model="tiny#rad-6", max_tokens=12, seed=3).json()
+    assert again["choices"] == answer["choices"]
+    plain = tiny.ask(model="tiny", n=2, max_tokens=5).json()
+    assert len(plain["choices"]) == 2
+    assert "radmoe" not in plain
+    assert plain["usage"]["completion_tokens"] <= 10
+
+
+def test_a_plain_stream_comes_as_chunks(tiny: Any) -> None:
+    text = tiny.ask(model="tiny", stream=True, max_tokens=5, seed=1).text
+    assert text.count('"finish_reason": null') >= 1
+    assert text.endswith("data: [DONE]\n\n")
+
+
+def test_a_rollout_ends_at_a_stop_text(tiny: Any) -> None:
+    body = {"model": "tiny", "prompt": "So the sum is", "max_tokens": 40, "seed": 5}
+    whole = tiny.client.post("/v1/completions", json=body).json()
+    stop = whole["choices"][0]["text"][10:13]
+    cut = tiny.client.post("/v1/completions", json=body | {"stop": [stop]}).json()
+    text = whole["choices"][0]["text"]
+    assert cut["choices"][0]["text"] == text[: text.find(stop)]
+    assert cut["choices"][0]["finish_reason"] == "stop"
+    assert cut["usage"]["completion_tokens"] < whole["usage"]["completion_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"logprobs": True}, "logprobs"),
+        ({"frequency_penalty": 0.5}, "frequency_penalty"),
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"seed": "x"}, "seed"),
+        ({"stop": [1]}, "stop"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": "word " * 2000}]}, None),
+    ],
+)
+def test_what_the_model_cannot_do_is_refused_by_name(tiny: Any, fields: Any, param: str | None) -> None:
+    answer = tiny.ask(model="tiny#rad-4", **({"max_tokens": 4} | fields))
+    assert answer.status_code == 400
+    error = tiny.error(answer)
+    assert param is None or error["param"] == param
+
+
+def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any) -> None:
+    body = {"model": "tiny#rad-32", "messages": MESSAGES, "max_tokens": 200, "temperature": 1.5}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{tiny.url}/v1/chat/completions", json=body, timeout=0.4)
+    end = time.monotonic() + 20
+    while tiny.client.get("/health").json()["rollouts"] and time.monotonic() < end:
+        time.sleep(0.02)
+    assert tiny.client.get("/health").json()["rollouts"] == 0
+    assert tiny.ask(model="tiny", max_tokens=3).status_code == 200
+
+
+def test_text_parts_are_joined_and_thinking_is_told_apart(tiny: Any) -> None:
+    import vocabularies
+    from radmoe.gateway.rendered import split_thinking
+    from radmoe.lab import planted
+    from radmoe.vocab import Vocab
+
+    vocab = Vocab.from_tokenizer(planted.tokenizer())
+    assert split_thinking("<think>\nso\n</think>\n\n5", vocab) == ("so", "5")
+    assert split_thinking("<think>\nso", vocab) == ("so", "")
+    assert split_thinking("5", vocab) == (None, "5")
+    harmony = vocabularies.vocab("gpt-oss")
+    final = "<|channel|>analysis<|message|>so<|end|><|start|>assistant<|channel|>final<|message|>5"
+    assert split_thinking(final, harmony) == ("so", "5")
+    parts = [{"role": "user", "content": [{"type": "text", "text": "What is "}, {"type": "text", "text": "2?"}]}]
+    assert tiny.ask(model="tiny", messages=parts, max_tokens=3).status_code == 200
+
+
+def test_the_default_model_is_labs(tmp_path: Path) -> None:
+    from radmoe.gateway.settings import Settings
+
+    with pytest.raises(ValueError, match="nothing to serve"):
+        Settings()

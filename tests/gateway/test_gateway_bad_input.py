@@ -1,0 +1,152 @@
+"""Whatever a client sends, it gets an error in OpenAI's shape, and the gateway goes on."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from running_gateway import MESSAGES
+
+DEEP = b'{"model": "planted", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "words"),
+    [
+        (b"{", 400, "invalid_json", "no JSON"),
+        (b"[1]", 400, "invalid_json", "object"),
+        (b"\xff\xfe", 400, "invalid_json", "no JSON"),
+        (b'{"model": NaN}', 400, "invalid_json", "NaN"),
+        (DEEP, 400, "invalid_json", "nested"),
+        ({"model": 3}, 400, "invalid_value", "model must be"),
+        ({"model": ""}, 400, "invalid_value", "model must be"),
+        ({"model": "nobody"}, 404, "model_not_found", "use planted"),
+        ({"model": "nobody#rad-8"}, 404, "model_not_found", "use planted"),
+        ({"model": "planted#rad-0"}, 400, "invalid_value", "from 2 to 64, got 0"),
+        ({"model": "planted#rad-1"}, 400, "invalid_value", "from 2 to 64, got 1"),
+        ({"model": "planted#rad-10000"}, 400, "invalid_value", "from 2 to 64, got 10000"),
+        ({"model": "planted", "radmoe": {"n": 0}}, 400, "invalid_value", "radmoe.n"),
+        ({"model": "planted", "radmoe": {"n": 10_000}}, 400, "invalid_value", "radmoe.n"),
+        ({"model": "planted", "radmoe": {"n": 2.5}}, 400, "invalid_value", "radmoe.n"),
+        ({"model": "planted", "radmoe": {"n": True}}, 400, "invalid_value", "radmoe.n"),
+        ({"model": "planted#rad-8", "radmoe": {"n": 16}}, 400, "invalid_value", "say one"),
+        ({"model": "planted", "radmoe": 16}, 400, "invalid_value", "an object"),
+        ({"model": "planted", "radmoe": {"rollouts": 3}}, 400, "unknown_field", '"rollouts"'),
+        ({"model": "planted", "radmoe": {"kind": "poem"}}, 400, "invalid_value", "unknown kind 'poem'"),
+        ({"model": "planted", "radmoe": {"kind": ["math"]}}, 400, "invalid_value", "kind"),
+        ({"model": "planted", "radmoe": {"preset": "worst"}}, 400, "invalid_value", "unknown preset 'worst'"),
+        ({"model": "planted", "radmoe": {"preset": {}, "n": 4}}, 400, "invalid_value", "preset"),
+        ({"model": "planted", "radmoe": {"fallback": "vote"}}, 400, "invalid_value", "likelihood"),
+        ({"model": "planted", "n": 0}, 400, "invalid_value", "n must be"),
+        ({"model": "planted", "n": 10_000}, 400, "invalid_value", "n must be"),
+        ({"model": "planted#rad-4", "n": 8}, 400, "invalid_value", "only 4 rollouts"),
+        ({"model": "planted#rad-4", "best_of": 8}, 400, "invalid_value", "best_of"),
+        ({"model": "planted", "stream": "yes"}, 400, "invalid_value", "stream must be"),
+        ({"model": "planted", "stream_options": 3}, 400, "invalid_value", "stream_options"),
+    ],
+)
+def test_a_wrong_body_is_one_clear_error(shared: Any, body: Any, status: int, code: str, words: str) -> None:
+    data = body if isinstance(body, bytes) else json.dumps({"messages": MESSAGES} | body).encode()
+    answer = shared.client.post("/v1/chat/completions", content=data)
+    error = shared.error(answer)
+    assert (answer.status_code, error["code"]) == (status, code)
+    assert words in error["message"]
+    assert len(error["message"]) < 400
+
+
+@pytest.mark.parametrize("prompt", [None, [], ["a", "b"], [["x"], ["y"]]])
+def test_best_of_n_takes_one_prompt(shared: Any, prompt: Any) -> None:
+    answer = shared.client.post("/v1/completions", json={"model": "planted#rad-4", "prompt": prompt})
+    assert shared.error(answer)["param"] == "prompt"
+
+
+def test_unknown_routes_and_methods_have_the_same_shape(shared: Any) -> None:
+    assert shared.error(shared.client.get("/v1/embeddings"))["code"] == "not_found"
+    assert shared.error(shared.client.get("/v1/chat/completions"))["code"] == "method_not_allowed"
+    assert shared.error(shared.client.get("/live/%3Cscript%3E"))["code"] == "not_found"
+    assert shared.client.get("/assets/..%2f..%2fapp.py").status_code == 404
+
+
+def raw(shared: Any, data: bytes) -> bytes:
+    """What the gateway answers to these bytes."""
+    host, port = shared.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), 20) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
+def test_a_body_of_a_gigabyte_is_refused_before_it_is_read(shared: Any) -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\n"
+    answer = raw(shared, head)
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b"body_too_large" in answer
+
+
+def test_a_body_without_a_length_is_refused_where_it_grows_too_large(shared: Any) -> None:
+    host, port = shared.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), 20) as connection:
+        connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        part, sent = b"%x\r\n%s\r\n" % (1 << 20, b"x" * (1 << 20)), 0
+        try:
+            while sent < 1 << 30:
+                connection.sendall(part)
+                sent += 1 << 20
+        except OSError:
+            pass
+        assert sent < 1 << 28  # the connection ended long before a gigabyte
+    assert shared.ask(model="planted").status_code == 200
+
+
+def test_headers_cannot_be_injected(shared: Any) -> None:
+    """A line end in a model's name, a request id or a route never becomes a header of the answer."""
+    evil = "planted\r\nX-Evil: 1"
+    answer = shared.client.post("/v1/chat/completions", json={"model": evil, "messages": MESSAGES})
+    assert answer.status_code == 404
+    assert "x-evil" not in answer.headers
+    head = b"GET /v1/models/a%0d%0aX-Evil:%201 HTTP/1.1\r\nHost: a\r\nX-Request-Id: b\r\nConnection: close\r\n\r\n"
+    assert b"x-evil" not in raw(shared, head).lower().split(b"\r\n\r\n")[0]
+
+
+def test_markup_in_a_completion_stays_text(gateway: Callable[..., Any], upstream: Any) -> None:
+    made = gateway(upstreams=(upstream(fault="script").url,))
+    answer = made.ask()
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "<script>" in answer.json()["choices"][0]["message"]["content"]
+    page = made.client.get("/")
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+
+
+def test_a_key_is_needed_where_there_are_keys(gateway: Callable[..., Any], upstream: Any) -> None:
+    made = gateway(upstreams=(upstream().url,), keys=("first-key", "second-key"))
+    for header in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "first-key"},
+        {"Authorization": "Basic first-key"},
+    ):
+        for path in ("/v1/models", "/metrics", "/live", "/live/x"):
+            answer = made.client.get(path, headers=header)
+            assert answer.status_code == 401, (path, header)
+            assert made.error(answer)["code"] == "invalid_api_key"
+        refused = made.client.post("/v1/chat/completions", content=b"{", headers=header)
+        assert refused.status_code == 401
+    for key in ("first-key", "second-key"):
+        assert made.client.get("/v1/models", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+    assert made.client.get("/health").status_code == 200
+    assert made.client.get("/").status_code == 200  # the page itself holds nothing
+
+
+def test_without_keys_the_page_answers_under_an_address_only(shared: Any) -> None:
+    """A page elsewhere whose name was pointed at this machine must not read prompts and answers."""
+    answer = shared.client.get("/live", headers={"Host": "evil.example"})
+    assert answer.status_code == 403
+    assert shared.client.get("/live", headers={"Host": "localhost:1234"}).status_code == 200

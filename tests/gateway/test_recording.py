@@ -1,0 +1,94 @@
+"""Served groups in a pool: what was answered is there, whatever became of the gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from running_gateway import MESSAGES
+
+from radmoe import open_pool, select
+from radmoe.errors import PoolMismatch
+from radmoe.pool import Pool
+
+
+def test_every_served_group_is_in_the_pool_and_selects_the_same(
+    gateway: Callable[..., Any], upstream: Any, tmp_path: Path
+) -> None:
+    server = upstream()
+    made = gateway(upstreams=(server.url,), record=tmp_path / "pool")
+    answers = [made.ask(model=f"planted#rad-{n}").json() for n in (4, 8, 16)]
+    assert [answer["radmoe"]["recorded"] for answer in answers] == [True] * 3
+    made.__exit__()
+    pool = open_pool(tmp_path / "pool")
+    for answer, n in zip(answers, (4, 8, 16), strict=True):
+        group = pool.group(answer["id"])
+        assert len(group) == n
+        assert group.kind == "math"
+        assert select(group).index == answer["radmoe"]["pick"]
+        assert [len(rollout) for rollout in group.rollouts] == [len(server._rollout(i)) for i in range(n)]
+
+
+def test_a_pool_of_another_model_is_refused_at_the_start(
+    gateway: Callable[..., Any], upstream: Any, shared_pool: Path
+) -> None:
+    with pytest.raises(PoolMismatch):
+        gateway(upstreams=(upstream().url,), record=shared_pool)
+
+
+def test_a_gateway_killed_while_recording_leaves_a_pool_that_does_not_lie(upstream: Any, tmp_path: Path) -> None:
+    """What a client was answered is there whole; a group that the kill cut short says how many it should have."""
+    server, path = upstream(), tmp_path / "pool"
+    command = [sys.executable, "-m", "radmoe", "serve", "--upstream", server.url, "--port", "0", "--record", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ)
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().split()[3].rstrip(",")
+        answered: dict[str, dict[str, Any]] = {}
+        over = threading.Event()
+
+        def ask() -> None:
+            while not over.is_set():
+                try:
+                    body = {"model": "planted#rad-8", "messages": MESSAGES}
+                    answer = httpx.post(f"{url}/chat/completions", json=body, timeout=30).json()
+                    answered[answer["id"]] = answer
+                except (httpx.TransportError, json.JSONDecodeError):
+                    return
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + 60
+        while len(answered) < 12 and time.monotonic() < end:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        over.set()
+        for thread in threads:
+            thread.join()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    Pool.recover(path)
+    pool = open_pool(path)
+    groups = {group.problem_id: group for group in pool.groups()}
+    assert len(answered) >= 12
+    for identity, answer in answered.items():
+        assert len(groups[identity]) == 8
+        assert select(groups[identity]).index == answer["radmoe"]["pick"]
+    short = [group for group in groups.values() if len(group) != 8]
+    assert len(short) <= 4  # one for each request that was being written
+    assert {json.loads(extra)["n"] for extra in pool.runs(["extra"])["extra"].to_pylist()} == {8}
+    assert pool.verify() == []
