@@ -228,7 +228,6 @@ def test_rows_held_at_once_change_no_bit(
     kind = "agent" if readout == "boundary@union" else "math"
     whole = read(made[0].group, readout, kind)
     for rows in (1, 7, 50):
-        monkeypatch.setattr("radmoe.readout.ROWS", rows)
         monkeypatch.setattr("radmoe.routes.ROWS", rows)
         assert np.array_equal(read(made[0].group, readout, kind).Z, whole.Z)
 
