@@ -168,13 +168,19 @@ def run_command(
 
 def import_command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run directories of mini-swe-agent.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="Run directories of mini-swe-agent, or a file that the lab sampled.",
+            show_default=False,
+        ),
     ],
     model: Annotated[
         str, typer.Option("--model", help="The MoE model to replay through: the one that ran, as a rule.")
     ],
     out: Annotated[Path, typer.Option("--out", help="The pool and the candidates go there.")],
     task: Annotated[str | None, typer.Option("--task", help="Name of the data set, for tables.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Of a file of the lab's: only the first issues.")] = None,
     style: Style = None,
     every_row: EveryRow = False,
     ids_only: Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")] = False,
@@ -187,33 +193,35 @@ def import_command(
     """Give finished trajectories their routing: each step is replayed as its own request through a local model.
 
     Run r of an issue is its trajectory in the r-th directory. What cannot be used is listed with its reason, and the rest
-    goes on. The tokens are those of the model's tokenizer, which may not be those that were sampled.
+    goes on. Tokens of texts are those of the model's tokenizer, which may not be those that were sampled.
     """
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-    from radmoe.agents.importer import import_trajectories
+    from radmoe.agents.importer import import_requests, import_trajectories
+    from radmoe.agents.lab_records import lab_source
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.pool import Profile
 
     opened = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
+    profile = Profile(sort_experts=ids_only, readouts=None if every_row else (BOUNDARIES,))
     with bar("replaying", MofNCompleteColumn(), TimeRemainingColumn()) as update:
-        done = import_trajectories(
-            runs,
-            opened,
-            out,
-            profile=Profile(sort_experts=ids_only, readouts=None if every_row else (BOUNDARIES,)),
-            weights=not ids_only,
-            topk_logprobs=topk_logprobs,
-            template_arguments=_arguments(style),
-            task=task,
-            progress=lambda finished, total: update(completed=finished, total=total),
-        )
+        options: dict[str, Any] = {
+            "profile": profile,
+            "weights": not ids_only,
+            "topk_logprobs": topk_logprobs,
+            "progress": lambda finished, total: update(completed=finished, total=total),
+        }
+        if len(runs) == 1 and runs[0].is_file():
+            done = import_requests(lab_source(runs[0], opened, limit=limit), opened, out, **options)
+        else:
+            arguments = _arguments(style)
+            done = import_trajectories(runs, opened, out, template_arguments=arguments, task=task, **options)
     if as_json:
         say_json(asdict(done))
         return
     say(
         f"{done.directory}: {done.instances:,} issues, {done.trajectories:,} trajectories, {done.steps:,} steps; "
-        f"{done.replayed:,} replayed now, {done.refused:,} cannot be used; tokens are those of the tokenizer"
+        f"{done.replayed:,} replayed now, {done.refused:,} cannot be used"
     )
     _say_problems(out)
     say(f"Now try:  radmoe agent select {quote(str(out))}")

@@ -1,0 +1,60 @@
+"""Trajectories that the lab sampled are replayed with the tokens that were sampled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scripted_agents import SUBMIT, engine, step
+
+from radmoe.agents.candidates import read_candidates
+from radmoe.agents.importer import import_requests
+from radmoe.agents.lab_records import lab_source
+from radmoe.errors import InputError
+from radmoe.lab.agent.records import AgentStep, AgentTrajectory, write_trajectories
+from radmoe.lab.agent.repositories import repositories
+from radmoe.pool import open_pool
+from radmoe.problems import DEFAULT_SEED
+
+
+def answer(text: str, **options: object) -> AgentStep:
+    ids = engine().tokenizer(text + "<|im_end|>", add_special_tokens=False)["input_ids"]
+    return AgentStep(np.array(ids, np.uint16), "stop", -1.0, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def sampled(tmp_path: Path) -> Path:
+    first, second = (one.repository_id for one in repositories(limit=2))
+    look = answer(step("ls"), observation="exit 0\ncheck.py\n")
+    made = [
+        AgentTrajectory(first, 0, (look, answer(step(SUBMIT))), "Submitted", "+1\n", "resolved"),
+        AgentTrajectory(first, 1, (answer("no command", action=False), look), "LimitsExceeded", "", "no patch"),
+        AgentTrajectory(second, 0, (answer(step(SUBMIT)),), "Submitted", "+2\n", "not judged"),
+    ]
+    write_trajectories(tmp_path / "file", {"seed": DEFAULT_SEED, "model": "lab"}, made)
+    return tmp_path / "file"
+
+
+def test_requests_are_those_that_were_answered(sampled: Path, tmp_path: Path) -> None:
+    done = import_requests(lab_source(sampled, engine()), engine(), tmp_path / "in")
+    assert (done.instances, done.trajectories, done.replayed, done.refused, done.steps) == (2, 3, 3, 0, 5)
+    pool = open_pool(tmp_path / "in" / "pool")
+    assert (pool.task, pool.sampling["tokens"]) == ("repo", "sampled")
+    first = repositories(limit=1)[0]
+    rollout, refused = pool.group(first.repository_id).rollouts
+    decode = engine().tokenizer.decode
+    assert first.issue in decode(rollout.steps[0].given)
+    assert "check.py" in decode(rollout.steps[1].given)
+    assert [step.kept is None for step in rollout.steps] == [True, True]
+    assert [step.kept is None for step in refused.steps] == [True, False]  # what had no command is not gone on from
+    listed = read_candidates(tmp_path / "in")[first.repository_id]
+    assert [one.problem for one in listed] == [None, "its patch is empty (it ended with LimitsExceeded)"]
+    assert listed[0].model == "lab"
+
+
+def test_some_repositories_of_a_file_can_be_taken(sampled: Path, tmp_path: Path) -> None:
+    done = import_requests(lab_source(sampled, engine(), limit=1), engine(), tmp_path / "in")
+    assert (done.instances, done.trajectories) == (1, 2)
+    with pytest.raises(InputError, match="limit must be at least 1"):
+        lab_source(sampled, engine(), limit=0)
