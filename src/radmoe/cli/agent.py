@@ -242,7 +242,7 @@ def select_command(
     k: Neighbours = None,
     kernel: Kernel = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", help="Threads; changes no result.")] = 2,
+    jobs: Annotated[int, typer.Option("--jobs", help="Threads; changes no result.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Pick one patch per issue by routing agreement, and write the predictions and a record of every decision.
