@@ -78,7 +78,7 @@ def test_selections_appear_live_and_open(
     wait(browser, "document.documentElement.dataset.ready")
     assert second["id"] in browser.current_url
     shown = browser.find_element(By.ID, "content").text
-    assert str(second["radmoe"]["pick"]) in shown
+    assert f"answered with rollout {second['radmoe']['pick']}" in shown
     assert browser.execute_script("return document.querySelectorAll('script').length") == 1
     assert complaints(browser) == []
     browser.save_screenshot(str(tmp_path / "selection.png"))

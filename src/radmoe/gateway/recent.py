@@ -81,7 +81,8 @@ def _trimmed(group: RolloutGroup, selection: Selection) -> RolloutGroup:
             ids = rollout.expert_ids[rows].copy()
             rollout = Rollout(rollout.token_ids, ids, weights, rollout.sampled_logprobs, positions=rows)
         rollouts.append(rollout)
-    return RolloutGroup(group.problem_id, rollouts, group.shape, group.vocab, group.kind)
+    name = f"{group.problem_id}, answered with rollout {selection.index}"  # a preset may weigh more than the page does
+    return RolloutGroup(name, rollouts, group.shape, group.vocab, group.kind)
 
 
 def _entry(ask: Ask, sampled: Sampled, pick: Pick) -> dict[str, Any]:
