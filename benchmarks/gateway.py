@@ -3,8 +3,9 @@
     .engines/venv/bin/python -m benchmarks.gateway CHECKPOINT [-n 16] [--rounds 20] [--tokens 128]
 
 It starts `vllm serve` with the plugin and `radmoe serve` before it, both on this machine's CPU. Every round asks both, in
-an order that changes, with the same seed and length (`ignore_eos`), so that both sample the same tokens. The direct arm asks
-for n choices without any routing. Printed are the medians and the median of the paired differences.
+an order that changes, with the same seed and length (`ignore_eos`), so that both sample the same tokens. One direct arm asks
+for n choices without any routing, another has it captured and fetches it, which is vLLM's and the plugin's own cost. Printed
+are the medians, and the medians of the paired differences from the first arm.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ import statistics
 import subprocess
 import sys
 import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -75,10 +79,16 @@ def cpu_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def ask(client: httpx.Client, url: str, body: dict[str, object]) -> tuple[float, dict[str, object]]:
-    began = time.perf_counter()
-    answer = client.post(f"{url}/v1/chat/completions", json=body).raise_for_status().json()
-    return time.perf_counter() - began, answer
+def ask(client: httpx.Client, url: str, body: dict[str, Any]) -> dict[str, Any]:
+    return dict(client.post(f"{url}/v1/chat/completions", json=body).raise_for_status().json())
+
+
+def capture(client: httpx.Client, url: str, body: dict[str, Any], n: int) -> dict[str, Any]:
+    """What a client does by hand to get the routing of all tokens."""
+    key = uuid.uuid4().hex
+    answer = ask(client, url, body | {"return_token_ids": True, "vllm_xargs": {"radmoe": key}})
+    client.post(f"{url}/v1/radmoe/routing", json={"key": key, "n": n}).raise_for_status().read()
+    return answer
 
 
 def main() -> None:
@@ -93,46 +103,54 @@ def main() -> None:
     gateway = None
     try:
         gateway, behind = start_gateway(given.checkpoint, port)
-        direct = f"http://127.0.0.1:{port}"
-        common = {"messages": QUESTION, "max_tokens": given.tokens, "ignore_eos": True}
-        times: dict[str, list[float]] = {"vLLM": [], "gateway": []}
-        own: list[float] = []
-        cpu: dict[str, list[float]] = {"vLLM, asked directly": [], "vLLM behind": [], "gateway": []}
         with httpx.Client(timeout=600) as client:
-            for round_number in range(-2, given.rounds):  # two rounds to warm up
-                arms = [
-                    ("vLLM", direct, {"model": "lab", "n": given.n}),
-                    ("gateway", behind, {"model": f"lab#rad-{given.n}"}),
-                ]
-                for name, url, wanted in arms if round_number % 2 else reversed(arms):
-                    before = cpu_seconds(vllm.pid), cpu_seconds(gateway.pid)
-                    seconds, answer = ask(client, url, common | wanted | {"seed": round_number + 2})
-                    spent_vllm, spent_gateway = cpu_seconds(vllm.pid) - before[0], cpu_seconds(gateway.pid) - before[1]
-                    if round_number >= 0:
-                        times[name].append(seconds)
-                        cpu["vLLM behind" if name == "gateway" else "vLLM, asked directly"].append(spent_vllm)
-                        if name == "gateway":
-                            cpu["gateway"].append(spent_gateway)
-                            spent = answer["radmoe"]["seconds"]  # type: ignore[index]
-                            own.append(spent["total"] - spent["upstream"] - spent["queue"])
-        medians = {name: statistics.median(values) for name, values in times.items()}
-        differences = [b - a for a, b in zip(*times.values(), strict=True)]
-        print(f"n={given.n}, {given.tokens} tokens each, {given.rounds} rounds")
-        for name, value in medians.items():
-            print(
-                f"{name:8} median {1000 * value:8.1f} ms, from {1000 * min(times[name]):.1f} to {1000 * max(times[name]):.1f}"
-            )
-        added = statistics.median(differences)
-        print(f"added    median {1000 * added:8.1f} ms, {added / medians['vLLM']:+.1%} of vLLM's")
-        for name, values in cpu.items():
-            print(f"CPU of {name}: mean {1000 * statistics.mean(values):.1f} ms a request")
-        print(f"own time median {1000 * statistics.median(own):8.1f} ms")
+            measure(client, f"http://127.0.0.1:{port}", behind, vllm.pid, gateway.pid, given)
     finally:
         if gateway is not None:
             gateway.terminate()
             gateway.wait(60)
         os.killpg(vllm.pid, signal.SIGTERM)
         vllm.wait(60)
+
+
+def measure(client: httpx.Client, direct: str, behind: str, vllm: int, gateway: int, given: argparse.Namespace) -> None:
+    common = {"messages": QUESTION, "max_tokens": given.tokens, "ignore_eos": True}
+    asked = common | {"model": "lab", "n": given.n}
+    arms: dict[str, Callable[[int], dict[str, Any]]] = {
+        "vLLM": lambda seed: ask(client, direct, asked | {"seed": seed}),
+        "vLLM and its routing": lambda seed: capture(client, direct, asked | {"seed": seed}, given.n),
+        "gateway": lambda seed: ask(client, behind, common | {"model": f"lab#rad-{given.n}", "seed": seed}),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in arms}
+    cpu: dict[str, list[float]] = {name: [] for name in arms}
+    own: list[float] = []
+    gateway_cpu = 0.0
+    for round_number in range(-2, given.rounds):  # two rounds to warm up
+        order = list(arms)[round_number % 3 :] + list(arms)[: round_number % 3]
+        for name in order:
+            before, gateway_before, began = cpu_seconds(vllm), cpu_seconds(gateway), time.perf_counter()
+            answer = arms[name](round_number + 2)
+            took = time.perf_counter() - began
+            if round_number < 0:
+                continue
+            seconds[name].append(took)
+            cpu[name].append(cpu_seconds(vllm) - before)
+            if name == "gateway":
+                spent = answer["radmoe"]["seconds"]
+                own.append(spent["total"] - spent["upstream"] - spent["queue"])
+                gateway_cpu += cpu_seconds(gateway) - gateway_before
+    print(f"n={given.n}, {given.tokens} tokens each, {given.rounds} rounds")
+    base = statistics.median(seconds["vLLM"])
+    for name, values in seconds.items():
+        added = statistics.median(b - a for a, b in zip(seconds["vLLM"], values, strict=True))
+        print(
+            f"{name:21} median {1000 * statistics.median(values):7.1f} ms, from {1000 * min(values):.1f} to "
+            f"{1000 * max(values):.1f}; paired {1000 * added:+.1f} ms ({added / base:+.1%}); "
+            f"CPU of vLLM {1000 * statistics.mean(cpu[name]):.0f} ms"
+        )
+    print(
+        f"gateway's own time: median {1000 * statistics.median(own):.1f} ms; CPU {1000 * gateway_cpu / given.rounds:.1f} ms"
+    )
 
 
 if __name__ == "__main__":

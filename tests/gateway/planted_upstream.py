@@ -85,7 +85,7 @@ class PlantedUpstream:
         self.root, self.mode, self.fault, self.delay, self.shape = root, routing, fault, delay, shape
         recipe = planted.Planted(shape, problems=1, rollouts=rollouts, tokens=tokens, kind=kind)  # type: ignore[arg-type]
         (self.made,) = planted.groups(recipe)
-        self.kept: dict[str, int] = {}
+        self.kept: dict[str, tuple[int, int]] = {}  # by key: how many rollouts, and the first
         self.probes: set[str] = set()  # keys of the two tokens that a client asks for first, and gets without fault
         self.bodies: list[dict[str, Any]] = []
         self.under_way = self.aborted = self.dropped = 0
@@ -137,12 +137,12 @@ class PlantedUpstream:
         return app
 
     def _routing(self, wanted: dict[str, Any]) -> Response:
-        count = self.kept.pop(wanted["key"], None)
+        count, offset = self.kept.pop(wanted["key"], (None, 0))
         if count is None or count != wanted["n"]:
             return JSONResponse({"error": f"holds nothing under the key {wanted['key']!r}"}, 409)
         rows, fault = [], None if wanted["key"] in self.probes else self.fault
         for i in range(count):
-            rollout = self._rollout(i)
+            rollout = self._rollout(offset + i)
             inside = np.ones(len(rollout), bool)
             if wanted["spans"] is not None:
                 inside[:] = False
@@ -202,12 +202,12 @@ class PlantedUpstream:
         prompt = body["prompt"] if probe else [5, 6, 7, 8]
         limit = 2 if probe else CONTEXT
         if key is not None:
-            self.kept[key] = n
+            self.kept[key] = n, _seed(body)
             self.probes |= {key} if probe else set()
         choices = [self._choice(body, route, i, len(prompt), limit) for i in range(n)]
         if self.fault == "another n" and not probe:
             choices = choices[:-1]
-        tokens = sum(len(self._rollout(i).token_ids[:limit]) for i in range(n))
+        tokens = sum(len(self._rollout(_seed(body) + i).token_ids[:limit]) for i in range(n))
         usage = {"prompt_tokens": len(prompt), "completion_tokens": tokens, "total_tokens": len(prompt) + tokens}
         answer = {
             "id": "1",
@@ -220,7 +220,7 @@ class PlantedUpstream:
         return answer | ({"prompt_token_ids": prompt} if body.get("return_token_ids") else {})
 
     def _choice(self, body: dict[str, Any], route: str, i: int, prompt: int, limit: int) -> dict[str, Any]:
-        rollout, text = self._rollout(i), self.text(i)
+        rollout, text = self._rollout(_seed(body) + i), self.text(_seed(body) + i)
         tokens = rollout.token_ids[:limit]
         choice: dict[str, Any] = {"index": i, "finish_reason": "stop" if limit > 2 else "length", "logprobs": None}
         if body.get("return_token_ids") and self.fault != "no token ids":
@@ -277,6 +277,11 @@ class PlantedUpstream:
         finally:
             server.should_exit = server.force_exit = True
             thread.join(10)
+
+
+def _seed(body: dict[str, Any]) -> int:
+    """The number of the first rollout that is answered."""
+    return int(body.get("seed") or 0)
 
 
 def main() -> None:

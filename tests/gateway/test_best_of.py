@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,11 +118,38 @@ def test_a_kind_that_is_given_is_used_and_one_without_marker_makes_rad_abstain(s
 
 @pytest.mark.parametrize("preset", ["paper", "paper+dc", "strict", "best", "best+text"])
 def test_every_preset_picks_what_the_library_picks(shared: Any, preset: str) -> None:
-    answer = shared.ask({"preset": preset, "n": 16}, model="planted").json()
+    answer = shared.ask({"preset": preset, "n": 16}, model="planted").json()["radmoe"]
     whole = shared.upstream.made.group
     group = RolloutGroup("it", [shared.upstream._rollout(i) for i in range(16)], whole.shape, whole.vocab)
-    assert (answer["radmoe"]["preset"], answer["radmoe"]["pick"]) == (preset, select(group, preset=preset).index)
-    assert answer["choices"][0]["logprobs"] is None
+    assert (answer["preset"], answer["pick"]) == (preset, select(group, preset=preset).index)
+
+
+def test_an_adaptive_request_stops_once_the_pick_is_settled(shared: Any) -> None:
+    from radmoe.online import OnlineSelector
+
+    answer = shared.ask({"adaptive": True, "n": 64}, model="planted", seed=0).json()
+    upstream, radmoe = shared.upstream, answer["radmoe"]
+    sampled = radmoe["sampled"]["rollouts"]
+    assert 8 < sampled < 64
+    assert radmoe["adaptive"] == {"most": 64, "stopped": "settled"}
+    whole = upstream.made.group
+    selector = OnlineSelector(whole.shape, whole.vocab, kind="math", most=64)
+    decisions = [selector.add(upstream._rollout(i)) for i in range(sampled)]
+    assert decisions[-1].stop
+    assert decisions[-1].selection.index == radmoe["pick"]
+    assert answer["choices"][0]["message"]["content"] == upstream.text(radmoe["pick"]).rpartition("</think>")[2]
+    assert answer["usage"]["completion_tokens"] == sum(len(upstream._rollout(i)) for i in range(sampled))
+
+
+def test_a_calibration_says_how_sure_the_pick_is(gateway: Callable[..., Any], upstream: Any, tmp_path: Path) -> None:
+    from radmoe.certainty import Calibration, Dense, Fit
+
+    fit = Fit(0.0, (1.0,) * 5, (0.0,) * 5, (1.0,) * 5, 40, 20, (8, 64), Dense(0.5, 10, 2))
+    calibration = Calibration("planted", None, {}, {"math": fit})
+    (tmp_path / "sure.json").write_text(json.dumps(calibration.to_json()))
+    made = gateway(upstreams=(upstream().url,), calibration=tmp_path / "sure.json")
+    assert 0.5 < made.ask().json()["radmoe"]["probability"] < 1.0
+    assert made.ask({"preset": "strict"}).json()["radmoe"]["probability"] is None
 
 
 def test_only_the_windows_that_are_read_are_fetched(shared: Any) -> None:

@@ -39,6 +39,7 @@ DEEP = b'{"model": "planted", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + 
         ({"model": "planted", "radmoe": {"kind": ["math"]}}, 400, "invalid_value", "kind"),
         ({"model": "planted", "radmoe": {"preset": "worst"}}, 400, "invalid_value", "unknown preset 'worst'"),
         ({"model": "planted", "radmoe": {"preset": {}, "n": 4}}, 400, "invalid_value", "preset"),
+        ({"model": "planted", "radmoe": {"adaptive": "yes"}}, 400, "invalid_value", "radmoe.adaptive"),
         ({"model": "planted", "radmoe": {"fallback": "vote"}}, 400, "invalid_value", "likelihood"),
         ({"model": "planted", "n": 0}, 400, "invalid_value", "n must be"),
         ({"model": "planted", "n": 10_000}, 400, "invalid_value", "n must be"),
@@ -66,7 +67,8 @@ def test_best_of_n_takes_one_prompt(shared: Any, prompt: Any) -> None:
 def test_unknown_routes_and_methods_have_the_same_shape(shared: Any) -> None:
     assert shared.error(shared.client.get("/v1/embeddings"))["code"] == "not_found"
     assert shared.error(shared.client.get("/v1/chat/completions"))["code"] == "method_not_allowed"
-    assert shared.error(shared.client.get("/live/%3Cscript%3E"))["code"] == "not_found"
+    assert shared.error(shared.client.get("/live/%3Cscript%3E/index"))["code"] == "not_found"
+    assert "<script>alert" not in shared.client.get("/selections/%22%3E%3Cscript%3Ealert(1)").text
     assert shared.client.get("/assets/..%2f..%2fapp.py").status_code == 404
 
 
@@ -133,7 +135,7 @@ def test_a_key_is_needed_where_there_are_keys(gateway: Callable[..., Any], upstr
         {"Authorization": "first-key"},
         {"Authorization": "Basic first-key"},
     ):
-        for path in ("/v1/models", "/metrics", "/live", "/live/x"):
+        for path in ("/v1/models", "/metrics", "/live", "/live/x/index"):
             answer = made.client.get(path, headers=header)
             assert answer.status_code == 401, (path, header)
             assert made.error(answer)["code"] == "invalid_api_key"

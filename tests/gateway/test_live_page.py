@@ -75,11 +75,15 @@ def test_selections_appear_live_and_open(
     assert "16" in first.text
     assert "<script>alert(1)</script>" in first.text
     first.find_element(By.TAG_NAME, "a").click()
-    wait(browser, "document.querySelectorAll('#detail-rollouts li').length === 16")
-    pick = browser.find_element(By.CSS_SELECTOR, "#detail-rollouts li.pick")
-    assert f"Rollout {second['radmoe']['pick']}, the pick" in pick.text
+    wait(browser, "document.documentElement.dataset.ready")
+    assert second["id"] in browser.current_url
+    shown = browser.find_element(By.ID, "content").text
+    assert f"answered with rollout {second['radmoe']['pick']}" in shown
     assert browser.execute_script("return document.querySelectorAll('script').length") == 1
     assert complaints(browser) == []
+    browser.save_screenshot(str(tmp_path / "selection.png"))
+    browser.back()
+    wait(browser, rows(2))
     browser.execute_script(AXE.read_text())
     found = browser.execute_async_script("axe.run().then((found) => arguments[0](found.violations.map((v) => v.id)))")
     assert found == []
@@ -98,6 +102,8 @@ def test_where_there_are_keys_the_page_asks_for_one(
     browser.find_element(By.ID, "key").send_keys("the-key")
     browser.find_element(By.CSS_SELECTOR, "#unlock button").click()
     wait(browser, rows(1))
+    browser.find_element(By.CSS_SELECTOR, "#list a").click()
+    wait(browser, "document.documentElement.dataset.ready")
     assert [message for message in complaints(browser) if "401" not in message] == []
 
 

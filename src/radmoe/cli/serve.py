@@ -59,6 +59,10 @@ def command(
     record: Annotated[
         Path | None, typer.Option("--record", help="A pool in which every served group is kept; new, or of this model.")
     ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", help="How sure picks are: a file of radmoe calibrate for this model."),
+    ] = None,
     recent: Annotated[int, typer.Option("--recent", help="Selections that the page at / shows; 0 keeps none.")] = 100,
     log_prompts: Annotated[bool, typer.Option("--log-prompts", help="Write prompts into the log too.")] = False,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Rollouts that --model samples at a time.")] = 64,
@@ -90,6 +94,7 @@ def command(
         retries=retries,
         largest_body=largest_body,
         keep_alive=keep_alive,
+        calibration=calibration,
         record=record,
         recent=recent,
         log_prompts=log_prompts,

@@ -9,6 +9,9 @@ served.py      the backend of servers: vLLM's own endpoints, and SGLang's
 embedded.py    the backend of a model in this process
 rendered.py    prompts rendered and answers built here, for backends that speak token ids
 picks.py       rollouts to a pick: kind, preset, selection, and the `radmoe` object of an answer
+adaptive.py    rounds of rollouts, until the pick is settled
+vllm_answers.py  what is asked of vLLM, and how its answers are read
+live.py, web/  the page at /
 service.py     one best-of-N request from its place in the queue to its answer
 admission.py   bounded queue, deadlines
 record.py      served groups kept as a pool

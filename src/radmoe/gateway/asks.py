@@ -15,7 +15,7 @@ from radmoe.gateway.settings import Settings
 from radmoe.types import Kind, check_kind
 
 Route = Literal["chat", "text"]  # /v1/chat/completions, /v1/completions
-FIELDS = ("n", "preset", "kind", "fallback")
+FIELDS = ("n", "preset", "kind", "fallback", "adaptive")
 _SUFFIX = re.compile(r"(.*)#rad(?:-([0-9]{1,9}))?", re.DOTALL)
 _UNANSWERABLE = ("best_of", "echo", "suffix", "use_beam_search")  # they change which tokens an answer has
 _LONGEST_MODEL = 1000
@@ -23,12 +23,16 @@ _LONGEST_MODEL = 1000
 
 @dataclass(frozen=True)
 class Best:
-    """What a best-of-N request wants: n rollouts, read by a preset; the kind where the client said it."""
+    """What a best-of-N request wants: n rollouts, read by a preset; the kind where the client said it.
+
+    If it is `adaptive`, n is the most, and sampling stops once the pick is settled.
+    """
 
     n: int
     preset: str
     kind: Kind | None = None
     fallback: str | None = None
+    adaptive: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,10 @@ def _best(wanted: Any, suffix: int | None, settings: Settings) -> Best | None:
             f"radmoe.fallback must be {' or '.join(FALLBACKS)}, or be left out, got {_shown(fallback)}",
             "radmoe.fallback",
         )
-    return Best(n, preset, kind, fallback)
+    adaptive = fields.get("adaptive") or False
+    if not isinstance(adaptive, bool):
+        raise bad_request(f"radmoe.adaptive must be true or false, got {_shown(adaptive)}", "radmoe.adaptive")
+    return Best(n, preset, kind, fallback, adaptive)
 
 
 def _check_best(ask: Ask, best: Best) -> None:

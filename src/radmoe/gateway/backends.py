@@ -118,8 +118,11 @@ class Backend(Protocol):
     def loads(self) -> list[tuple[str, bool, int]]:
         """Each upstream's name, whether it is up, and how many requests it has under way."""
 
-    async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress) -> Sampled:
-        """n rollouts of a request; a Fault where they cannot be had. `best` is None where nothing is selected."""
+    async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
+        """n rollouts of a request, from number `first` on; a Fault where they cannot be had.
+
+        `best` is None where nothing is selected.
+        """
 
     async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
         """The answer to a plain request, as the upstream gives it; only of a backend that `passes` such requests on."""

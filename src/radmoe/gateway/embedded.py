@@ -73,15 +73,15 @@ class Embedded(Backend):
     async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
         raise NotImplementedError("a model in this process samples plain requests as it samples others")
 
-    async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress) -> Sampled:
+    async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
         if ask.model not in self.models():
             raise unknown_model(ask.model, self.models())
         prompt: Prompt = await in_thread(render, ask, self._engine, _LOGPROBS)
         with progress.upstream():
-            completions = await self._completions(prompt, n, progress)
+            completions = await self._completions(prompt, n, progress, first)
         return await in_thread(self._sampled, ask, best, prompt, completions)
 
-    async def _completions(self, prompt: Prompt, n: int, progress: Progress) -> list[Completion]:
+    async def _completions(self, prompt: Prompt, n: int, progress: Progress, first: int) -> list[Completion]:
         batcher = self._batch()
         futures: list[Future[Completion]] = []
         loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ class Embedded(Backend):
             for i in range(n):
                 futures.append(batcher.submit(prompt.ids, sampling=prompt.sampling, rollout_index=i))
                 futures[-1].add_done_callback(lambda done: loop.call_soon_threadsafe(finished.put_nowait, done))
-            for progress.finished in range(1, n + 1):
+            for progress.finished in range(first + 1, first + n + 1):
                 (await finished.get()).result()
             return [future.result() for future in futures]
         except EngineError as error:

@@ -1,14 +1,19 @@
-"""The page at /: the last selections, live. It shows text that models wrote, so nothing in it is ever markup."""
+"""The page at /: the last selections, live, each with the explorer's page of it. It shows text that models wrote, so nothing in it is ever markup."""
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
+import secrets
 from collections.abc import Callable
 from importlib.resources import files
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from radmoe.explorer import live_page, policy
+from radmoe.gateway.backends import in_thread
 from radmoe.gateway.faults import Fault
 from radmoe.gateway.service import Service
 from radmoe.printing import json_text
@@ -23,6 +28,8 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+_COOKIE, _MOST_SESSIONS = "radmoe-session", 1000
+_PARTS = ("index", "problem/0")  # of the page of one selection
 _ASSETS = {"live.html": "text/html", "live.css": "text/css", "live.js": "text/javascript"}
 
 
@@ -34,10 +41,16 @@ def add_routes(app: FastAPI, service: Service, check_key: Callable[[Request], No
         text = (assets / name).read_bytes()
         return Response(text, 200, _PAGE_HEADERS, f"{_ASSETS[name]}; charset=utf-8")
 
+    sessions: list[str] = []
+
     def check(request: Request) -> None:
-        check_key(request)
         if not service.settings.keys:
             _check_host(request, service.settings.host)
+            return
+        own = request.cookies.get(_COOKIE, "").encode()
+        matches = [hmac.compare_digest(own, known.encode()) for known in sessions]  # all of them
+        if not any(matches):
+            check_key(request)
 
     @app.get("/")
     async def page() -> Response:
@@ -59,13 +72,30 @@ def add_routes(app: FastAPI, service: Service, check_key: Callable[[Request], No
         document = {"count": service.recent.count, "selections": service.recent.listed(after)}
         return Response(json_text(document), 200, _PAGE_HEADERS, "application/json")
 
-    @app.get("/live/{identity}")
-    async def one(request: Request, identity: str) -> Response:
+    @app.post("/live/session")
+    async def session(request: Request) -> Response:
+        """A browser cannot send a key with every link, so it gets a cookie for the one it has."""
+        check_key(request)
+        token = secrets.token_urlsafe(32)
+        sessions.append(token)
+        del sessions[:-_MOST_SESSIONS]
+        cookie = f"{_COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
+        return Response("{}", 200, _PAGE_HEADERS | {"Set-Cookie": cookie}, "application/json")
+
+    @app.get("/selections/{identity}")
+    async def selection(identity: str) -> Response:
+        name = quote(identity, safe="")
+        text = live_page(f"/live/{name}/index", f"/live/{name}/problem/", title="radmoe: one selection")
+        headers = _PAGE_HEADERS | {"Content-Security-Policy": f"{policy(live=True)}; frame-ancestors 'none'"}
+        return Response(text, 200, headers, "text/html; charset=utf-8")
+
+    @app.get("/live/{identity}/{part:path}")
+    async def block(request: Request, identity: str, part: str) -> Response:
         check(request)
-        entry = service.recent.get(identity)
-        if entry is None:
+        blocks = await in_thread(service.recent.blocks, identity)
+        if blocks is None or part not in _PARTS:
             raise Fault(404, "not_found", "this selection is not among the last ones any more")
-        return Response(json_text(entry), 200, _PAGE_HEADERS, "application/json")
+        return Response(blocks[_PARTS.index(part)], 200, _PAGE_HEADERS, "application/octet-stream")
 
 
 def _check_host(request: Request, own: str) -> None:

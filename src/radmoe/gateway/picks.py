@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from radmoe.certainty import Calibration
 from radmoe.errors import InputError, RadmoeError
 from radmoe.kinds import infer_kind
 from radmoe.pool import Profile
@@ -46,6 +47,17 @@ def check_preset(name: Any) -> str:
     return preset_named(name if isinstance(name, str) else f"{name}"[:40]).name
 
 
+def preset_of(calibration: Calibration) -> str:
+    """The preset whose picks a calibration is for; InputError where it was fitted for another way to select."""
+    others = sorted(set(calibration.options) - {"preset"})
+    if others:
+        raise InputError(
+            f"this calibration was fitted with {', '.join(others)}, and the gateway selects by presets alone: "
+            "fit one with radmoe calibrate and no other option than --preset"
+        )
+    return check_preset(calibration.options.get("preset", "paper"))
+
+
 def logprobs_needed(best: Best) -> int:
     """How many logprobs per token selection needs: 0 none, 1 the sampled token's own, 20 those of DeepConf."""
     recipes = preset_named(best.preset).recipes.values()
@@ -77,11 +89,11 @@ def rows_read(best: Best, kind: Kind) -> Profile:
     return Profile(readouts=(rule_for(kind, best.n, preset=best.preset).setting.readout,))
 
 
-def pick(best: Best, sampled: Sampled, identity: str) -> Pick:
+def pick(best: Best, sampled: Sampled, identity: str, calibration: Calibration | None = None) -> Pick:
     """Choose among the rollouts of a request. Raises EngineError for routing that does not fit.
 
     Where there is no routing, or RAD abstains, the likeliest rollout comes first if the request asked for that
-    fallback, else the first one; `method` and `reason` say so.
+    fallback, else the first one; `method` and `reason` say so. A `calibration` says how sure a pick is.
     """
     group, selection, reason = None, None, sampled.trouble
     if sampled.rollouts is not None:
@@ -93,6 +105,8 @@ def pick(best: Best, sampled: Sampled, identity: str) -> Pick:
             reason = "the model server's routing does not fit its tokens"
     if selection is not None and selection.index is not None:
         order = _by_score(selection)
+        if calibration is not None and best.preset == preset_of(calibration) and selection.kind in calibration.kinds:
+            selection = calibration.judge(selection)
         return Pick(order, _document(best, sampled, "rad", order, selection, ""), group, selection)
     if best.fallback == "likelihood" and sampled.likelihoods is not None:
         likelihoods = sampled.likelihoods
@@ -158,6 +172,7 @@ def _document(
                 "k": selection.k,
                 "density": _number(float(selection.density[selection.index])),
                 "margin": _number(selection.margin),
+                "probability": selection.probability,
                 "basin": {"rollouts": list(selection.basin), "share": len(selection.basin) / max(scored, 1)},
             }
     return document

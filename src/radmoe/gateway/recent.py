@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
+from radmoe.explorer import encode_index, encode_problem
 from radmoe.gateway.asks import Ask
 from radmoe.gateway.backends import Sampled
 from radmoe.gateway.picks import Pick
+from radmoe.pool import Profile
+from radmoe.selector import rule_for
+from radmoe.types import Rollout, RolloutGroup, Selection
 
-_LONGEST_TEXT = 4000  # characters of a rollout that are kept
-_LONGEST_PROMPT = 2000
+_LONGEST_TEXT = 400  # characters of an answer in the list
 
 
 class Recent:
@@ -22,6 +24,7 @@ class Recent:
     def __init__(self, most: int) -> None:
         self._most = most
         self._entries: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._groups: dict[str, _Shown] = {}
         self.count = 0  # of all selections so far
 
     def add(self, identity: str, ask: Ask, sampled: Sampled, pick: Pick) -> None:
@@ -29,45 +32,66 @@ class Recent:
         self.count += 1
         if not self._most:
             return
-        entry = _entry(identity, ask, sampled, pick) | {"number": self.count}
-        self._entries[identity] = entry
+        self._entries[identity] = _entry(ask, sampled, pick) | {"id": identity, "number": self.count}
+        if pick.group is not None and pick.selection is not None:
+            self._groups[identity] = _Shown(_trimmed(pick.group, pick.selection), pick.selection, sampled)
         while len(self._entries) > self._most:
-            self._entries.popitem(last=False)
+            oldest, _ = self._entries.popitem(last=False)
+            self._groups.pop(oldest, None)
 
     def listed(self, after: int = 0) -> list[dict[str, Any]]:
-        """The selections from number `after` on, without their rollouts; the youngest first."""
+        """The selections behind number `after`, the youngest first. One with `routing` has a page of its own."""
         entries = [entry for entry in reversed(self._entries.values()) if entry["number"] > after]
-        return [{name: value for name, value in entry.items() if name != "rollouts"} for entry in entries]
+        return [entry | {"routing": entry["id"] in self._groups} for entry in entries]
 
-    def get(self, identity: str) -> dict[str, Any] | None:
-        """One selection with its rollouts."""
-        return self._entries.get(identity)
-
-
-def _entry(identity: str, ask: Ask, sampled: Sampled, pick: Pick) -> dict[str, Any]:
-    selection = pick.selection
-    rollouts = []
-    for i, choice in enumerate(sampled.choices):
-        density = None if selection is None else float(selection.density[i])
-        rollouts.append(
-            {
-                "index": i,
-                "text": choice_text(choice)[:_LONGEST_TEXT],
-                "finish_reason": choice["finish_reason"],
-                "located": None if selection is None else bool(selection.located[i]),
-                "density": None if density is None or np.isnan(density) else density,
-                "basin": None if selection is None or selection.roots[i] < 0 else int(selection.roots[i]),
-            }
+    def blocks(self, identity: str) -> tuple[bytes, bytes] | None:
+        """The index and the problem of one selection for the explorer's page; None where it is not kept."""
+        shown = self._groups.get(identity)
+        if shown is None:
+            return None
+        setting = rule_for(shown.selection.kind, len(shown.group), preset=shown.selection.preset).setting
+        problem = encode_problem(
+            shown.group,
+            settings=[setting],
+            prompt=shown.sampled.prompt,
+            finish=[str(choice["finish_reason"]) for choice in shown.sampled.choices],
+            full_text=True,
         )
+        return encode_index([problem.entry], title="radmoe: one selection"), problem.block
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What the page of one selection is made from, when somebody opens it."""
+
+    group: RolloutGroup
+    selection: Selection
+    sampled: Sampled
+
+
+def _trimmed(group: RolloutGroup, selection: Selection) -> RolloutGroup:
+    """The group with the rows that were read and no others, so that the last selections take little memory."""
+    profile = Profile(readouts=(selection.readout,))
+    rollouts = []
+    for rollout in group.rollouts:
+        assert isinstance(rollout, Rollout)
+        rows = profile.kept_rows(rollout.token_ids, group.vocab, group.kind)
+        if rollout.positions is None and rows is not None:
+            weights = None if rollout.weights is None else rollout.weights[rows].copy()
+            ids = rollout.expert_ids[rows].copy()
+            rollout = Rollout(rollout.token_ids, ids, weights, rollout.sampled_logprobs, positions=rows)
+        rollouts.append(rollout)
+    name = f"{group.problem_id}, answered with rollout {selection.index}"  # a preset may weigh more than the page does
+    return RolloutGroup(name, rollouts, group.shape, group.vocab, group.kind)
+
+
+def _entry(ask: Ask, sampled: Sampled, pick: Pick) -> dict[str, Any]:
     return {
-        "id": identity,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": ask.model,
         "route": ask.route,
-        "prompt": (sampled.prompt or "")[-_LONGEST_PROMPT:],
         "answer": choice_text(sampled.choices[pick.order[0]])[:_LONGEST_TEXT],
         "radmoe": pick.document,
-        "rollouts": rollouts,
     }
 
 

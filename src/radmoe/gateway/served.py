@@ -101,7 +101,7 @@ class Served(Backend):
             reply = await self.fleet.attempt(ask.model, whole)
         return Plain("application/json", _one(reply.body), AsyncExitStack().aclose)
 
-    async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress) -> Sampled:
+    async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
         assert best is not None  # plain requests are passed on
         self._check_model(ask)
         upstreams = [upstream for upstream in self.fleet.upstreams if upstream.up and ask.model in upstream.card.models]
@@ -129,7 +129,7 @@ class Served(Backend):
         body = json.dumps(body_for(ask, n, wanted, key if plugin else None)).encode()
         with progress.upstream():
             reply = await upstream.ask("POST", PATHS[ask.route], body, limit.size)
-        progress.finished, progress.stage = n, "selecting"
+        progress.finished += n
         work = partial(read_choices, reply.body, upstream.url, ask, n, engine, wanted, limit.values)
         try:
             read, reading, positions = await in_thread(_understand, work, best, engine, self._whole_rows)

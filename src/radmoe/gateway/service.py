@@ -6,13 +6,15 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
+from radmoe.certainty import load_calibration
 from radmoe.errors import RadmoeError
 from radmoe.gateway import replies
+from radmoe.gateway.adaptive import sample_adaptively
 from radmoe.gateway.admission import Gate
 from radmoe.gateway.asks import Ask
 from radmoe.gateway.backends import Backend, Plain, Progress, Sampled, in_thread
 from radmoe.gateway.faults import Fault, broken_routing
-from radmoe.gateway.picks import Pick, pick
+from radmoe.gateway.picks import Pick, pick, preset_of
 from radmoe.gateway.recent import Recent
 from radmoe.gateway.record import Recorder
 from radmoe.gateway.settings import Settings
@@ -27,6 +29,9 @@ class Service:
         self.gate = Gate(settings.running, settings.waiting)
         self.metrics = Metrics(self.gate, backend)
         self.recent = Recent(settings.recent)
+        self.calibration = None if settings.calibration is None else load_calibration(settings.calibration)
+        if self.calibration is not None:
+            preset_of(self.calibration)  # one that cannot be applied is an error now
         self.recorder: Recorder | None = None
         if settings.record is not None:
             self.recorder = Recorder(settings.record, backend, logprobs=not backend.passes)
@@ -72,15 +77,25 @@ class Service:
     async def _answer(self, ask: Ask, identity: str, progress: Progress) -> dict[str, Any]:
         n = ask.choices if ask.best is None else ask.best.n
         progress.rollouts, progress.stage = n, "sampling"
-        sampled = await self.backend.sample(ask, n, ask.best, progress)
+        adapted = None
+        if ask.best is not None and ask.best.adaptive:
+            try:
+                adapted = await sample_adaptively(self.backend, ask, ask.best, progress)
+            except Fault:
+                raise
+            except RadmoeError as error:
+                raise broken_routing(str(error)) from None
+        sampled = adapted.sampled if adapted is not None else await self.backend.sample(ask, n, ask.best, progress)
         progress.stage = "selecting"
         if ask.best is None:
             return replies.whole(ask, identity, sampled.choices, sampled.usage, None)
         try:
-            picked: Pick = await in_thread(pick, ask.best, sampled, identity)
+            picked: Pick = await in_thread(pick, ask.best, sampled, identity, self.calibration)
         except RadmoeError as error:
             raise broken_routing(str(error)) from None
         radmoe = dict(picked.document)
+        if adapted is not None:
+            radmoe["adaptive"] = {"most": ask.best.n, "stopped": adapted.reason}
         if self.recorder is not None:
             radmoe["recorded"] = await self._record(identity, ask, sampled, picked)
         radmoe["seconds"] = {

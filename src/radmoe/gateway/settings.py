@@ -24,6 +24,7 @@ class Settings:
     retries           how often a request that an upstream lost is sent again
     largest_body      bytes of a request
     keep_alive        seconds between the comments of a stream while rollouts are sampled
+    calibration       a file of `radmoe calibrate`, which says how sure picks of its preset are
     record            the pool that every served group is kept in
     recent            selections that the page at / shows
     log_prompts       whether prompts and picks go into the log
@@ -45,6 +46,7 @@ class Settings:
     retries: int = 3
     largest_body: int = 4 << 20
     keep_alive: float = 5.0
+    calibration: Path | None = None
     record: Path | None = None
     recent: int = 100
     log_prompts: bool = False
