@@ -20,20 +20,11 @@ def main(order: str, report: str, place: str) -> None:
 
     `order` and `report` are descriptors: of a file that says what to run, and of a pipe that takes complaints.
     """
-    with os.fdopen(int(order), "rb") as file:
-        wanted = json.load(file)
     out = int(report)
     os.set_inheritable(out, False)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would inherit that
-        signal.signal(number, signal.SIG_DFL)
-    workdir = wanted["workdir"]
+    wanted = read_order(order)
     try:
-        barrier = filters.for_commands()
-        if barrier is None:
-            raise OSError(f"there is no seccomp filter for {os.uname().machine}")
-        view = root.View(tuple(wanted["read"]), write=(workdir,), home=workdir, scratch=wanted["scratch"])
-        root.enter(view, place)
-        kernel.set_dumpable(False)  # so that the command cannot see this process
+        barrier = enter(wanted, place)
         command = os.fork()
         if command == 0:
             start(wanted["argv"], wanted, barrier, lambda: os.write(out, STARTED.encode()))
@@ -47,6 +38,26 @@ def main(order: str, report: str, place: str) -> None:
         if ended == command:
             code = os.waitstatus_to_exitcode(status)
             os._exit(code if code >= 0 else 128 - code)
+
+
+def read_order(order: str) -> dict[str, Any]:
+    """What to run and how, from the descriptor of a file that says it. Signals get back the meaning that commands expect."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    with os.fdopen(int(order), "rb") as file:
+        wanted: dict[str, Any] = json.load(file)
+    return wanted
+
+
+def enter(wanted: dict[str, Any], place: str) -> filters.Filter:
+    """Confine this process to what was ordered, hide it from commands, and return the filter they start behind."""
+    barrier = filters.for_commands()
+    if barrier is None:
+        raise OSError(f"there is no seccomp filter for {os.uname().machine}")
+    workdir = wanted["workdir"]
+    root.enter(root.View(tuple(wanted["read"]), write=(workdir,), home=workdir, scratch=wanted["scratch"]), place)
+    kernel.set_dumpable(False)
+    return barrier
 
 
 def start(

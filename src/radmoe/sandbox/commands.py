@@ -13,8 +13,8 @@ import struct
 from pathlib import Path
 from typing import Any, NoReturn
 
-from radmoe.sandbox import filters, kernel, root
-from radmoe.sandbox.command import start
+from radmoe.sandbox import filters
+from radmoe.sandbox.command import enter, read_order, start
 
 STARTED, STOP = b"+", b"."
 END = struct.Struct("<i")  # the exit code of a command, 128 + n after signal n
@@ -27,19 +27,10 @@ def main(order: str, control: str, place: str) -> None:
     A command comes as two descriptors: of a file with its words, and of a pipe that takes both its outputs. When it
     ends, or the caller says STOP, whatever it started is ended too, /tmp is emptied, and its exit code goes back.
     """
-    with os.fdopen(int(order), "rb") as file:
-        wanted = json.load(file)
     caller = socket.socket(fileno=int(control))
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would inherit that
-        signal.signal(number, signal.SIG_DFL)
-    workdir = wanted["workdir"]
+    wanted = read_order(order)
     try:
-        barrier = filters.for_commands()
-        if barrier is None:
-            raise OSError(f"there is no seccomp filter for {os.uname().machine}")
-        view = root.View(tuple(wanted["read"]), write=(workdir,), home=workdir, scratch=wanted["scratch"])
-        root.enter(view, place)
-        kernel.set_dumpable(False)  # so that no command can see this process
+        barrier = enter(wanted, place)
     except OSError as error:
         caller.send(f"{error.strerror or error}".encode())
         os._exit(127)
