@@ -24,65 +24,69 @@ class Recent:
     def __init__(self, most: int) -> None:
         self._most = most
         self._entries: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._groups: dict[str, _Shown] = {}
+        self._shown: dict[str, Shown] = {}
         self.count = 0  # of all selections so far
 
-    def add(self, identity: str, ask: Ask, sampled: Sampled, pick: Pick) -> None:
-        """Keep what a page shows of a selection."""
+    def add(self, identity: str, ask: Ask, sampled: Sampled, pick: Pick, shown: Shown | None) -> None:
+        """Keep what the pages show of a selection."""
         self.count += 1
         if not self._most:
             return
         self._entries[identity] = _entry(ask, sampled, pick) | {"id": identity, "number": self.count}
-        if pick.group is not None and pick.selection is not None:
-            self._groups[identity] = _Shown(_trimmed(pick.group, pick.selection), pick.selection, sampled)
+        if shown is not None:
+            self._shown[identity] = shown
         while len(self._entries) > self._most:
             oldest, _ = self._entries.popitem(last=False)
-            self._groups.pop(oldest, None)
+            self._shown.pop(oldest, None)
 
     def listed(self, after: int = 0) -> list[dict[str, Any]]:
         """The selections behind number `after`, the youngest first. One with `routing` has a page of its own."""
         entries = [entry for entry in reversed(self._entries.values()) if entry["number"] > after]
-        return [entry | {"routing": entry["id"] in self._groups} for entry in entries]
+        return [entry | {"routing": entry["id"] in self._shown} for entry in entries]
 
     def blocks(self, identity: str) -> tuple[bytes, bytes] | None:
         """The index and the problem of one selection for the explorer's page; None where it is not kept."""
-        shown = self._groups.get(identity)
+        shown = self._shown.get(identity)
         if shown is None:
             return None
         setting = rule_for(shown.selection.kind, len(shown.group), preset=shown.selection.preset).setting
         problem = encode_problem(
             shown.group,
             settings=[setting],
-            prompt=shown.sampled.prompt,
-            finish=[str(choice["finish_reason"]) for choice in shown.sampled.choices],
+            prompt=shown.prompt,
+            finish=shown.finish,
             full_text=True,
         )
         return encode_index([problem.entry], title="radmoe: one selection"), problem.block
 
 
 @dataclass(frozen=True)
-class _Shown:
+class Shown:
     """What the page of one selection is made from, when somebody opens it."""
 
     group: RolloutGroup
     selection: Selection
-    sampled: Sampled
+    prompt: str | None
+    finish: list[str]
 
 
-def _trimmed(group: RolloutGroup, selection: Selection) -> RolloutGroup:
-    """The group with the rows that were read and no others, so that the last selections take little memory."""
-    profile = Profile(readouts=(selection.readout,))
-    rollouts = []
+def shown_of(sampled: Sampled, pick: Pick) -> Shown | None:
+    """What is kept for the page of a selection: of the routing only the rows that were read, so that it takes little
+    memory. None where no routing was read."""
+    group, selection = pick.group, pick.selection
+    if group is None or selection is None:
+        return None
+    profile, rollouts = Profile(readouts=(selection.readout,)), []
     for rollout in group.rollouts:
         assert isinstance(rollout, Rollout)
-        rows = profile.kept_rows(rollout.token_ids, group.vocab, group.kind)
-        if rollout.positions is None and rows is not None:
-            weights = None if rollout.weights is None else rollout.weights[rows].copy()
-            ids = rollout.expert_ids[rows].copy()
-            rollout = Rollout(rollout.token_ids, ids, weights, rollout.sampled_logprobs, positions=rows)
+        if rollout.positions is None:
+            rows = profile.kept_rows(rollout.token_ids, group.vocab, group.kind)
+            weights = None if rollout.weights is None else rollout.weights[rows]
+            rollout = Rollout(rollout.token_ids, rollout.expert_ids[rows], weights, positions=rows)
         rollouts.append(rollout)
-    name = f"{group.problem_id}, answered with rollout {selection.index}"  # a preset may weigh more than the page does
-    return RolloutGroup(name, rollouts, group.shape, group.vocab, group.kind)
+    name = f"{group.problem_id}, answered with rollout {pick.order[0]}"  # a preset may weigh more than the page does
+    trimmed = RolloutGroup(name, rollouts, group.shape, group.vocab, group.kind)
+    return Shown(trimmed, selection, sampled.prompt, [str(choice["finish_reason"]) for choice in sampled.choices])
 
 
 def _entry(ask: Ask, sampled: Sampled, pick: Pick) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from radmoe.gateway.asks import Ask
 from radmoe.gateway.backends import Backend, Plain, Progress, Sampled, in_thread
 from radmoe.gateway.faults import Fault, broken_routing
 from radmoe.gateway.picks import Pick, pick, preset_of
-from radmoe.gateway.recent import Recent
+from radmoe.gateway.recent import Recent, shown_of
 from radmoe.gateway.record import Recorder
 from radmoe.gateway.settings import Settings
 from radmoe.gateway.telemetry import Metrics, log
@@ -103,7 +103,8 @@ class Service:
             "upstream": round(progress.upstream_seconds, 4),
             "total": round(progress.seconds, 4),
         }
-        self.recent.add(identity, ask, sampled, picked)
+        shown = await in_thread(shown_of, sampled, picked) if self.settings.recent else None
+        self.recent.add(identity, ask, sampled, picked, shown)
         self.metrics.picks.labels(picked.document["method"]).inc()
         self.metrics.rollouts.inc(len(sampled.choices))
         self.metrics.tokens.inc(sampled.tokens)
