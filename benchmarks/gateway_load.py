@@ -93,9 +93,8 @@ async def load(url: str, pid: int, given: argparse.Namespace) -> None:
     print(f"CPU: {1000 * (cpu_seconds(pid) - used) / max(len(total), 1):.1f} ms a request")
     after = [(at, size) for at, size in sizes if at >= min(60.0, given.seconds / 2)]
     slope = np.polyfit(*zip(*after, strict=True), 1)[0] * 60 if len(after) > 2 else float("nan")
-    print(
-        f"memory: {sizes[0][1]:.0f} MB at first, {after[0][1]:.0f} at {after[0][0]:.0f} s, {sizes[-1][1]:.0f} at the end, {slope:+.2f} MB a minute"
-    )
+    course = ", ".join(f"{size:.0f} at {at:.0f} s" for at, size in [*sizes[::30], sizes[-1]])
+    print(f"memory in MB: {course}; {slope:+.2f} a minute from {after[0][0]:.0f} s on")
 
 
 def main() -> None:
