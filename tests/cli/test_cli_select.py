@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from planted_pools import write_pool
+from radmoe import selector
 from radmoe.cli import inspect
 from radmoe.cli import select as command
 from radmoe.errors import InputError
@@ -20,6 +21,7 @@ from radmoe.lab.planted import Planted
 from radmoe.pool import open_pool
 from radmoe.presets import PRESETS
 from radmoe.selector import select
+from radmoe.types import RolloutGroup, Selection
 
 Run = Callable[..., Result]
 
@@ -35,6 +37,21 @@ def run() -> Run:
 def rows(done: Result) -> list[dict[str, Any]]:
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_line_is_printed_as_soon_as_its_pick_is_made(
+    run: Run, shared_pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was printed before a failure is there: a long run that stops has not been in vain."""
+
+    def one_and_no_more(groups: Iterator[RolloutGroup], **options: Any) -> Iterator[Selection]:
+        yield select(next(groups))
+        raise InputError("the disk is gone")
+
+    monkeypatch.setattr(selector, "select_many", one_and_no_more)
+    done = run("select", shared_pool, "--json")
+    assert isinstance(done.exception, InputError)
+    assert [json.loads(line)["problem_id"] for line in done.stdout.splitlines()] == [open_pool(shared_pool).problems[0]]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

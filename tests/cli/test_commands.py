@@ -295,6 +295,6 @@ def test_bench_times_every_stage(shared_pool: Path) -> None:
 
 
 def test_a_reader_that_goes_away_ends_the_command_without_a_word(shared_pool: Path) -> None:
-    command = f"{sys.executable} -m radmoe select {shared_pool} --json | head -c 10; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m radmoe select {shared_pool} --json | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (141, "")

@@ -100,8 +100,7 @@ def command(
     Under --json (or --out) each line holds problem_id, kind, readout, preset, confidence, trust, compare, index (the pick's
     place among the problem's rollouts; null if RAD abstained), its rollout_index, density and located (one entry per
     rollout; density is null where a rollout was not scored), abstained, margin, basin and k; with a calibration, the
-    probability that the pick is right and whether it is dense, without one its sure_rank among the picks of its kind
-    (1 is the surest).
+    probability that the pick is right and whether it is dense. A line is printed as soon as its pick is made.
     """
     from radmoe.pool import open_pool
 
@@ -125,17 +124,23 @@ def command(
     )
     options = sureness.options | {"layers": layers, "budget": budget, "seed": seed}
     selections = progress(_select(opened, kinds, jobs, options), len(problems), "selecting")
-    picks = list(zip(problems, selections, strict=True))
-    judged = sureness.judged([selection for _, selection in picks])
+    made: list[Selection] = []
+
+    def judged() -> Iterator[Judged]:
+        for selection in selections:
+            made.append(selection)
+            yield sureness.judge(selection)
+
     if as_json or out is not None:
-        _write_json(problems, judged, out)
+        picks = _write_json(problems, judged(), out)
     else:
-        _print(problems, judged, kinds, options)
-        for note in sureness.notes([one.selection for one in judged]):
+        picks = sureness.ranked(list(judged()))
+        _print(problems, picks, kinds, options)
+        for note in sureness.notes([one.selection for one in picks]):
             say(note)
     if text:
-        _print_texts(opened, [(problem, one.selection) for problem, one in zip(problems, judged, strict=True)])
-    _refuse_nothing(pool, picks)
+        _print_texts(opened, [(problem, one.selection) for problem, one in zip(problems, picks, strict=True)])
+    _refuse_nothing(pool, made)
 
 
 def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, options: dict[str, Any]) -> Iterator[Selection]:
@@ -147,17 +152,21 @@ def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, options: dict[str, An
     return select_many(groups, threads=jobs, **options)
 
 
-def _write_json(problems: list[str], judged: list[Judged], out: Path | None) -> None:
+def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None) -> list[Judged]:
+    """Print a line per pick as it is made, or write all of them to a file."""
     from radmoe.pool.files import write_atomic
     from radmoe.pool.schema import disk_errors
 
-    lines = [_line(problem, one) for problem, one in zip(problems, judged, strict=True)]
-    if out is None:
-        for line in lines:
-            say(line)
-        return
-    with disk_errors(out):
-        write_atomic(out, "".join(line + "\n" for line in lines).encode())
+    picks, lines = [], []
+    for problem, one in zip(problems, judged, strict=True):
+        picks.append(one)
+        lines.append(_line(problem, one))
+        if out is None:
+            say(lines.pop())
+    if out is not None:
+        with disk_errors(out):
+            write_atomic(out, "".join(line + "\n" for line in lines).encode())
+    return picks
 
 
 def _line(problem: str, judged: Judged) -> str:
@@ -230,18 +239,18 @@ def _print_texts(pool: Pool, picks: list[tuple[str, Selection]]) -> None:
             say_block(text or "(no text kept)")
 
 
-def _refuse_nothing(path: Path, picks: list[tuple[str, Selection]]) -> None:
+def _refuse_nothing(path: Path, picks: list[Selection]) -> None:
     """Raise AnchorNotFound if no problem has a pick: most likely the kind or the readout is wrong for this pool."""
     from radmoe.errors import AnchorNotFound
 
-    if any(s.index is not None for _, s in picks):
+    if any(s.index is not None for s in picks):
         return
     if not picks:
         raise AnchorNotFound(f"{path} holds no rollouts: nothing to select from")
-    first, largest = picks[0][1], max(len(s.located) for _, s in picks)
+    first, largest = picks[0], max(len(s.located) for s in picks)
     if largest < 2:
         reason = "no problem has more than one rollout, and a density needs two: sample more with -n"
-    elif not any(s.located.any() for _, s in picks):
+    elif not any(s.located.any() for s in picks):
         reason = (
             f"no rollout has the anchor of {first.readout} for kind {first.kind}: radmoe inspect shows the anchors there "
             "are, --readout takes another"

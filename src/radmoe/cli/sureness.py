@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ class Judged:
     def fields(self) -> dict[str, Any]:
         """What JSON says of it."""
         if self.dense is None:
-            return {"sure_rank": self.rank}
+            return {}
         return {"probability": self.selection.probability, "dense": self.dense}
 
 
@@ -46,21 +47,23 @@ class Sureness:
     warning: str = ""
     abstain_below: float | None = None
 
-    def judged(self, selections: Sequence[Selection]) -> list[Judged]:
-        """Every selection with its probability or its rank."""
+    def judge(self, selection: Selection) -> Judged:
+        """A selection with its probability, if there is a calibration."""
+        if self.calibration is None:
+            return Judged(selection)
+        known = self.calibration.judge(selection, abstain_below=self.abstain_below)
+        return Judged(known, dense=self.calibration.dense(selection))
+
+    def ranked(self, judged: Sequence[Judged]) -> list[Judged]:
+        """All selections of a pool, with their ranks where there is no calibration."""
         from radmoe.certainty import sure_ranks
 
-        if self.calibration is None:
-            ranks = sure_ranks(selections)
-            counts = {
-                s.kind: sum(other.kind == s.kind and other.index is not None for other in selections)
-                for s in selections
-            }
-            return [Judged(s, rank, counts[s.kind]) for s, rank in zip(selections, ranks, strict=True)]
-        return [
-            Judged(self.calibration.judge(s, abstain_below=self.abstain_below), dense=self.calibration.dense(s))
-            for s in selections
-        ]
+        if self.calibration is not None:
+            return list(judged)
+        selections = [one.selection for one in judged]
+        picked = Counter(s.kind for s in selections if s.index is not None)
+        ranks = sure_ranks(selections)
+        return [Judged(s, rank, picked[s.kind]) for s, rank in zip(selections, ranks, strict=True)]
 
     def notes(self, selections: Sequence[Selection]) -> list[str]:
         """What a reader must know about the last column."""
