@@ -56,6 +56,8 @@ Threads = Annotated[int | None, typer.Option("--threads", help="CPU cores to use
 EveryRow = Annotated[
     bool, typer.Option("--every-row", help="Keep the routing of every token; by default that of the boundaries.")
 ]
+IdsOnly = Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")]
+TopkLogprobs = Annotated[int, typer.Option("--topk-logprobs", help="Logprobs kept per token; 0: none.")]
 Style = Annotated[
     str | None,
     typer.Option("--style", help="thinking or instruct (Qwen).", show_default="the chat template's"),
@@ -104,8 +106,8 @@ def run_command(
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed: other trajectories.")] = 0,
     every_row: EveryRow = False,
-    ids_only: Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")] = False,
-    topk_logprobs: Annotated[int, typer.Option("--topk-logprobs", help="Logprobs kept per token; 0: none.")] = 20,
+    ids_only: IdsOnly = False,
+    topk_logprobs: TopkLogprobs = 20,
     dtype: Dtype = None,
     device: Device = "cpu",
     threads: Threads = None,
@@ -183,8 +185,8 @@ def import_command(
     limit: Annotated[int | None, typer.Option("--limit", help="Of a file of the lab's: only the first issues.")] = None,
     style: Style = None,
     every_row: EveryRow = False,
-    ids_only: Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")] = False,
-    topk_logprobs: Annotated[int, typer.Option("--topk-logprobs", help="Logprobs kept per token; 0: none.")] = 20,
+    ids_only: IdsOnly = False,
+    topk_logprobs: TopkLogprobs = 20,
     dtype: Dtype = None,
     device: Device = "cpu",
     threads: Threads = None,

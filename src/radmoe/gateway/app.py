@@ -143,7 +143,7 @@ async def _complete(request: Request, route: Route, service: Service) -> Respons
             if large
             else read_ask(data, route, service.settings)
         )
-        if ask.best is None and service.backend.passes:
+        if ask.best is None and service.forwarder is not None:
             plain = await _while_here(request, lambda: service.plain(ask, data, progress))
             response: Response = _Passing(plain)
         elif ask.stream:

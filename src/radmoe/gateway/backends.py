@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,6 @@ class Plain(NamedTuple):
 class Backend(Protocol):
     """Something that samples."""
 
-    passes: bool  # whether plain requests are passed on as they are
     record: dict[str, Any]  # what a pool's run record says of the sampling
     provenance: dict[str, Any]  # where rollouts come from, for a pool
 
@@ -124,8 +123,13 @@ class Backend(Protocol):
         `best` is None where nothing is selected.
         """
 
+
+@runtime_checkable
+class Forwarder(Protocol):
+    """A backend that passes plain requests on as they are; any other samples them as it samples the rest."""
+
     async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
-        """The answer to a plain request, as the upstream gives it; only of a backend that `passes` such requests on."""
+        """The answer to a plain request, as the upstream gives it."""
 
 
 async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:

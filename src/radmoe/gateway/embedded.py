@@ -11,7 +11,7 @@ from radmoe.confidence import likelihood
 from radmoe.engines.base import Completion
 from radmoe.errors import EngineError
 from radmoe.gateway.asks import Ask, Best
-from radmoe.gateway.backends import Backend, Plain, Progress, Router, Sampled, in_thread, usage_of
+from radmoe.gateway.backends import Backend, Progress, Router, Sampled, in_thread, usage_of
 from radmoe.gateway.faults import internal
 from radmoe.gateway.picks import settle
 from radmoe.gateway.rendered import Prompt, choice_of, cut, render
@@ -27,8 +27,6 @@ _LOGPROBS = 20  # per token, for DeepConf and for recorded pools
 
 class Embedded(Backend):
     """A model that samples here. `settings.model` is its name or its directory."""
-
-    passes = False
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -69,9 +67,6 @@ class Embedded(Backend):
 
     def loads(self) -> list[tuple[str, bool, int]]:
         return [("embedded", True, self._under_way)]
-
-    async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
-        raise NotImplementedError("a model in this process samples plain requests as it samples others")
 
     async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
         if ask.model not in self.models():

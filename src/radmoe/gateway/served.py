@@ -47,8 +47,6 @@ _ROWS_LOST = BUSY | {409}  # the plugin's rows made room for others: sample agai
 class Served(Backend):
     """Servers at the settings' upstreams."""
 
-    passes = True
-
     def __init__(self, settings: Settings) -> None:
         model = None if settings.model is None else str(resolve_model(settings.model))
         if model is not None:

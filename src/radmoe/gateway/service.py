@@ -12,7 +12,7 @@ from radmoe.gateway import replies
 from radmoe.gateway.adaptive import sample_adaptively
 from radmoe.gateway.admission import Gate
 from radmoe.gateway.asks import Ask
-from radmoe.gateway.backends import Backend, Plain, Progress, Sampled, in_thread
+from radmoe.gateway.backends import Backend, Forwarder, Plain, Progress, Sampled, in_thread
 from radmoe.gateway.faults import Fault, broken_routing
 from radmoe.gateway.picks import Pick, pick, preset_of
 from radmoe.gateway.recent import Recent, shown_of
@@ -26,6 +26,7 @@ class Service:
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
         self.settings, self.backend = settings, backend
+        self.forwarder = backend if isinstance(backend, Forwarder) else None
         self.gate = Gate(settings.running, settings.waiting)
         self.metrics = Metrics(self.gate, backend)
         self.recent = Recent(settings.recent)
@@ -34,7 +35,7 @@ class Service:
             preset_of(self.calibration)  # one that cannot be applied is an error now
         self.recorder: Recorder | None = None
         if settings.record is not None:
-            self.recorder = Recorder(settings.record, backend, logprobs=not backend.passes)
+            self.recorder = Recorder(settings.record, backend, logprobs=self.forwarder is None)
 
     async def begin(self) -> None:
         """Open the pool, where there is one and the model is known, so that one which does not fit is an error now."""
@@ -52,11 +53,12 @@ class Service:
 
     async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
         """The answer to a plain request, as an upstream gives it. It holds its turn until it is closed."""
+        assert self.forwarder is not None
         held = AsyncExitStack()
         try:
             async with asyncio.timeout(self.settings.deadline):
                 await held.enter_async_context(self.gate.turn(progress))
-                plain = await self.backend.plain(ask, data, progress)
+                plain = await self.forwarder.plain(ask, data, progress)
         except BaseException as error:
             await held.aclose()
             if isinstance(error, TimeoutError):
