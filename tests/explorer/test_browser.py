@@ -74,6 +74,15 @@ def test_the_sentence_and_the_list_say_what_select_says(page: Page, made: list[P
         assert own == planted.group.vocab.decode_bytes(planted.group.rollouts[pick.index].token_ids).decode()
 
 
+def test_a_random_rollout_is_right_as_often_as_rollouts_are(page: Page, made: list[PlantedGroup]) -> None:
+    for place, planted in enumerate(made, 1):
+        page.open(f"#problem/{place}")
+        page.wait(f"document.querySelector('.kicker')?.textContent.startsWith('Problem {place} ')")
+        right = sum(answer == planted.truth for answer in planted.answers)
+        assert f"a random rollout{round(100 * right / len(planted.answers))}%" in page.text("section.methods")
+    assert page.run("return [0, 0.25, 0.999, 1].map(radmoe.percent)") == ["0%", "25%", "100%", "100%"]
+
+
 def test_windows_and_anchors_are_marked_where_they_are(page: Page, made: list[PlantedGroup]) -> None:
     page.open("#problem/1")
     pick = select(made[0].group)
@@ -333,7 +342,7 @@ def test_a_server_shows_the_same_page_live_and_it_grows(browser: Chrome, made: l
         answers["/index"] = encode_index([one.entry for one in encoded])
         page.wait("document.querySelectorAll('table.problems tbody tr').length === 2")
         page.click("table.problems tbody tr:nth-child(2) a")
-        page.wait("document.querySelector('.why')")
+        page.wait("document.querySelector('.kicker')?.textContent.startsWith('Problem 2 ')")
         assert page.text(".why").startswith(f"{PICKED} {select(made[1].group).rollout_index}.")
         assert page.complaints() == []
         browser.get("about:blank")  # it asks no more

@@ -201,7 +201,7 @@ function remember(key, value) {
   }
 }
 
-globalThis.radmoe = { mount, fileSource, fetchSource, visible, decodeTokens, diffWords, wordsOf };
+globalThis.radmoe = { mount, fileSource, fetchSource, visible, decodeTokens, diffWords, wordsOf, percent };
 const meta = (name) => document.querySelector(`meta[name="radmoe-${name}"]`)?.content;
 if (meta("index")) {
   const refresh = mount(document.getElementById("app"), fetchSource(meta("index"), meta("problem")));

@@ -75,3 +75,7 @@ const tip = {
     if (this.node) this.node.hidden = true;
   },
 };
+
+function percent(share) {
+  return `${Math.round(100 * share)}%`;
+}

@@ -76,14 +76,15 @@ function tokenTip(event) {
   const lines = [`token ${node.dataset.t}: ${visible(node.textContent)}`];
   if (node.logprob !== null) {
     const logprob = logprobOf(node.logprob);
-    lines.push(logprob === -Infinity ? "probability near zero" : `log-probability ${logprob.toFixed(2).replace(/^-0\.00$/, "0.00")}, probability ${percent(Math.exp(logprob))}`);
+    lines.push(logprob === -Infinity ? "probability near zero" : `log-probability ${logprob.toFixed(2).replace(/^-0\.00$/, "0.00")}, probability ${likely(Math.exp(logprob))}`);
   }
   if (node.classList.contains("anchor")) lines.push("part of the marker (anchor)");
   if (node.classList.contains("window")) lines.push("its routing was compared (window)");
   tip.show(event, lines);
 }
 
-function percent(share) {
+// A log-probability is kept in steps, so that one is not told from nearly one.
+function likely(share) {
   return share > 0.995 ? "over 99%" : share < 0.01 ? `${(100 * share).toFixed(2)}%` : `${Math.round(100 * share)}%`;
 }
 
