@@ -11,11 +11,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from radmoe.errors import InputError
 from radmoe.lab.corpus import IGNORE, batches, draw
 from radmoe.lab.dense import make_trainable
 from radmoe.lab.models import MODELS, Model, model_named
+from radmoe.lab.tasks import TASKS
 from radmoe.lab.tokenizer import build
-from radmoe.lab.train import train
+from radmoe.lab.train import parse_shares, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -91,6 +93,22 @@ def test_examples_repeat_with_their_seed_and_labels_cover_the_completion_only() 
             assert tokenizer.decode(row[~mask][:3].tolist(), skip_special_tokens=False).startswith("<|im_start|>user")
             assert tokenizer.decode(row[mask][-1:].tolist(), skip_special_tokens=False) == "<|im_end|>"
     source.close()
+
+
+def test_shares_decide_which_tasks_are_drawn() -> None:
+    only_choices = parse_shares(["choice=1", *(f"{task}=0" for task in TASKS if task != "choice")])
+    tokenizer = build("chatml")
+    texts = [tokenizer.decode(ids.tolist()) for ids, _ in draw("lab-qwen", 5, 20, only_choices)]
+    assert all("A) " in text for text in texts)
+    assert not all("A) " in tokenizer.decode(ids.tolist()) for ids, _ in draw("lab-qwen", 5, 20))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [("choices=0.2", "unknown task 'choices'"), ("choice=-1", "as in"), ("choice", "as in")]
+)
+def test_a_share_that_is_none_is_refused(given: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse_shares([given])
 
 
 @pytest.mark.slow

@@ -159,9 +159,9 @@ MODELS = {
             "lab-qwen",
             "chatml",
             {"thinking": 0.65, "instruct": 0.35},
-            1.0,
+            0.8,
             _qwen,
-            {"choice": 0.10, "code": 0.14, "code-wide": 0.22, "explain": 0.07},
+            {"choice": 0.09, "code": 0.14, "code-wide": 0.22, "explain": 0.06},
         ),
         Model(
             "lab-oss",
@@ -169,7 +169,7 @@ MODELS = {
             {"low": 0.33, "medium": 0.34, "high": 0.33},
             0.8,
             _oss,
-            {"choice": 0.16, "explain": 0.04},
+            {"choice": 0.16, "explain": 0.03},
         ),
         Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, 0.7, _next),
     )

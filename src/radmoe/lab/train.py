@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ from torch import Tensor
 from radmoe.lab.corpus import IGNORE, batches
 from radmoe.lab.delta_rule import matrix_products
 from radmoe.lab.dense import make_trainable
+from radmoe.errors import InputError
 from radmoe.lab.models import Model, model_named
-from radmoe.lab.tasks import TASKS
+from radmoe.lab.tasks import TASKS, task_named
 from radmoe.lab.tokenizer import fast_tokenizer
 from radmoe.printing import say
 
@@ -182,6 +185,17 @@ def save(network: Any, model: Model, out: Path) -> None:
     fast_tokenizer(model.tokenizer).save_pretrained(out)
 
 
+def parse_shares(given: list[str]) -> dict[str, float]:
+    """`["choice=0.2"]` as {"choice": 0.2}."""
+    shares = {}
+    for item in given:
+        task, _, share = item.partition("=")
+        if not re.fullmatch(r"\d*\.?\d+", share):
+            raise InputError(f"--share {item}: write a task and a share, as in --share choice=0.2")
+        shares[task_named(task).name] = float(share)
+    return shares
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model")
@@ -193,14 +207,18 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--start-from", type=Path, help="go on from this checkpoint, with a new optimizer")
     parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE)
+    parser.add_argument(
+        "--share", action="append", default=[], metavar="TASK=SHARE", help="of a task in training; default: the model's own"
+    )
     parser.add_argument("--snapshots", type=int, default=0, help="so many checkpoints on the way, of the second half")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--eager", action="store_true", help="do not compile (recurrent layers take long to compile)")
     options = parser.parse_args()
     tokens = min(options.tokens, 2048) if options.tiny else options.tokens
     workers = 0 if options.tiny else options.workers
+    model = model_named(options.model)
     train(
-        model_named(options.model),
+        replace(model, shares={**model.shares, **parse_shares(options.share)}),
         options.out,
         seconds=options.seconds,
         steps=options.steps,
