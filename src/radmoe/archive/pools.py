@@ -180,10 +180,7 @@ class PoolBuilder:
         for pool in incomplete:
             model, missing = self._model(pool), self.missing(pool)
             if missing and model not in rates:
-                problems = (pool.rollouts - missing) // pool.n + self._engine(model).streams
-                before, began = _disk_bytes(pool), time.perf_counter()
-                tokens = max(self._replay(pool, min(problems, pool.problems), None).tokens, 1)
-                rates[model] = (time.perf_counter() - began) / tokens, (_disk_bytes(pool) - before) / tokens
+                rates[model] = self._measure(pool, (pool.rollouts - missing) // pool.n, self._engine(model).streams)
         remainders = {}
         for pool in incomplete:
             missing = self.missing(pool)
@@ -192,6 +189,16 @@ class PoolBuilder:
             seconds, disk_bytes = rates.get(self._model(pool), (0.0, 0.0))
             remainders[pool] = Remainder(missing, tokens, seconds * tokens, disk_bytes * tokens)
         return remainders
+
+    def _measure(self, pool: WantedPool, done: int, streams: int) -> tuple[float, float]:
+        """Seconds and bytes per token of replay, by a second helping of problems: the first one warms up."""
+        rate = 0.0, 0.0
+        for problems in (done + streams, done + 2 * streams):
+            before, began = _disk_bytes(pool), time.perf_counter()
+            tokens = self._replay(pool, min(problems, pool.problems), None).tokens
+            if tokens:
+                rate = (time.perf_counter() - began) / tokens, (_disk_bytes(pool) - before) / tokens
+        return rate
 
     def _model(self, pool: WantedPool) -> str:
         return str(self.archive.configurations[pool.configuration]["model"])

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from radmoe.errors import InputError
 from radmoe.lab.corpus import IGNORE, batches
 from radmoe.lab.delta_rule import matrix_products
 from radmoe.lab.dense import make_trainable
-from radmoe.errors import InputError
 from radmoe.lab.models import Model, model_named
 from radmoe.lab.tasks import TASKS, task_named
 from radmoe.lab.tokenizer import fast_tokenizer
@@ -208,7 +208,11 @@ def main() -> None:
     parser.add_argument("--start-from", type=Path, help="go on from this checkpoint, with a new optimizer")
     parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE)
     parser.add_argument(
-        "--share", action="append", default=[], metavar="TASK=SHARE", help="of a task in training; default: the model's own"
+        "--share",
+        action="append",
+        default=[],
+        metavar="TASK=SHARE",
+        help="of a task in training; default: the model's own",
     )
     parser.add_argument("--snapshots", type=int, default=0, help="so many checkpoints on the way, of the second half")
     parser.add_argument("--tiny", action="store_true")

@@ -15,27 +15,30 @@ from radmoe.studies.evidence import Floats, Ints, Panel, Request
 from radmoe.studies.picks import hits, standard
 
 
-def fused_picks(panel: Panel, rule: str = "conf50", request: Request | None = None) -> Ints:
+def fused_picks(
+    panel: Panel, rule: str = "conf50", request: Request | None = None, trust: str = "cbw", k: int | None = None
+) -> Ints:
     """The index of RAD+DC's pick per problem [P], -1 where it abstains; the request must keep whole matrices.
 
-    Raises MethodUnavailable where the panel has no confidence.
+    Confidence is the scalar named `trust`, and k the panel's own unless given. Raises MethodUnavailable where the panel
+    has no such scalar.
     """
     if rule not in FUSIONS:
         raise InputError(f"unknown rule {rule!r}: use one of {', '.join(FUSIONS)}")
-    read, confidence = panel.read(request or standard(panel)), panel.scalar("cbw")
-    k, out = panel.setting.k, np.full(len(panel), -1, np.int64)
+    read, confidence = panel.read(request or standard(panel)), panel.scalar(trust)
+    k, out = k or panel.setting.k, np.full(len(panel), -1, np.int64)
     for row, located in enumerate(read.located):
         runs = np.flatnonzero(located)
         if len(runs) < 2:
             continue
-        trust = confidence[row, runs]
+        sure = confidence[row, runs]
         if rule == "conf50":
-            kept = np.sort(np.lexsort((runs, -trust))[: (len(runs) + 1) // 2])
-            runs, trust = runs[kept], trust[kept]
+            kept = np.sort(np.lexsort((runs, -sure))[: (len(runs) + 1) // 2])
+            runs, sure = runs[kept], sure[kept]
         score = knn_density(np.ascontiguousarray(read.values[row][np.ix_(runs, runs)]), k)
         if rule == "ranksum":
-            score = ranks(levels(score, k)) + ranks(trust)
-        out[row] = runs[np.lexsort((runs, -trust, -levels(score, k)))[0]]
+            score = ranks(levels(score, k)) + ranks(sure)
+        out[row] = runs[np.lexsort((runs, -sure, -levels(score, k)))[0]]
     return out
 
 

@@ -1,0 +1,156 @@
+"""Study 31: which rows of routing select best, among how many neighbours, and with likelihood or without?
+
+The paper reads sixteen tokens from where the answer opens. Here every readout is asked the same: how often its pick is right,
+less how often a random rollout is. It reports and decides nothing: the presets `best` and `best+text` are chosen by such a table of
+development problems and confirmed on others (docs/choosing.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.studies.base import Findings, Options, study
+from radmoe.studies.basins import densest
+from radmoe.studies.charts import Chart, Line, Plot
+from radmoe.studies.evidence import Evidence, Floats, Ints, Panel, Request
+from radmoe.studies.fusions import fused_picks
+from radmoe.studies.needs import LOGPROBS
+from radmoe.studies.picks import highest, hits, majority, rate
+from radmoe.studies.quantities import mean_cell, pooled, series
+from radmoe.studies.resample import Resampled
+
+READOUTS = (
+    "boundary@marker",
+    "boundary@16",
+    "delimiter@marker",
+    "delimiter@16",
+    "delimiter@span",
+    "closing@-16",
+    "closing@16",
+    "all",
+)
+TEXT = (
+    "boundary@marker",
+    "boundary@16",
+    "closing@-16",
+    "all",
+)  # a text opens at the boundary, and nothing follows its end
+SHARES = (Fraction(5, 64), Fraction(10, 64), Fraction(20, 64))  # of the rollouts: how many neighbours count
+SHOWN = SHARES[1]  # in the figure
+NONE = "none"
+WAYS = (NONE, "ranksum", "conf50")  # what likelihood does
+DOMAINS = ("math", "science", "code", "text")
+_LIKELIHOOD, _MAJORITY = "likelihood alone", "majority"
+
+
+class Recipe(NamedTuple):
+    """One way to select: rows, neighbours, and what likelihood does."""
+
+    readout: str
+    share: Fraction
+    fusion: str
+
+
+def readouts(panel: Panel) -> tuple[str, ...]:
+    return () if panel.domain not in DOMAINS else TEXT if panel.domain == "text" else READOUTS
+
+
+def requests(panel: Panel) -> list[Request]:
+    return [Request(readout) for readout in readouts(panel)] if "likelihood" in panel.scalars else []
+
+
+def picks(panel: Panel, recipe: Recipe) -> Ints:
+    """The pick of each problem [P], -1 where fewer than two rollouts are located."""
+    request, k = Request(recipe.readout), max(1, int(recipe.share * panel.n))
+    if recipe.fusion == NONE:
+        read = panel.read(request)
+        return densest(read.values, read.located, k)
+    return fused_picks(panel, recipe.fusion, request, "likelihood", k)
+
+
+def gain(panel: Panel, chosen: Floats) -> Floats:
+    """What picks gain over a random rollout of their problem; where there is none, a random one stands in."""
+    return np.where(np.isfinite(chosen), chosen - rate(panel), 0.0)
+
+
+@study(
+    31,
+    "recipes",
+    "Which rows of routing select best, and does likelihood help?",
+    where="not in the paper",
+    requests=requests,
+    needs=(LOGPROBS,),
+)
+def recipes(evidence: Evidence, options: Options) -> Findings:
+    domains = {
+        domain: own
+        for domain in DOMAINS
+        if (own := [panel for panel in evidence.panels if panel.domain == domain and requests(panel)])
+    }
+    rows: list[Row] = []
+    plots: list[Plot] = []
+    for domain, panels in domains.items():
+        columns = [Recipe(r, s, f) for r in readouts(panels[0]) for s in SHARES for f in WAYS]
+        tables = {
+            panel: np.column_stack([_alone(panel), *(gain(panel, hits(panel, picks(panel, one))) for one in columns)])
+            for panel in panels
+        }
+        drawn = pooled(panels, tables, options)
+        cells = {one: mean_cell(drawn, place + 2, "points") for place, one in enumerate(columns)}
+        rows += _rows(domain, panels, cells, drawn)
+        plots.append(_plot(domain, readouts(panels[0]), cells, mean_cell(drawn, 0, "points")))
+    heads = ("readout", "neighbours", "problems")
+    titles = ("routing alone", "rank sum with likelihood", "in the likelier half")
+    table = Table(
+        "recipes",
+        "What a pick gains over a random rollout",
+        (*map(Column, heads), *(Column(title, "95% CI") for title in titles)),
+        tuple(rows),
+        (
+            "All configurations together; a problem with all its configurations is one cluster. Neighbours: of 64 rollouts, and as "
+            "large a share of fewer. In the likelier half: the densest of the half that is likelier by mean log-probability. "
+            "Where fewer than two rollouts are located, a random one stands in and gains 0.",
+        ),
+        "kind",
+    )
+    note = f"Gain over a random rollout by what is read, {SHOWN.numerator} neighbours of {SHOWN.denominator} rollouts, in points."
+    return Findings((table,), (Chart("recipes", "Which rows to read", plots, note, shared_y=False),))
+
+
+def _alone(panel: Panel) -> Floats:
+    """What likelihood and a majority gain alone [P, 2]; no majority where answers are not comparable."""
+    vote = gain(panel, majority(panel)) if panel.domain in ("math", "science") else np.full(len(panel), np.nan)
+    return np.column_stack([gain(panel, hits(panel, highest(panel.scalar("likelihood")))), vote])
+
+
+def _rows(domain: str, panels: Sequence[Panel], cells: dict[Recipe, Cell], drawn: Resampled | None) -> list[Row]:
+    count = Cell(sum(map(len, panels)), "count")
+    rows = []
+    for readout in readouts(panels[0]):
+        for share in SHARES:
+            own = (cells[Recipe(readout, share, fusion)] for fusion in WAYS)
+            rows.append(
+                Row((Cell(readout), Cell(f"{share.numerator * 64 // share.denominator} of 64"), count, *own), domain)
+            )
+    blank = Cell("")
+    rows.append(Row((Cell(_LIKELIHOOD), blank, count, blank, mean_cell(drawn, 0, "points"), blank), domain))
+    if domain in ("math", "science"):
+        rows.append(Row((Cell(_MAJORITY), blank, count, mean_cell(drawn, 1, "points"), blank, blank), domain))
+    return rows
+
+
+def _plot(domain: str, names: Sequence[str], cells: dict[Recipe, Cell], likelihood: Cell) -> Plot:
+    titles = {NONE: "routing alone", "ranksum": "with likelihood"}
+    drawn = [
+        series(title, names, [cells[Recipe(name, SHOWN, fusion)] for name in names], 100.0)
+        for fusion, title in titles.items()
+    ]
+    lines = [Line(0.0, "a random rollout")]
+    if isinstance(likelihood.value, float):
+        lines.append(Line(100 * likelihood.value, "likelihood alone"))
+    return Plot("bars", domain, y="points over a random rollout", series=drawn, lines=lines)
