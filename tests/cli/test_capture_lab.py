@@ -9,6 +9,7 @@ import pytest
 from test_commands import error, lines, radmoe
 
 from radmoe.grading.labels import read_labels
+from radmoe.lab.models import MODELS
 from radmoe.lab.tasks import problems
 from radmoe.pool import open_pool
 
@@ -40,7 +41,7 @@ def test_a_pool_says_how_it_was_made(captured: Path) -> None:
         "float32",
         90210,
     )
-    assert 0.9 <= pool.sampling["temperature"] <= 1.5  # the model's own
+    assert pool.sampling["temperature"] == MODELS["lab-qwen"].temperature
 
 
 def test_select_takes_it_as_it_is(captured: Path) -> None:

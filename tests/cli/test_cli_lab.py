@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from radmoe.archive.files import MANIFEST
 from radmoe.archive.pack import pack
 from radmoe.cli import app, lab
+from radmoe.lab.models import MODELS
 from radmoe.lab.sample import sample
 from radmoe.pool import open_pool
 
@@ -67,7 +68,8 @@ def test_list_says_what_is_packed(rollouts: Path) -> None:
     facts = json.loads(radmoe("lab", "list", "--rollouts", rollouts, "--json").stdout)
     counts = facts[NAME]["tasks"]["math-1"]
     assert re.search(
-        rf"{NAME} +math-1 +1 +3 +4 +{counts['tokens']:,} +{counts['right'] / counts['rollouts']:.1%}", table
+        rf"{NAME} +math-1 +{MODELS['lab-qwen'].temperature} +3 +4 +{counts['tokens']:,} +{counts['right'] / counts['rollouts']:.1%}",
+        table,
     )
 
 

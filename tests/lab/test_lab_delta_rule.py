@@ -54,10 +54,11 @@ def test_a_model_uses_it_for_a_while_and_gives_the_same_logits() -> None:
     torch.manual_seed(0)
     network = AutoModelForCausalLM.from_config(model_named("lab-next").config(tiny=True)).eval()
     ids = torch.randint(0, 800, (2, 70), generator=torch.Generator().manual_seed(0))
+    stood_there = modeling_qwen3_next.torch_chunk_gated_delta_rule  # the reference, or what an engine put around it
     with torch.no_grad():
         before = network(input_ids=ids, use_cache=False).logits
         with matrix_products(network):
             assert modeling_qwen3_next.torch_chunk_gated_delta_rule is chunked
             after = network(input_ids=ids, use_cache=False).logits
-    assert modeling_qwen3_next.torch_chunk_gated_delta_rule is REFERENCE
+    assert modeling_qwen3_next.torch_chunk_gated_delta_rule is stood_there
     assert torch.allclose(before, after, atol=1e-4)

@@ -14,7 +14,7 @@ from radmoe.capture import Plan, capture_pool, sampling_for
 from radmoe.engines import EngineOptions, open_engine
 from radmoe.errors import InputError
 from radmoe.lab import sample as sampling
-from radmoe.lab.models import weights
+from radmoe.lab.models import MODELS, weights
 from radmoe.lab.sample import FINISH_REASONS, checksums, main, read_header, read_sampled, sample
 from radmoe.pool import Pool, open_pool
 from radmoe.problems import load_questions
@@ -69,7 +69,7 @@ def test_the_routing_of_the_first_problem_is_kept_as_captured(file: Path, captur
 def test_the_header_says_how_it_was_sampled(file: Path) -> None:
     header = read_header(file)
     assert header["settings"]["sampling"] == {
-        "temperature": 1.0,
+        "temperature": MODELS["lab-qwen"].temperature,
         "top_p": 1.0,
         "max_tokens": 120,
         "seed": 5,
