@@ -74,7 +74,9 @@ def test_without_log_probabilities_nothing_is_asked_for() -> None:
     assert requests(own) == []
 
 
-def test_the_figure_is_drawn(tmp_path: Path) -> None:
-    (chart,) = recipes(evidence(planted("math"), planted("text")), OPTIONS).charts
-    svg, _ = draw(chart, tmp_path)
+def test_figures_are_drawn(tmp_path: Path) -> None:
+    charts = recipes(evidence(planted("math"), planted("text")), OPTIONS).charts
+    assert [chart.key for chart in charts] == ["recipes-math", "recipes-text"]
+    svg, _ = draw(charts[0], tmp_path)
     assert "likelihood alone" in svg.read_text()
+    assert "10 of 64" in svg.read_text()

@@ -93,7 +93,7 @@ def recipes(evidence: Evidence, options: Options) -> Findings:
         if (own := [panel for panel in evidence.panels if panel.domain == domain and requests(panel)])
     }
     rows: list[Row] = []
-    plots: list[Plot] = []
+    charts: list[Chart] = []
     for domain, panels in domains.items():
         columns = [Recipe(r, s, f) for r in readouts(panels[0]) for s in SHARES for f in WAYS]
         tables = {
@@ -103,7 +103,7 @@ def recipes(evidence: Evidence, options: Options) -> Findings:
         drawn = pooled(panels, tables, options)
         cells = {one: mean_cell(drawn, place + 2, "points") for place, one in enumerate(columns)}
         rows += _rows(domain, panels, cells, drawn)
-        plots.append(_plot(domain, readouts(panels[0]), cells, mean_cell(drawn, 0, "points")))
+        charts.append(_chart(domain, readouts(panels[0]), cells, mean_cell(drawn, 0, "points")))
     heads = ("readout", "neighbours", "problems")
     titles = ("routing alone", "rank sum with likelihood", "in the likelier half")
     table = Table(
@@ -118,8 +118,7 @@ def recipes(evidence: Evidence, options: Options) -> Findings:
         ),
         "kind",
     )
-    note = f"Gain over a random rollout by what is read, {SHOWN.numerator} neighbours of {SHOWN.denominator} rollouts, in points."
-    return Findings((table,), (Chart("recipes", "Which rows to read", plots, note, shared_y=False),))
+    return Findings((table,), tuple(charts))
 
 
 def _alone(panel: Panel) -> Floats:
@@ -134,9 +133,7 @@ def _rows(domain: str, panels: Sequence[Panel], cells: dict[Recipe, Cell], drawn
     for readout in readouts(panels[0]):
         for share in SHARES:
             own = (cells[Recipe(readout, share, fusion)] for fusion in WAYS)
-            rows.append(
-                Row((Cell(readout), Cell(f"{share.numerator * 64 // share.denominator} of 64"), count, *own), domain)
-            )
+            rows.append(Row((Cell(readout), Cell(_of_64(share)), count, *own), domain))
     blank = Cell("")
     rows.append(Row((Cell(_LIKELIHOOD), blank, count, blank, mean_cell(drawn, 0, "points"), blank), domain))
     if domain in ("math", "science"):
@@ -144,13 +141,16 @@ def _rows(domain: str, panels: Sequence[Panel], cells: dict[Recipe, Cell], drawn
     return rows
 
 
-def _plot(domain: str, names: Sequence[str], cells: dict[Recipe, Cell], likelihood: Cell) -> Plot:
+def _chart(domain: str, names: Sequence[str], cells: dict[Recipe, Cell], likelihood: Cell) -> Chart:
     titles = {NONE: "routing alone", "ranksum": "with likelihood"}
     drawn = [
         series(title, names, [cells[Recipe(name, SHOWN, fusion)] for name in names], 100.0)
         for fusion, title in titles.items()
     ]
-    lines = [Line(0.0, "a random rollout")]
-    if isinstance(likelihood.value, float):
-        lines.append(Line(100 * likelihood.value, "likelihood alone"))
-    return Plot("bars", domain, y="points over a random rollout", series=drawn, lines=lines)
+    lines = [Line(100 * likelihood.value, "likelihood alone")] if isinstance(likelihood.value, float) else []
+    plot = Plot("bars", domain, y="points over a random rollout", series=drawn, lines=lines)
+    return Chart(f"recipes-{domain}", "Which rows to read", (plot,), f"{_of_64(SHOWN)} rollouts count as neighbours.")
+
+
+def _of_64(share: Fraction) -> str:
+    return f"{int(64 * share)} of 64"
