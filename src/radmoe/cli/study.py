@@ -36,6 +36,9 @@ def command(
     cited: Annotated[
         str, typer.Option("--cite", help="What claims.md cites for the rules, such as a commit of docs/rules.md.")
     ] = "",
+    readings: Annotated[
+        Path | None, typer.Option("--readings", help="A TOML file of readings by claim, which claims.md shows.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write pages, CSV, JSON, figures and claims.md into this directory.")
     ] = None,
@@ -85,12 +88,20 @@ def command(
 
     names = [part.strip() for part in name.split(",") if part.strip()]
     studies = chosen(names)
+    read = _readings(readings)
     options = Options(resamples, subcohorts, seed, quick)
     rans = _run(studies, pools, options, window, jobs, cache)
     settings = f" --resamples {options.draws} --subcohorts {options.samples} --window {window} --seed {seed}"
-    _show(rans, out, as_json, f"radmoe study {name} POOL...{settings}", pools, cited)
+    _show(rans, out, as_json, f"radmoe study {name} POOL...{settings}", pools, cited, read)
     if any(ran.failed or (ran.lacking and "all" not in names) for ran in rans):
         raise typer.Exit(1)
+
+
+def _readings(path: Path | None) -> dict[str, str]:
+    from radmoe.report.readings import read_readings
+    from radmoe.studies.base import load
+
+    return {} if path is None else read_readings(path, (c.key for study in load().values() for c in study.claims))
 
 
 def _list(as_json: bool) -> None:
@@ -150,7 +161,15 @@ def _run(studies: Any, pools: list[Path], options: Any, window: int, jobs: int |
     ]
 
 
-def _show(rans: list[Any], out: Path | None, as_json: bool, typed: str, pools: list[Path], cited: str) -> None:
+def _show(
+    rans: list[Any],
+    out: Path | None,
+    as_json: bool,
+    typed: str,
+    pools: list[Path],
+    cited: str,
+    readings: dict[str, str],
+) -> None:
     from radmoe.evaluation.cache import checksum
     from radmoe.evaluation.render import visible_table
     from radmoe.evaluation.screen import NAME, show_table
@@ -165,7 +184,7 @@ def _show(rans: list[Any], out: Path | None, as_json: bool, typed: str, pools: l
             write_study(ran, out, source)
         with disk_errors(out / "claims.md"):
             out.mkdir(parents=True, exist_ok=True)
-            write_atomic(out / "claims.md", ledger(rans, source, cited=cited).encode())
+            write_atomic(out / "claims.md", ledger(rans, source, cited=cited, readings=readings).encode())
     if as_json:
         say_block(json_text([study_json(ran, source) for ran in rans]))
         return

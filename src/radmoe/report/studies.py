@@ -170,11 +170,13 @@ def rules(studies: Iterable[Study]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def ledger(rans: Sequence[Ran], source: Source, *, cited: str = "") -> str:
-    """The claims ledger: every claim with the paper's number, ours, and the verdict by its rule.
+def ledger(rans: Sequence[Ran], source: Source, *, cited: str = "", readings: Mapping[str, str] | None = None) -> str:
+    """The claims ledger: every claim with the paper's number, ours, the verdict by its rule, and what we make of it.
 
     The decisions must have been corrected together. `cited` says where the rules stood before, such as a commit of docs/rules.md.
+    `readings` are by the keys of the claims.
     """
+    readings = readings or {}
     parts = [
         "# Claims of the paper, and what these pools say",
         f"{_made_by(source)} Verdicts follow from rules that were written before the numbers"
@@ -202,8 +204,11 @@ def ledger(rans: Sequence[Ran], source: Source, *, cited: str = "") -> str:
                 ]
             )
     parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    parts.append("## Readings and rules")
     parts += [
-        f"- **{ran.study.name}** {decision.claim.key}: {markdown_text(decision.claim.rule)}"
+        f"- **{decision.claim.key}: {decision.verdict}.** "
+        + (f"{markdown_text(reading)} " if (reading := readings.get(decision.claim.key)) else "")
+        + f"*Rule:* {markdown_text(decision.claim.rule)}"
         + (f" {markdown_text(decision.reading)}" if decision.reading else "")
         for ran in rans
         if ran.findings

@@ -15,5 +15,5 @@ cpu_experts.py    experts of a small model in one kernel: on a CPU
 delta_rule.py     one step of linear attention in place
 topk.py           the largest log-probabilities of every row in a single pass
 shares.py         work that threads share
-streams.py        several batches side by side, for small models
+streams.py        several batches side by side, for small models; cores.py the threads that they share
 """

@@ -27,6 +27,7 @@ from radmoe.engines.base import Completion, Engine, Forced, Sampling, check_prom
 from radmoe.engines.models import SHIPPED, SHIPPED_DTYPE, recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
 from radmoe.engines.torch.batcher import Batcher
+from radmoe.engines.torch.cores import cores
 from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.dense_experts import compute_densely
@@ -102,10 +103,10 @@ class TransformersEngine(Engine):
         with self._recorder.recording(), torch.inference_mode():
             model(input_ids=torch.tensor([[0, 1, 2]], device=model.device), use_cache=False)
         self.shape: RouterShape = self._recorder.probe()
-        threads = threads or torch.get_num_threads()
+        threads = threads or cores.whole
         self._small_on_cpu = small_on_cpu = small and model.device.type == "cpu"
         self.streams = streams or (min(threads, _MOST_STREAMS) if small_on_cpu else 1)
-        torch.set_num_threads(max(threads // self.streams, 1))
+        cores.divide(threads, self.streams)
         if small_on_cpu:
             from radmoe.engines.torch.cpu_experts import fuse_experts  # compiled code that a GPU has no use for
 
