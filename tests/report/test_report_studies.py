@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 from PIL import Image
 
 from planted_panels import evidence, panel
+from radmoe.evaluation.render import markdown_text
+from radmoe.report.readings import read_readings
 from radmoe.report.studies import Source, ledger, rules, write_study
 from radmoe.studies.base import Options, Ran, load, study_named
 from radmoe.studies.paper.readouts import READOUTS
@@ -63,6 +66,16 @@ def test_the_ledger_shows_readings_beside_verdicts() -> None:
     text = ledger([readouts()], SOURCE, readings={key: "As | expected."})
     (line,) = (line for line in text.splitlines() if line.startswith(f"- **{key}: "))
     assert "cannot tell.** As \\| expected. *Rule:* Two differences" in line
+
+
+def test_the_committed_ledger_has_a_reading_for_every_claim() -> None:
+    """Where the lab refutes a claim or cannot tell, somebody looked into why."""
+    text = (ROOT / "docs" / "claims.md").read_text()
+    keys = re.findall(r"^- \*\*([\w.-]+): ", text, re.MULTILINE)
+    readings = read_readings(ROOT / "docs" / "readings.toml", keys)
+    assert len(keys) == text.count("\n| ") - 2 > 60
+    assert set(readings) == set(keys)
+    assert all(markdown_text(reading) in text for reading in readings.values())
 
 
 def test_the_page_of_rules_is_that_of_the_code() -> None:
