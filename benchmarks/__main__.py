@@ -33,7 +33,6 @@ ELSEWHERE = """
 | `python -m benchmarks.readouts` | what readouts of whole answers cost in time and memory | [readouts.md](readouts.md) |
 | `python -m benchmarks.replay` | what replay in batches costs, against one rollout after another | [engines.md](engines.md) |
 | `python -m benchmarks.sandbox` | what a program costs in the sandbox, against a bare interpreter | [grading.md](grading.md) |
-| `python -m benchmarks.lab pools/*` | the lab's figures | [lab.md](lab.md) |
 """
 
 
