@@ -3,8 +3,8 @@
     python -m benchmarks.capture [--model lab-oss] [--batch-size 128] [--threads 2] [--rounds 7]
     python -m benchmarks.capture --device cuda --task choice -n 64 --batch-size 4096 --tokens 512 --rounds 3
 
-A lab model on its own problems: a few of math-3, or with -n a whole task. All arms sample the same tokens (same seed, same random numbers); the
-last does so by the attention transformers has for this model, "sdpa" or "eager", in place of radmoe's.
+A lab model on its own problems: a few of math-3, or with -n a whole task. All arms sample the same tokens (same seed, same random numbers); on a
+CPU the last does so by the attention transformers has for this model, "sdpa" or "eager", in place of radmoe's.
 Times are this process's CPU time as well as the wall's: on a shared machine only the first is steady.
 """
 
@@ -33,7 +33,8 @@ def measure(
     n: int | None = None,
 ) -> dict[str, dict[str, float]]:
     """Median tokens/s and cost of each arm relative to the bare one, from `rounds` interleaved runs."""
-    from radmoe.engines.base import Sampling
+    from radmoe.engines.base import sampling_for
+    from radmoe.engines.prompts import encode
     from radmoe.engines.torch.engine import TransformersEngine
     from radmoe.engines.torch.kv_cache import ATTENTION
     from radmoe.lab.models import weights
@@ -41,14 +42,15 @@ def measure(
 
     engine = TransformersEngine(weights(model), dtype="float32", threads=threads, device=device)
     theirs = "sdpa" if engine.model._supports_sdpa else "eager"
-    prompts = [problem.prompt for problem in problems(task, limit=None if n else max(batch_size // 16, 1))]
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ARMS}
+    asked = problems(task, limit=None if n else max(batch_size // 16, 1))
+    prompts = [encode(engine.tokenizer, problem.prompt)[1] for problem in asked]
+    arms = {name: arm for name, arm in ARMS.items() if device == "cpu" or arm[2]}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
     for number in range(rounds + 1):
-        names = list(ARMS) if number % 2 else list(reversed(ARMS))
-        for name in names:
-            capture, top, ours = ARMS[name]
+        for name in arms if number % 2 else reversed(arms):
+            capture, top, ours = arms[name]
             engine.model.set_attn_implementation(ATTENTION if ours else theirs)
-            sampling = Sampling(max_tokens=tokens, seed=number, topk_logprobs=top)
+            sampling = sampling_for(engine, max_tokens=tokens, seed=number, topk_logprobs=top)
             wall, cpu = time.perf_counter(), time.process_time()
             done = engine.generate(prompts, n or 16, sampling=sampling, batch_size=batch_size, capture=capture)
             sampled = sum(len(c.rollout) for c in done)
