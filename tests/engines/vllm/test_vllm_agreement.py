@@ -104,8 +104,10 @@ def test_routing_agrees_with_a_replay(captured: SimpleNamespace, replay: Any) ->
     )
     if captured.dtype == "float32":
         assert agree >= FLOAT32_AGREES
-        assert max(apart) < 5e-2  # where two experts are nearly tied, one rollout takes another path from there on
-        assert np.median(apart) < (5e-2 if GPU else 1e-3)
+        assert max(apart) < 5e-2  # where two experts are nearly tied, a rollout may take another path from there on
+        together = [own for own, sets in zip(apart, mine, strict=True) if sets.all()]
+        assert len(together) > len(apart) / 2
+        assert max(together) < (5e-2 if GPU else 1e-3)
         return
     alike = float(np.concatenate(imitated).mean())
     print(f"{alike:.4f} agree with a replay that rounds as vLLM does")
