@@ -289,12 +289,16 @@ def test_text_is_compared_only_where_an_answer_closes() -> None:
 
 
 def test_the_kind_is_inferred_for_a_preset_too() -> None:
-    for group, readout in ((MATH, "delimiter@span"), (CODE, "closing@-16")):
+    for group, readout in ((MATH, "delimiter@16"), (CODE, "delimiter@span")):
         nobody_said = RolloutGroup("p", group.rollouts, SHAPE, planted.vocab())
-        picked = select(nobody_said, preset="best")
-        assert (picked.index, picked.kind, picked.readout) == (select(group, preset="best").index, group.kind, readout)
+        picked = select(nobody_said, preset="best+text")
+        assert (picked.index, picked.kind, picked.readout) == (
+            select(group, preset="best+text").index,
+            group.kind,
+            readout,
+        )
     unknown = group_of(["no marker", "none at all"], None)
-    assert select(unknown, preset="best").abstained
+    assert select(unknown, preset="best+text").abstained
 
 
 def test_every_token_can_be_read_where_nobody_knows_the_kind() -> None:

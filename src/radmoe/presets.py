@@ -54,7 +54,7 @@ class Preset:
 
 _WINDOW = Recipe("delimiter@16", 10)
 _AGENT = Recipe("boundary@union", 4, "binary")
-_FEW, _MORE = Fraction(10, 64), Fraction(20, 64)  # of the rollouts: the k that were measured at N = 64
+_SHARE = Fraction(20, 64)  # of the rollouts: the k that did best at N = 64, and not worse at 8, 16 and 32
 _SURE = {"confidence": "ranksum", "trust": "likelihood"}
 
 PRESETS: dict[str, Preset] = {
@@ -98,25 +98,25 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             "best",
-            "the routing readout that did best in the first measurement, with likelihood; reads no text (provisional)",
+            "routing of the whole answer, with likelihood; reads no text",
             ("routing", "logprobs"),
             {
-                "math": Recipe("delimiter@span", _MORE, **_SURE),
-                "choice": Recipe("closing@-16", _FEW, **_SURE),
-                "code": Recipe("closing@-16", _FEW, **_SURE),
-                "text": Recipe("closing@-16", _FEW, **_SURE),  # not measured yet: as code
-                "agent": _AGENT,  # not measured yet: as in the paper
+                "math": Recipe("delimiter@span", _SHARE, **_SURE),
+                "choice": Recipe("delimiter@span", _SHARE, **_SURE),
+                "code": Recipe("delimiter@span", _SHARE, **_SURE),
+                "text": Recipe("all", _SHARE, **_SURE),
+                "agent": _AGENT,  # not measured: as in the paper
             },
         ),
         Preset(
             "best+text",
-            "what did best when the text of the answers may be compared too, with likelihood (provisional)",
+            "routing and what the answers say, with likelihood",
             ("routing", "logprobs", "answers"),
             {
-                "math": Recipe("delimiter@span", _MORE, compare="routing+text", **_SURE),
-                "choice": Recipe("closing@-16", _FEW, compare="routing+text", **_SURE),
-                "code": Recipe("delimiter@span", _MORE, compare="text", **_SURE),
-                "text": Recipe("closing@-16", _FEW, compare="routing+text", **_SURE),  # not measured yet
+                "math": Recipe("delimiter@16", _SHARE, compare="routing+text", **_SURE),
+                "choice": Recipe("delimiter@16", _SHARE, compare="routing+text", **_SURE),
+                "code": Recipe("delimiter@span", _SHARE, compare="routing+text", **_SURE),
+                "text": Recipe("all", _SHARE, compare="routing+text", **_SURE),
                 "agent": _AGENT,  # a trajectory has no answer whose text could be compared
             },
         ),

@@ -25,7 +25,7 @@ def test_tables_by_kind_and_number_of_rollouts(pool: Path) -> None:
     result = CliRunner().invoke(app, ["rivals", str(pool), "-n", "4", "-n", "6", "--resamples", "200", "--json"])
     assert result.exit_code == 0, result.exception
     report = json.loads(result.stdout)
-    assert [table["key"] for table in report["tables"]] == ["instead", "added", "strict"]
+    assert [table["key"] for table in report["tables"]] == ["presets", "instead", "added", "strict"]
     regimes = [row["cells"][0]["value"] for row in report["tables"][0]["rows"]]
     assert (regimes[0], regimes[-2:]) == ("all code", ["N = 4", "N = 6"])
 

@@ -87,7 +87,7 @@ def test_the_new_readouts_are_taken_by_their_names(run: Run, shared_pool: Path, 
     ("options", "title"),
     [
         (["--preset", "best"], "math: delimiter@span, weighted kernel, k=3, ranksum by likelihood"),
-        (["--preset", "best+text"], "math: delimiter@span and text of the answers, weighted kernel, k=3, ranksum by"),
+        (["--preset", "best+text"], "math: delimiter@16 and text of the answers, weighted kernel, k=3, ranksum by"),
         (["--compare", "text", "--k", "2"], "math: text of the answers, k=2"),
         (["--preset", "paper+dc"], "math: delimiter@16, weighted kernel, k=10, conf50 by cbw"),
     ],

@@ -11,7 +11,7 @@ from evaluation.pools import records
 from radmoe.cohort import METHODS
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, Report
-from radmoe.evaluation.rivals import ADDED, INSTEAD, STRICT, rivals_report
+from radmoe.evaluation.rivals import ADDED, INSTEAD, PRESETS, STRICT, rivals_report
 from radmoe.evaluation.scores import Draws
 from radmoe.evaluation.table import Cell
 from radmoe.stats import cluster_bootstrap, mcnemar_exact
@@ -38,6 +38,7 @@ def test_every_comparison_is_of_two_methods_that_there_are() -> None:
     for first, second in pairs:
         assert "routing" in METHODS[first].reads
         assert "routing" not in METHODS[second].reads
+    assert {name for c in PRESETS for name in (c.first, c.second)} <= set(METHODS)
     assert all(METHODS[c.first].parts == ("best-routing", *c.second.split("+")) for c in ADDED)
 
 
@@ -51,7 +52,23 @@ def test_a_difference_is_over_problems_that_are_resampled_with_all_their_configu
     assert (row["problems"].value, cell.value, cell.n) == (6, pytest.approx(0.25), 12)
     assert (cell.low, cell.high) == (interval.low, interval.high)
     assert cell.pair is not None
-    assert (cell.pair.first, cell.pair.second, cell.pair.p) == (4, 1, mcnemar_exact(4, 1))
+    assert (cell.pair.first, cell.pair.second, cell.pair.p) == (4, 1, interval.p)
+
+
+def test_problems_of_one_configuration_are_tested_exactly() -> None:
+    pool = made([1, 1, 1, 0, 1, 0], [0, 1, 0, 0, 0, 1])
+    pair = cells(rivals_report([pool], draws=FEW), "instead")["code", "all code"]["likelihood"].pair
+    assert pair is not None
+    assert (pair.first, pair.second, pair.p) == (3, 1, mcnemar_exact(3, 1))
+
+
+def test_presets_are_compared_with_the_paper_and_with_what_reads_no_routing() -> None:
+    pool = made([1, 0, 1, 1], [0, 0, 1, 0])
+    pool.hits["preset:paper"][:] = [0, 0, 0, 1]
+    row = cells(rivals_report([pool], draws=FEW), "presets")["code", "all code"]
+    assert (row["best - paper"].value, row["best - likelihood"].value) == (0.5, 0.5)
+    assert row["best+text - best"].value == 0.0
+    assert row["best - majority"].value is None
 
 
 def test_problems_are_cut_at_exact_thirds() -> None:

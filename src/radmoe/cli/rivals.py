@@ -48,9 +48,10 @@ def command(
     """Compare routing with methods that read none, on the same rollouts: likelihood, self-certainty, text overlap, edit
     distance, programs grouped by what they do, and a majority vote.
 
-    Three tables, by kind of answer and by regime (data set, configuration, how many rollouts are right, how far they
-    agree, how many there are): routing instead of each rival, routing added to it, and routing read before any word
-    of the answer. The last sentence says to what routing adds something, and to what it does not.
+    Four tables, by kind of answer and by regime (data set, configuration, how many rollouts are right, how far they
+    agree, how many there are): the presets best and best+text minus what they compete with, routing instead of each
+    rival, routing added to it, and routing read before any word of the answer. The last sentence says to what routing
+    adds something, and to what it does not.
     """
     check_statistics("rivals")
     chosen = output_format(style, out, as_json)

@@ -56,6 +56,14 @@ ADDED = (
     ),
 )
 STRICT = tuple(Comparison("strict", rival, title) for rival, title in _RIVALS.items())
+PRESETS = (
+    Comparison("preset:best", "preset:paper", "best - paper"),
+    Comparison("preset:best", "likelihood", "best - likelihood"),
+    Comparison("preset:best", "text-overlap+likelihood", "best - (text overlap + likelihood)"),
+    Comparison("preset:best", "majority", "best - majority"),
+    Comparison("preset:best+text", "text-overlap+likelihood", "best+text - (text overlap + likelihood)"),
+    Comparison("preset:best+text", "preset:best", "best+text - best"),
+)
 
 THIRDS = ("under 1/3", "1/3 to 2/3", "over 2/3")
 
@@ -70,7 +78,8 @@ class Regime(NamedTuple):
 def rivals_report(
     pools: Sequence[Records], fewer: Mapping[int, Sequence[Records]] | None = None, draws: Draws | None = None
 ) -> Report:
-    """What routing gives instead of each rival and in addition to it, by kind and regime, and the same for strict readouts.
+    """What routing gives instead of each rival and in addition to it, by kind and regime, the same for strict readouts, and what
+    the presets that use it give.
 
     `fewer` has the records of the same pools with fewer rollouts, by their number.
     """
@@ -87,7 +96,8 @@ def rivals_report(
     strict = _table(
         "strict", "Routing before any word of the answer, minus a method that reads none", STRICT, by_kind, draws
     )
-    return Report(tuple(pools), draws, (instead, added, strict), _verdict(added))
+    presets = _table("presets", "Presets, minus what they compete with", PRESETS, by_kind, draws)
+    return Report(tuple(pools), draws, (presets, instead, added, strict), _verdict(added))
 
 
 def regimes(own: Sequence[Records], fewer: Mapping[int, Sequence[Records]]) -> Iterator[Regime]:
@@ -137,7 +147,8 @@ def _table(
     heads = (Column("regime"), Column("problems"), *(Column(c.title, "95% CI") for c in comparisons))
     notes = (
         "Difference in points, with an interval that resamples a problem with all its configurations (problems that only the "
-        "first : only the second gets right, exact McNemar p).",
+        "first : only the second gets right, p). p is exact McNemar where every problem was asked of one configuration, and that of "
+        "the same resampling where problems are shared.",
         "Right and in the basin: the share of a problem's rollouts that are right, and that of RAD's pick's basin among "
         "those located. Problems are counted once however many configurations were asked them.",
     )
@@ -156,8 +167,9 @@ def _cell(regime: Regime, comparison: Comparison, draws: Draws) -> Cell:
         return missing(next((why for r, _ in regime.parts if (why := _why_not(r, comparison))), "not measured"))
     scores, on = Scores([r for r, _ in usable]), np.concatenate([mask for _, mask in usable])
     x, y = scores.hits(comparison.first), scores.hits(comparison.second)
-    test = mcnemar(x[on], y[on])
-    return Cell(test.gap, "points", n=test.n, pair=Pair(test.b, test.c, test.p), **scores.bounds(x, draws, y, on=on))
+    test, interval = mcnemar(x[on], y[on]), scores.interval(x, draws, y, on=on)
+    p = test.p if interval is None or interval.n == test.n else interval.p
+    return Cell(test.gap, "points", n=test.n, pair=Pair(test.b, test.c, p), **scores.bounds(x, draws, y, on=on))
 
 
 def _why_not(records: Records, comparison: Comparison) -> str | None:
