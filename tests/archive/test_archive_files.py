@@ -216,3 +216,8 @@ def test_a_write_that_fails_leaves_the_old_manifest(archive_path: Path, tmp_path
         write_archive(copy, {"x-y": (Packed({"math-1": small()}, np.zeros((3, 2, 2), np.uint8)), {})})
     assert (copy / MANIFEST).read_bytes() == before
     assert sorted(file.name for file in copy.iterdir()) == [f"{NAME}.npz.xz", MANIFEST, "x-y.npz.xz"]
+
+
+def test_a_seed_that_is_not_shipped_is_one_line() -> None:
+    with pytest.raises(ArchiveError, match=r"^radmoe-lab has no rollouts of seed 7: use one of 0, "):
+        open_archive(seed=7)

@@ -71,9 +71,37 @@ def test_another_configuration_is_packed_beside_the_first(sampled: Path, archive
     assert archive.read("lab-qwen-instruct").tasks.keys() == archive.read(NAME).tasks.keys()
 
 
-def test_two_files_of_one_configuration_are_refused(sampled: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"is of {NAME}, and so is another of the files"):
-        pack([sampled, sampled], tmp_path / "a")
+def part(sampled: Path, out: Path, tasks: list[str], **settings: Any) -> Path:
+    """A copy of a file of rollouts with some of its tasks alone."""
+    rollouts = read_sampled(sampled)
+    problems = {task: rollouts.header["settings"]["problems"][task] for task in tasks}
+    header = rollouts.header | {"settings": rollouts.header["settings"] | {"problems": problems} | settings}
+    some = {task: rollouts.tasks[task] for task in tasks}
+    ids = rollouts.expert_ids  # of the first problem, so those of another file are of another length
+    if tasks[0] != next(iter(rollouts.tasks)):
+        ids = np.zeros((int(some[tasks[0]].lengths[0].sum()), *ids.shape[1:]), ids.dtype)
+    write_sampled(out, replace(rollouts, header=header, tasks=some, expert_ids=ids))
+    return out
+
+
+def test_two_files_of_one_configuration_are_joined(sampled: Path, archive_path: Path, tmp_path: Path) -> None:
+    first = part(sampled, tmp_path / "a.npz", ["math-1", "code"])
+    pack([first, part(sampled, tmp_path / "b.npz", ["explain"])], tmp_path / "a")
+    joined, whole = open_archive(tmp_path / "a"), open_archive(archive_path)
+    assert joined.configurations[NAME]["sha256"] == whole.configurations[NAME]["sha256"]
+    assert joined.configurations[NAME]["tasks"] == whole.configurations[NAME]["tasks"]
+    command = read_sampled(sampled).header["command"]
+    assert joined.configurations[NAME]["command"] == f"{command} && {command}"
+
+
+@pytest.mark.parametrize(("tasks", "settings"), [(["math-1"], {}), (["explain"], {"n": 5})])
+def test_files_of_one_configuration_with_a_task_in_both_or_other_settings_are_refused(
+    tasks: list[str], settings: dict[str, Any], sampled: Path, tmp_path: Path
+) -> None:
+    first = part(sampled, tmp_path / "a.npz", ["math-1", "code"])
+    other = part(sampled, tmp_path / "b.npz", tasks, **settings)
+    with pytest.raises(InputError, match=r"b\.npz is of the same configuration as another of the files"):
+        pack([first, other], tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
 

@@ -23,6 +23,7 @@ from radmoe.errors import ArchiveError, InputError
 from radmoe.lab.models import MODELS, PACKAGE
 from radmoe.lab.sample import FINISH_REASONS
 from radmoe.pool.files import write_atomic
+from radmoe.problems import DEFAULT_SEED
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -113,13 +114,22 @@ class Archive:
             raise ArchiveError(f"{path} cannot be unpacked ({reason}): install radmoe-lab again") from None
 
 
-def open_archive(directory: Path | None = None) -> Archive:
-    """The archive of a directory, by default that of the distribution radmoe-lab."""
+def open_archive(directory: Path | None = None, *, seed: int = DEFAULT_SEED) -> Archive:
+    """The archive of a directory, by default that of the distribution radmoe-lab.
+
+    The distribution has one for the published problems and one for each seed of others, on which choices were confirmed.
+    """
     if directory is None:
         package = find_spec(PACKAGE)
         if package is None or package.origin is None:
             raise ArchiveError("the lab's rollouts are in radmoe-lab, which is not installed: pip install radmoe-lab")
-        directory = Path(package.origin).parent / "rollouts"
+        rollouts = Path(package.origin).parent / "rollouts"
+        directory = rollouts if seed == DEFAULT_SEED else rollouts / f"seed-{seed}"
+        if rollouts.is_dir() and not directory.is_dir():
+            seeds = sorted(int(each.name.removeprefix("seed-")) for each in rollouts.glob("seed-*"))
+            raise ArchiveError(
+                f"radmoe-lab has no rollouts of seed {seed}: use one of {DEFAULT_SEED}, {str(seeds)[1:-1]}"
+            )
     path = directory / MANIFEST
     if not path.is_file():
         raise ArchiveError(

@@ -1,6 +1,6 @@
 """Grade and pack sampled rollouts: `python -m radmoe.archive.pack FILE.npz ... --out DIR`.
 
-The files are those of `radmoe.lab.sample`, one for each configuration. Each is graded here, in the sandbox where answers are
+The files are those of `radmoe.lab.sample`, of each configuration one, or several with other tasks. Each is graded here, in the sandbox where answers are
 programs, and packed beside what DIR holds already. The manifest is written last.
 """
 
@@ -24,23 +24,24 @@ from radmoe.lab.sample import Sampled, read_sampled
 from radmoe.printing import say
 from radmoe.problems.gold import load_problems
 
+_Made = tuple[Packed, dict[str, Any]]
+
 _COPIED = ("command", "device", "batch_size", "versions", "router", "tokens", "seconds")  # of the sampling, as it said
 
 
 def pack(paths: Sequence[Path], out: Path, *, jobs: int = 2) -> None:
     """Grade and pack files of rollouts into a directory. `jobs` programs are judged at once."""
-    configurations: dict[str, tuple[Packed, dict[str, Any]]] = {}
+    configurations: dict[str, _Made] = {}
     for path in paths:
         sampled = read_sampled(path)
         settings = sampled.header["settings"]
         name = f"{settings['model']}-{settings['style']}"
-        if name in configurations:
-            raise InputError(f"{path} is of {name}, and so is another of the files: give one for each configuration")
         check_checkpoint(settings["model"], settings["checkpoint"], str(path))
         tokenizer = _tokenizer(settings["model"])
         tasks = {task: _graded(sampled, task, tokenizer, jobs) for task in sampled.tasks}
         packed = Packed(tasks, np.sort(sampled.expert_ids, -1).astype(np.uint8))
-        configurations[name] = packed, _entry(sampled, packed)
+        made = packed, _entry(sampled, packed)
+        configurations[name] = _joined(configurations[name], made, path) if name in configurations else made
         marks = np.concatenate([task.correct.ravel() for task in tasks.values()])
         say(f"{name}: {len(marks):,} rollouts graded, {marks.mean():.1%} of them right")
     write_archive(out, configurations)
@@ -103,6 +104,19 @@ def _entry(sampled: Sampled, packed: Packed) -> dict[str, Any]:
             }
         }
     )
+
+
+def _joined(one: _Made, other: _Made, path: Path) -> _Made:
+    """Two parts of a configuration as one. The routing that is kept is that of the first."""
+    (packed, entry), (more, added) = one, other
+    alike = all(entry[name] == added[name] for name in ("n", "sampling", "dtype", "checkpoint"))
+    if not alike or set(packed.tasks) & set(more.tasks):
+        raise InputError(
+            f"{path} is of the same configuration as another of the files: they must have other tasks and the same settings"
+        )
+    sums = {name: entry[name] + added[name] for name in ("tokens", "seconds")}
+    sums |= {"tasks": entry["tasks"] | added["tasks"], "command": f"{entry['command']} && {added['command']}"}
+    return replace(packed, tasks=packed.tasks | more.tasks), entry | sums
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

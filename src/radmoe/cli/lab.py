@@ -21,6 +21,7 @@ EXAMPLES = (
     "radmoe lab list",
     "radmoe lab pools --out pools/ --limit 12",
     "radmoe lab pools --out pools/ --config lab-oss-high --task math-1 --task code",
+    "radmoe lab pools --out fresh-31/ --seed 31    # problems that no setting was chosen on",
     "radmoe evaluate pools/lab-qwen-thinking-*",
 )
 
@@ -29,13 +30,20 @@ Rollouts = Annotated[
     typer.Option("--rollouts", help="A directory of packed rollouts.", show_default="that of radmoe-lab"),
 ]
 
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed", help="Of the problems: 0 for the published ones, 31 or 32 for those choices were confirmed on."
+    ),
+]
 
-def list_command(rollouts: Rollouts = None, as_json: Json = False) -> None:
+
+def list_command(rollouts: Rollouts = None, seed: Seed = 0, as_json: Json = False) -> None:
     """List the configurations (a model in one style) whose rollouts are packed, and their tasks."""
     from radmoe.archive.files import open_archive
     from radmoe.printing.screen import Table
 
-    archive = open_archive(rollouts)
+    archive = open_archive(rollouts, seed=seed)
     if as_json:
         say_json(archive.configurations)
         return
@@ -65,6 +73,7 @@ def pools_command(
     n: Annotated[int | None, typer.Option("-n", help="Rollouts per problem.", show_default="all, 64")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems of each task.")] = None,
     rollouts: Rollouts = None,
+    seed: Seed = 0,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = "cpu",
     threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
     as_json: Json = False,
@@ -78,7 +87,7 @@ def pools_command(
     from radmoe.archive.files import open_archive
     from radmoe.archive.pools import PoolBuilder
 
-    builder = PoolBuilder(open_archive(rollouts), out, device=device, threads=threads)
+    builder = PoolBuilder(open_archive(rollouts, seed=seed), out, device=device, threads=threads)
     wanted = builder.wanted(config or (), task or (), n=n, limit=limit)
     with bar("measuring"):
         left = builder.estimate(wanted)

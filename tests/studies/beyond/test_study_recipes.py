@@ -12,7 +12,7 @@ from radmoe.evaluation.table import Cell
 from radmoe.report.charts import draw
 from radmoe.studies.base import Findings, Options
 from radmoe.studies.basins import densest
-from radmoe.studies.beyond.recipes import READOUTS, SHARES, TEXT, Recipe, picks, recipes, requests
+from radmoe.studies.beyond.recipes import READOUTS, SHARES, TEXT, Recipe, first, picks, recipes, requests
 from radmoe.studies.evidence import Panel, Request
 from radmoe.types import Kind
 
@@ -28,7 +28,7 @@ def planted(kind: Kind = "code", **options: object) -> Panel:
 
 
 def cells(found: Findings, section: str) -> dict[tuple[str, str], tuple[Cell, ...]]:
-    (table,) = found.tables
+    table = found.tables[0]
     rows = (row.cells for row in table.rows if row.section == section)
     return {(str(row[0].value), str(row[1].value)): row[3:] for row in rows}
 
@@ -60,6 +60,19 @@ def test_neighbours_are_a_share_of_the_rollouts() -> None:
     read = own.read(Request("closing@-16"))
     chosen = picks(own, Recipe("closing@-16", Fraction(20, 64), "none"))
     assert chosen.tolist() == densest(read.values, read.located, 5).tolist()
+
+
+def test_fewer_rollouts_are_the_first_ones() -> None:
+    own = planted("code", problems=10, n=32)
+    some = first(own, 8)
+    assert (some.n, len(some)) == (8, 10)
+    assert picks(some, Recipe("closing@-16", Fraction(20, 64), "ranksum")).max() < 8
+    found = recipes(evidence(own), OPTIONS).tables[1]
+    rows = {str(row.cells[0].value): row.cells[2:] for row in found.rows}
+    whole = cells(recipes(evidence(own), OPTIONS), "code")
+    assert rows["closing@-16"][2] == whole["closing@-16", "20 of 64"][1]
+    assert rows["likelihood alone"][2] == whole["likelihood alone", ""][1]
+    assert (rows["all"][3].value, rows["all"][3].note) == (None, "no problem has 64 rollouts")
 
 
 def test_where_nothing_is_located_a_random_rollout_gains_nothing() -> None:

@@ -8,16 +8,17 @@ development problems and confirmed on others (docs/choosing.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.basins import densest
 from radmoe.studies.charts import Chart, Line, Plot
-from radmoe.studies.evidence import Evidence, Floats, Ints, Panel, Request
+from radmoe.studies.evidence import Evidence, Floats, Ints, Panel, Read, Request
 from radmoe.studies.fusions import fused_picks
 from radmoe.studies.needs import LOGPROBS
 from radmoe.studies.picks import highest, hits, majority, rate
@@ -42,6 +43,8 @@ TEXT = (
 )  # a text opens at the boundary, and nothing follows its end
 SHARES = (Fraction(5, 64), Fraction(10, 64), Fraction(20, 64))  # of the rollouts: how many neighbours count
 SHOWN = SHARES[1]  # in the figure
+SIZES = (8, 16, 32, 64)  # how many rollouts there could be
+BY_SIZE = SHARES[2]  # the share of neighbours in the table by number of rollouts
 NONE = "none"
 WAYS = (NONE, "ranksum", "conf50")  # what likelihood does
 DOMAINS = ("math", "science", "code", "text")
@@ -93,6 +96,7 @@ def recipes(evidence: Evidence, options: Options) -> Findings:
         if (own := [panel for panel in evidence.panels if panel.domain == domain and requests(panel)])
     }
     rows: list[Row] = []
+    fewer: list[Row] = []
     charts: list[Chart] = []
     for domain, panels in domains.items():
         columns = [Recipe(r, s, f) for r in readouts(panels[0]) for s in SHARES for f in WAYS]
@@ -103,6 +107,7 @@ def recipes(evidence: Evidence, options: Options) -> Findings:
         drawn = pooled(panels, tables, options)
         cells = {one: mean_cell(drawn, place + 2, "points") for place, one in enumerate(columns)}
         rows += _rows(domain, panels, cells, drawn)
+        fewer += _fewer(domain, panels, options)
         charts.append(_chart(domain, readouts(panels[0]), cells, mean_cell(drawn, 0, "points")))
     heads = ("readout", "neighbours", "problems")
     titles = ("routing alone", "rank sum with likelihood", "in the likelier half")
@@ -118,13 +123,58 @@ def recipes(evidence: Evidence, options: Options) -> Findings:
         ),
         "kind",
     )
-    return Findings((table,), tuple(charts))
+    return Findings((table, _by_size(fewer)), tuple(charts))
+
+
+def first(panel: Panel, n: int) -> Panel:
+    """A panel of the first n rollouts of every problem."""
+    reads = {request: Read(read.values[:, :n, :n], read.start[:, :n]) for request, read in panel.reads.items()}
+    scalars = {name: values[:, :n] for name, values in panel.scalars.items()}
+    arrays = {name: getattr(panel, name)[:, :n] for name in ("here", "correct", "answer", "lengths")}
+    return replace(panel, reads=reads, scalars=scalars, **arrays)
+
+
+def _fewer(domain: str, panels: Sequence[Panel], options: Options) -> list[Row]:
+    """Per readout, and for likelihood alone, a row of gains by number of rollouts."""
+    columns = [Recipe(readout, BY_SIZE, "ranksum") for readout in readouts(panels[0])]
+    cells: list[list[Cell]] = []
+    for size in SIZES:
+        own = [first(panel, size) for panel in panels if panel.n >= size]
+        if not own:
+            cells.append([missing(f"no problem has {size} rollouts")] * (len(columns) + 1))
+            continue
+        tables = {
+            panel: np.column_stack(
+                [*(gain(panel, hits(panel, picks(panel, one))) for one in columns), _likeliest(panel)]
+            )
+            for panel in own
+        }
+        drawn = pooled(own, tables, options)
+        cells.append([mean_cell(drawn, place, "points") for place in range(len(columns) + 1)])
+    count = Cell(sum(map(len, panels)), "count")
+    names = [*(one.readout for one in columns), _LIKELIHOOD]
+    return [Row((Cell(name), count, *(row[place] for row in cells)), domain) for place, name in enumerate(names)]
+
+
+def _by_size(rows: Sequence[Row]) -> Table:
+    return Table(
+        "recipes-sizes",
+        "The same with fewer rollouts",
+        (Column("readout"), Column("problems"), *(Column(f"N = {size}", "95% CI") for size in SIZES)),
+        tuple(rows),
+        (f"Rank sum with likelihood, {_of_64(BY_SIZE)} neighbours; the first N rollouts of every problem.",),
+        "kind",
+    )
 
 
 def _alone(panel: Panel) -> Floats:
     """What likelihood and a majority gain alone [P, 2]; no majority where answers are not comparable."""
     vote = gain(panel, majority(panel)) if panel.domain in ("math", "science") else np.full(len(panel), np.nan)
-    return np.column_stack([gain(panel, hits(panel, highest(panel.scalar("likelihood")))), vote])
+    return np.column_stack([_likeliest(panel), vote])
+
+
+def _likeliest(panel: Panel) -> Floats:
+    return gain(panel, hits(panel, highest(panel.scalar("likelihood"))))
 
 
 def _rows(domain: str, panels: Sequence[Panel], cells: dict[Recipe, Cell], drawn: Resampled | None) -> list[Row]:
