@@ -148,6 +148,21 @@ def test_every_table_says_what_cross_validation_found(pool: Path) -> None:
     assert [cell.value for cell in weights.rows[0].cells[1:6]] == list(made.calibration.kinds["math"].weights)
 
 
+def test_a_calibration_is_checked_on_pools_it_was_not_fitted_on(pool: Path, tmp_path: Path) -> None:
+    recipe = Planted(problems=30, rollouts=8, tokens=20, shape=SHAPE, seed=5)
+    fresh = graded_pool(tmp_path / "fresh", list(planted.groups(recipe)), task="others")
+    made, alone = calibrate([pool], check=[fresh]), calibrate([pool])
+    assert made.calibration == alone.calibration
+    (forecast,) = made.forecasts
+    picks = [pick for group in open_pool(fresh).groups() if (pick := made.calibration.select(group)).index is not None]
+    assert forecast.sure.tolist() == pytest.approx([pick.probability for pick in picks])
+    assert {dataset for dataset, _ in forecast.problems} == {"others"}
+    assert set(forecast.base) == {made.calibration.kinds["math"].right / made.calibration.kinds["math"].picks}
+    assert "On pools that were not fitted" in tables(made, resamples=200)[0].notes[0]
+    with pytest.raises(InputError, match="is given twice"):
+        calibrate([pool], check=[pool])
+
+
 @pytest.mark.parametrize(("right", "message"), [(True, "40 picks are right"), (False, "0 of ")])
 def test_picks_that_are_all_right_or_all_wrong_cannot_be_fitted(
     right: bool, message: str, pool: Path, tmp_path: Path

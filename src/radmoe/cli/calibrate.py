@@ -18,6 +18,7 @@ EXAMPLES = (
     "radmoe calibrate graded/ --out sure.json",
     "radmoe calibrate pools/lab-qwen-*/ --out sure.json --report report/",
     "radmoe calibrate graded/ --preset best --out sure.json",
+    "radmoe calibrate graded/ --check fresh/    # how do probabilities do on problems of another day?",
     "radmoe select new/ --calibration sure.json --abstain-below 0.7",
 )
 
@@ -29,6 +30,12 @@ def command(
     ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write a page, CSV, JSON and a figure into this directory.")
+    ] = None,
+    check: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--check", help="A graded pool to measure on, which is not fitted; may repeat.", show_default="folds"
+        ),
     ] = None,
     ship: Annotated[
         bool, typer.Option("--ship", help="Put it into the package, under the fingerprint of its checkpoint.")
@@ -77,6 +84,7 @@ def command(
     with bar("selecting", MofNCompleteColumn(), TimeRemainingColumn()) as update:
         calibrated = calibrate(
             pools,
+            check=check or (),
             kind=kind,
             options=options,
             folds=folds,

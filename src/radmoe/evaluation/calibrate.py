@@ -8,7 +8,7 @@ cross-validation over problems: a problem that several pools share is in one fol
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.certainty import FEATURES, Calibration, Dense, Fit, features
-from radmoe.cohort import open_cohort
+from radmoe.cohort import Cohort, open_cohort
 from radmoe.errors import InputError
 from radmoe.evaluation import naming
 from radmoe.evaluation.cache import checksum
@@ -62,16 +62,35 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """A calibration, the forecasts that measure it, and notes on what was left out."""
+    """A calibration, the forecasts that measure it, and notes on what was left out.
+
+    The forecasts are those of cross-validation, or of pools that it was `checked` on.
+    """
 
     calibration: Calibration
     forecasts: tuple[Forecast, ...]
     notes: tuple[str, ...] = ()
+    checked: bool = False
+
+
+@dataclass(eq=False)
+class _Picks:
+    """The picks of graded pools by kind, and what was seen on the way."""
+
+    kinds: dict[Kind, list[tuple[Floats, bool, tuple[str, str]]]] = field(default_factory=dict)
+    models: dict[str, None] = field(default_factory=dict)
+    checkpoints: set[str | None] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    def graded(self, kind: Kind) -> Graded:
+        rows = self.kinds[kind]
+        return Graded(np.array([r[0] for r in rows]), np.array([r[1] for r in rows]), tuple(r[2] for r in rows))
 
 
 def calibrate(
     pools: Sequence[str | Path],
     *,
+    check: Sequence[str | Path] = (),
     kind: str | None = None,
     options: dict[str, Any] | None = None,
     folds: int = FOLDS,
@@ -80,47 +99,33 @@ def calibrate(
 ) -> Calibrated:
     """Fit a calibration on graded pools of one model. `options` are those of `select`, `seed` deals the folds.
 
-    Raises InputError where the pools are of several models, or where no kind has picks enough to fit.
+    With pools to `check` it on, the forecasts are those of their picks, by what was fitted on the others. Raises InputError
+    where the pools are of several models, where a pool is fitted and checked, or where no kind has picks enough to fit.
     """
     if folds < 2:
         raise InputError(f"cross-validation needs 2 folds or more, got {folds}")
-    check_distinct(pools)
+    check_distinct([*pools, *check])
     given = {name: value for name, value in (options or {}).items() if value is not None}
-    picks: dict[Kind, list[tuple[Floats, bool, tuple[str, str]]]] = {}
-    models: dict[str, None] = {}
-    checkpoints: set[str | None] = set()
-    notes: list[str] = []
-    abstained = 0
-    cohorts = [open_cohort(path, kind=kind, readout=given.get("readout")) for path in pools]
-    done, total = 0, sum(map(len, cohorts))
-    for path, cohort in zip(map(Path, pools), cohorts, strict=True):
-        models[cohort.pool.model] = None
-        checkpoints |= {where.get("checkpoint") for where in cohort.pool.provenance.values()}
-        notes += [f"{path}: {note}" for note in (*cohort.notes, cohort.inferred) if note]
-        dataset = naming.dataset(manifest(path)["run"], path)
-        for problem in cohort:
-            own = cohort.kinds[problem.problem_id]
-            selection = select(replace(problem.group, kind=own), **given)
-            done += 1
-            progress(done, total)
-            if selection.index is None:
-                abstained += 1
-                continue
-            right = bool(problem.correct[selection.index])
-            picks.setdefault(own, []).append((features(selection), right, (dataset, problem.problem_id)))
+    cohorts = [(Path(path), open_cohort(path, kind=kind, readout=given.get("readout"))) for path in (*pools, *check)]
+    total = sum(len(cohort) for _, cohort in cohorts)
+    picks = _picked(cohorts[: len(pools)], given, lambda done: progress(done, total))
+    fitted = sum(len(cohort) for _, cohort in cohorts[: len(pools)])
+    others = _picked(cohorts[len(pools) :], given, lambda done: progress(fitted + done, total))
+    models, checkpoints = picks.models | others.models, picks.checkpoints | others.checkpoints
     if len(models) > 1 or len(checkpoints - {None}) > 1:
         raise InputError(f"a calibration is for one model, the pools are of {_several(models, checkpoints)}")
-    if abstained:
-        notes.append(f"{abstained} of {total} problems have no pick and are left out")
-    fits, forecasts = {}, []
-    for own, rows in picks.items():
-        graded = Graded(np.array([r[0] for r in rows]), np.array([r[1] for r in rows]), tuple(r[2] for r in rows))
+    fits, forecasts, notes = {}, [], [*picks.notes, *others.notes]
+    for own in picks.kinds:
+        graded = picks.graded(own)
         if reason := _too_few(graded):
             notes.append(f"{own}: {reason}")
             continue
         forecast = cross_validated(own, graded, folds=folds, seed=seed)
-        forecasts.append(forecast)
         fits[own] = fit(graded, measured=measures(forecast))
+        if not check:
+            forecasts.append(forecast)
+        elif own in others.kinds:
+            forecasts.append(held_out(own, graded, others.graded(own)))
         if fits[own].measured["brier"] > fits[own].measured["brier_base"] - GAIN:
             notes.append(
                 f"{own}: on problems that were not fitted, these probabilities are no better than saying "
@@ -128,10 +133,35 @@ def calibrate(
             )
     if not fits:
         raise InputError(f"nothing to fit: {'; '.join(notes) or 'no problem has a pick'}")
+    if not forecasts:
+        raise InputError(f"nothing to check on: no pool to check has a pick of {', '.join(fits)}")
     (model,) = models
     weights = next(iter(checkpoints)) if len(checkpoints) == 1 else None
     sums = tuple(checksum(Path(path)) for path in pools)
-    return Calibrated(Calibration(model, weights, given, fits, sums), tuple(forecasts), tuple(notes))
+    return Calibrated(Calibration(model, weights, given, fits, sums), tuple(forecasts), tuple(notes), bool(check))
+
+
+def _picked(cohorts: Sequence[tuple[Path, Cohort]], given: dict[str, Any], progress: Callable[[int], None]) -> _Picks:
+    """Select in every problem of graded pools."""
+    picks, done, abstained = _Picks(), 0, 0
+    for path, cohort in cohorts:
+        picks.models[cohort.pool.model] = None
+        picks.checkpoints |= {where.get("checkpoint") for where in cohort.pool.provenance.values()}
+        picks.notes += [f"{path}: {note}" for note in (*cohort.notes, cohort.inferred) if note]
+        dataset = naming.dataset(manifest(path)["run"], path)
+        for problem in cohort:
+            own = cohort.kinds[problem.problem_id]
+            selection = select(replace(problem.group, kind=own), **given)
+            done += 1
+            progress(done)
+            if selection.index is None:
+                abstained += 1
+                continue
+            right = bool(problem.correct[selection.index])
+            picks.kinds.setdefault(own, []).append((features(selection), right, (dataset, problem.problem_id)))
+    if abstained:
+        picks.notes.append(f"{abstained} of {done} problems have no pick and are left out")
+    return picks
 
 
 def _several(models: dict[str, None], checkpoints: set[str | None]) -> str:
@@ -219,6 +249,14 @@ def cross_validated(kind: Kind, graded: Graded, *, folds: int = FOLDS, seed: int
         share[test] = logistic(X[:, column], y)(graded.values[test][:, column])
         base[test] = y.mean()
     return Forecast(kind, graded.right, graded.problems, sure, share, base)
+
+
+def held_out(kind: Kind, graded: Graded, others: Graded) -> Forecast:
+    """The probability of other picks by models that were fitted on these."""
+    X, y, Z = graded.values, graded.right, others.values
+    column = [FEATURES.index("share")]
+    sure, share = logistic(X, y)(Z), logistic(X[:, column], y)(Z[:, column])
+    return Forecast(kind, others.right, others.problems, sure, share, np.full(len(Z), y.mean()))
 
 
 def measures(forecast: Forecast) -> dict[str, float]:

@@ -35,6 +35,11 @@ def pooled(calibrated: Calibrated) -> Iterator[tuple[str, Forecast]]:
         yield ALL, Forecast(calibrated.forecasts[0].kind, right, problems, sure, share, base)
 
 
+def measured_on(calibrated: Calibrated) -> str:
+    """Which picks the tables are of."""
+    return "On pools that were not fitted" if calibrated.checked else "Cross-validated over problems"
+
+
 def risk(probability: Floats, right: Bools, count: int) -> float:
     """The share of wrong ones among the `count` surest picks. Of equally sure ones, as many as fit, in expectation."""
     level = np.sort(probability)[-count]
@@ -74,7 +79,7 @@ def _scores(calibrated: Calibrated, resamples: int, seed: int) -> Table:
         Column("- share's", "95% CI"),
     )
     notes = (
-        "Cross-validated over problems, in percent. The calibration error is the mean gap between probability and share of "
+        f"{measured_on(calibrated)}, in percent. The calibration error is the mean gap between probability and share of "
         "right picks, in bins with as many picks each; by chance is what faultless probabilities would show at this size. "
         "Brier scores (times 100) are better when lower: a difference below 0 says that the calibration is better than the "
         "share of right picks alone (base rate), and than a model of the basin's share alone.",

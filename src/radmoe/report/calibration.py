@@ -7,7 +7,7 @@ from pathlib import Path
 
 from radmoe import __version__
 from radmoe.evaluation.calibrate import Calibrated, bins
-from radmoe.evaluation.coverage import ALL, pooled
+from radmoe.evaluation.coverage import ALL, measured_on, pooled
 from radmoe.evaluation.render import csv_of, markdown_table, markdown_text, visible_table
 from radmoe.evaluation.table import Cell, Table
 from radmoe.pool.files import write_atomic
@@ -68,7 +68,7 @@ def chart(calibrated: Calibrated, tables: Sequence[Table]) -> Chart:
             Plot("lines", "reliability", "probability", "share right", series=(diagonal, *reliability)),
             Plot("lines", f"risk by coverage ({name})", "coverage: the surest picks (%)", "wrong (%)", series=curves),
         ),
-        note="Cross-validated over problems. Left: bins with as many picks each. Right: lower is better.",
+        note=f"{measured_on(calibrated)}. Left: bins with as many picks each. Right: lower is better.",
     )
 
 
