@@ -110,12 +110,12 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             "best+text",
-            "routing and what the answers say, with likelihood",
+            "what the answers say and, but for code, routing, with likelihood",
             ("routing", "logprobs", "answers"),
             {
                 "math": Recipe("delimiter@16", _SHARE, compare="routing+text", **_SURE),
                 "choice": Recipe("delimiter@16", _SHARE, compare="routing+text", **_SURE),
-                "code": Recipe("delimiter@span", _SHARE, compare="routing+text", **_SURE),
+                "code": Recipe("delimiter@span", _SHARE, compare="text", **_SURE),  # routing added nothing to it
                 "text": Recipe("all", _SHARE, compare="routing+text", **_SURE),
                 "agent": _AGENT,  # a trajectory has no answer whose text could be compared
             },

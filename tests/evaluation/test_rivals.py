@@ -130,6 +130,18 @@ def test_the_verdict_says_to_what_routing_adds_and_to_what_not() -> None:
     )
 
 
+def test_only_whole_kinds_are_corrected_for_one_another() -> None:
+    """Regimes are looked at, not tested: with hundreds of them nothing would be left."""
+    pools = [made([1] * 8, [0] * 8, model=model) for model in ("a", "b")]
+    table = cells(rivals_report(pools, draws=FEW), "instead")
+    whole, part = table["code", "all code"]["likelihood"].pair, table["code", "a"]["likelihood"].pair
+    assert whole is not None
+    assert part is not None
+    tested = sum(cell.pair is not None for cell in table["code", "all code"].values())
+    assert whole.adjusted == pytest.approx(min(1.0, tested * whole.p))
+    assert part.adjusted is None
+
+
 def test_no_pool_is_refused() -> None:
     with pytest.raises(InputError, match="give at least one"):
         rivals_report([])

@@ -136,7 +136,8 @@ def _table(
         for at, regime in enumerate(own):
             problems = Cell(_problems(regime), "count")
             rows.append(Row((Cell(regime.title), problems, *(cells[at] for cells in body)), kind))
-    tested = [(i, j) for i, row in enumerate(rows) for j, cell in enumerate(row.cells) if cell.pair is not None]
+    whole = {row.section: i for i, row in reversed(list(enumerate(rows)))}.values()  # the first row of every kind
+    tested = [(i, j) for i in sorted(whole) for j, cell in enumerate(rows[i].cells) if cell.pair is not None]
     ps = [pair.p for i, j in tested if (pair := rows[i].cells[j].pair) is not None]
     for (i, j), adjusted in zip(tested, holm(ps) if ps else (), strict=True):
         cells = list(rows[i].cells)
@@ -197,4 +198,4 @@ def _verdict(added: Table) -> str:
     sentences = [f"{starts[outcome]} {'; '.join(texts)}." for outcome, texts in outcomes.items() if texts]
     if not sentences:
         return "Nothing could be compared."
-    return " ".join((*sentences, "Here p is corrected for all comparisons of the table (Holm)."))
+    return " ".join((*sentences, "Here p is corrected for all comparisons of whole kinds in the table (Holm)."))
