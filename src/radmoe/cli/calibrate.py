@@ -18,7 +18,7 @@ EXAMPLES = (
     "radmoe calibrate graded/ --out sure.json",
     "radmoe calibrate pools/lab-qwen-*/ --out sure.json --report report/",
     "radmoe calibrate graded/ --preset best --out sure.json",
-    "radmoe calibrate graded/ --check fresh/    # how do probabilities do on problems of another day?",
+    "radmoe calibrate graded/ --check fresh/    # measured on another pool",
     "radmoe select new/ --calibration sure.json --abstain-below 0.7",
 )
 

@@ -21,7 +21,7 @@ EXAMPLES = (
     "radmoe lab list",
     "radmoe lab pools --out pools/ --limit 12",
     "radmoe lab pools --out pools/ --config lab-oss-high --task math-1 --task code",
-    "radmoe lab pools --out fresh-31/ --seed 31    # problems that no setting was chosen on",
+    "radmoe lab pools --out fresh/ --seed 31",
     "radmoe evaluate pools/lab-qwen-thinking-*",
 )
 

@@ -127,8 +127,9 @@ def recipes(evidence: Evidence, options: Options) -> Findings:
 
 
 def first(panel: Panel, n: int) -> Panel:
-    """A panel of the first n rollouts of every problem."""
-    reads = {request: Read(read.values[:, :n, :n], read.start[:, :n]) for request, read in panel.reads.items()}
+    """A panel of the first n rollouts of every problem, with what this study reads of them."""
+    own = {request: panel.read(request) for request in requests(panel)}
+    reads = {request: Read(read.values[:, :n, :n], read.start[:, :n]) for request, read in own.items()}
     scalars = {name: values[:, :n] for name, values in panel.scalars.items()}
     arrays = {name: getattr(panel, name)[:, :n] for name in ("here", "correct", "answer", "lengths")}
     return replace(panel, reads=reads, scalars=scalars, **arrays)
