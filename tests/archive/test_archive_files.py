@@ -16,7 +16,9 @@ import pytest
 
 from radmoe.archive import files
 from radmoe.archive.files import MANIFEST, Packed, PackedTask, open_archive, packed, unpacked, write_archive
+from radmoe.archive.source import check_checkpoint
 from radmoe.errors import ArchiveError, InputError
+from radmoe.lab.tasks import TASKS
 
 NAME = "lab-qwen-thinking"
 
@@ -221,3 +223,14 @@ def test_a_write_that_fails_leaves_the_old_manifest(archive_path: Path, tmp_path
 def test_a_seed_that_is_not_shipped_is_one_line() -> None:
     with pytest.raises(ArchiveError, match=r"^radmoe-lab has no rollouts of seed 7: use one of 0, "):
         open_archive(seed=7)
+
+
+@pytest.mark.parametrize(("seed", "math"), [(31, 30), (32, 12)])
+def test_the_shipped_problems_of_other_seeds_are_whole_and_of_the_shipped_weights(seed: int, math: int) -> None:
+    archive = open_archive(seed=seed)
+    assert list(archive.configurations) == list(open_archive().configurations)
+    for name, entry in archive.configurations.items():
+        assert (entry["sampling"]["seed"], entry["n"]) == (seed, 64)
+        check_checkpoint(entry["model"], entry["checkpoint"], name)
+        problems = {task: len(each.lengths) for task, each in archive.read(name).tasks.items()}
+        assert problems == {task: math if task.startswith("math") else 30 for task in TASKS}

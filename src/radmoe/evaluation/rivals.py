@@ -181,8 +181,7 @@ def _why_not(records: Records, comparison: Comparison) -> str | None:
 def _verdict(added: Table) -> str:
     """Where routing adds to something that is free, and where it does not, over whole kinds."""
     outcomes: dict[str, list[str]] = {"adds": [], "takes": [], "level": []}
-    whole = {row.section: row for row in reversed(added.rows)}  # the first row of every kind
-    for row in reversed(whole.values()):
+    for row in added.rows:
         for column, cell in zip(added.columns[2:], row.cells[2:], strict=True):
             if not isinstance(cell.value, float) or cell.pair is None or cell.pair.adjusted is None:
                 continue
