@@ -11,7 +11,7 @@ runs without a graph, which serves tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -58,6 +58,8 @@ class StaticDecoder:
         self._jobs: list[Job | None] = []
         self._counts: list[int] = []  # tokens of every row, as far as the CPU knows
         self._ended = 0  # tokens of rollouts that have ended
+        if self._device.type == "cuda":
+            self._copies = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.sampled = 0
 
     def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[Finished]:
@@ -235,12 +237,33 @@ class StaticDecoder:
         for row in rows:
             self._jobs[row] = None
         self._ended += sum(count for _, count in ended)
-        if not rows:
-            return iter(())
-        longest = max(count for _, count in ended)
-        return self._split(ended, [column[self._tensor(rows), :longest].cpu().numpy() for column in self._columns])
+        return self._split(ended, self._copied(rows, [count for _, count in ended])) if rows else iter(())
 
-    def _split(self, ended: Sequence[tuple[Job, int]], columns: Sequence[NDArray[Any]]) -> Iterator[Finished]:
-        for i, (job, count) in enumerate(ended):
-            own: Columns = tuple(column[i, :count].copy() for column in columns)
+    def _copied(self, rows: Sequence[int], counts: Sequence[int]) -> Callable[[], list[NDArray[Any]]]:
+        """Take what rows have recorded, one row's steps after the other's; call the answer to have it on the CPU.
+
+        On a GPU the rows are free at once, and the copy to the CPU runs beside the next steps.
+        """
+        starts = np.repeat(np.cumsum(counts) - counts, counts)
+        at = self._tensor(np.repeat(rows, counts)), self._tensor(np.arange(len(starts)) - starts)
+        taken = [column[at] for column in self._columns]
+        if self._device.type != "cuda":
+            return lambda: [x.numpy() for x in taken]
+        self._copies.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._copies):
+            copies = [torch.empty_like(x, device="cpu", pin_memory=True).copy_(x, non_blocking=True) for x in taken]
+            done = self._copies.record_event()
+
+        def wait() -> list[NDArray[Any]]:
+            done.synchronize()
+            taken.clear()  # kept until here, since the other stream reads it
+            return [x.numpy() for x in copies]
+
+        return wait
+
+    def _split(self, ended: Sequence[tuple[Job, int]], copied: Callable[[], list[NDArray[Any]]]) -> Iterator[Finished]:
+        columns, start = copied(), 0
+        for job, count in ended:
+            own: Columns = tuple(column[start : start + count].copy() for column in columns)
+            start += count
             yield Finished(job, own, "stop" if int(own[0][-1]) in self._ends else "length")
