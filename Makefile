@@ -1,4 +1,5 @@
 # make demo   the main job, on a fresh machine
+# make demo-agent   the lab's agent mends bugs under mini-swe-agent, and one patch of N is picked
 # make test   every check and every test; .ci/run calls this
 # make test-engines   real vLLM on CPU, in an environment of its own (3.5 GB)
 # make check  format, lint, types, import contracts
@@ -8,10 +9,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-engines check reproduce bench clean
+.PHONY: demo demo-agent test test-engines check reproduce bench clean
 
 demo: .venv/installed
 	$(BIN)/radmoe demo
+
+demo-agent: .venv/agent
+	$(BIN)/radmoe agent demo
 
 test: .venv/dev
 	scripts/check --tests
@@ -35,6 +39,11 @@ bench: .venv/bench
 
 .venv/installed: .venv/created pyproject.toml packages/radmoe-lab/pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable packages/radmoe-lab --editable '.[demo]'
+	touch $@
+
+.venv/agent: .venv/installed
+	scripts/system-packages bwrap git
+	$(BIN)/python -m pip install --quiet --editable '.[agent]'
 	touch $@
 
 .venv/dev: .venv/installed

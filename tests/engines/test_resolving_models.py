@@ -10,11 +10,11 @@ import tiny_moe
 from radmoe.engines import EngineOptions, open_engine
 from radmoe.engines.models import SHIPPED, recorded_name, resolve_model
 from radmoe.errors import EngineError
-from radmoe.lab.models import MODELS, weights
+from radmoe.lab.models import AGENTS, MODELS, weights
 
 
 def test_the_labs_models_are_those_that_ship() -> None:
-    assert list(SHIPPED) == list(MODELS)
+    assert list(SHIPPED) == [*MODELS, *AGENTS]
     for name in SHIPPED:
         assert resolve_model(name) == weights(name)
         assert recorded_name(name) == name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from random import Random
 
@@ -30,6 +32,21 @@ def test_a_seed_gives_the_same_repositories_and_another_seed_gives_others() -> N
     assert [each.repository_id for each in (first[7], other[7])] == ["repo-0007", "repo-s3-0007"]
     assert repository_named("repo-0007") == first[7]
     assert repository_named("repo-s3-0002") == other[2]
+
+
+def test_no_repository_depends_on_the_order_of_a_set() -> None:
+    """repo-0108 and repo-0428 have functions of one name, whose docstrings once followed Python's hashes."""
+    program = (
+        "import hashlib; from radmoe.lab.agent.repositories import repository_named as named; "
+        "print(hashlib.sha256(repr([named(f'repo-{n:04d}') for n in (46, 108, 261, 347, 428)]).encode()).hexdigest())"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        )
+        for seed in ("1", "2", "3")
+    ]
+    assert len({done.stdout for done in runs}) == 1
 
 
 @pytest.mark.parametrize("name", ["repo", "repo-x", "math-0003", "repo-7", "repo-s-0001", "repo-9999999"])

@@ -18,10 +18,10 @@ from radmoe.lab import models
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", [*models.MODELS, *models.AGENTS])
 def test_the_directory_of_every_model_is_found(name: str) -> None:
     path = models.weights(name)
-    assert json.loads((path / "config.json").read_text())["vocab_size"] == 896
+    assert json.loads((path / "config.json").read_text())["vocab_size"] == (1024 if name in models.AGENTS else 896)
     assert (path / "model.safetensors").stat().st_size < 16 << 20
 
 
@@ -69,4 +69,4 @@ def test_the_main_wheel_is_small_and_the_labs_holds_the_weights(tmp_path: Path) 
     assert "radmoe/lab/tokenizers/chatml.json" in names
     assert not any(name.endswith(".safetensors") for name in names)
     weights = [name for name in zipfile.ZipFile(lab).namelist() if name.endswith("model.safetensors")]
-    assert len(weights) == len(models.MODELS)
+    assert len(weights) == len(models.MODELS) + len(models.AGENTS)

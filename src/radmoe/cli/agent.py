@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from radmoe.cli.agent_demo import demo_command
 from radmoe.cli.common import Json, Kernel, Neighbours, limited, progress
 from radmoe.errors import InputError
 from radmoe.printing import bar, console, json_text, say, say_json, styled
@@ -26,6 +27,7 @@ EXAMPLES = (
     "radmoe agent import theirs/run_* --model MODEL --out runs/",
     "radmoe agent select runs/ --out preds.json",
     "radmoe agent evaluate runs/ --labels verdicts.jsonl",
+    "radmoe agent demo",
 )
 TEMPERATURE, TOP_P = 0.6, 0.95  # App. "Agentic best-of-N"
 BOUNDARIES = "step@union"  # the rows that a selection reads, and those it may fall back on
@@ -332,6 +334,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "import": import_command,
     "select": select_command,
     "evaluate": evaluate_command,
+    "demo": demo_command,
 }
 
 

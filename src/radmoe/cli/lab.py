@@ -1,4 +1,4 @@
-"""`radmoe lab`: the rollouts that ship with the lab's models, as a list and as pools."""
+"""`radmoe lab`: the rollouts and trajectories that ship with the lab's models, as a list, as pools and as results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
     from radmoe.archive.pools import BuiltPool, PoolBuilder, WantedPool
 
-HELP = "The lab's shipped rollouts: list them, or turn them into pools."
+HELP = "The lab's shipped rollouts and trajectories: list them, make pools and results of them."
 EXAMPLES = (
     "radmoe lab list",
     "radmoe lab pools --out pools/ --limit 12",
     "radmoe lab pools --out pools/ --config lab-oss-high --task math-1 --task code",
     "radmoe lab pools --out fresh/ --seed 31",
     "radmoe evaluate pools/lab-qwen-thinking-*",
+    "radmoe lab agent --out agent/",
 )
 
 Rollouts = Annotated[
@@ -33,7 +34,7 @@ Rollouts = Annotated[
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed", help="Of the problems: 0 for the published ones, 31 or 32 for those choices were confirmed on."
+        "--seed", help="Of the problems: 0 for the published ones; 31, 32 and 33 for fresh ones."
     ),
 ]
 
@@ -109,7 +110,36 @@ def pools_command(
         say_json([pool.facts() for pool in built])
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"list": list_command, "pools": pools_command}
+def agent_command(
+    out: Annotated[Path, typer.Option("--out", help="The directory of the pool, the verdicts and the results.")],
+    model: Annotated[str, typer.Option("--model", help="An agent of the lab's.")] = "lab-agent-qwen",
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = "cpu",
+    threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
+) -> None:
+    """From an agent's shipped trajectories to the results: replay, the hidden tests' verdicts, and study 28.
+
+    What is replayed already is not replayed again. Everything is in --out: runs/ as radmoe agent import makes it (with
+    the routing of every token), verdicts.jsonl, and results/ with tables and figures.
+    """
+    from radmoe.cli.agent import evaluate_command, import_command
+    from radmoe.lab.agent.export import verdicts_of, write_verdicts
+    from radmoe.lab.agent.records import read_trajectories
+    from radmoe.lab.models import shipped_trajectories
+
+    source = shipped_trajectories(model)
+    import_command([source], model, out / "runs", limit=limit, every_row=True, device=device, threads=threads)
+    header, trajectories = read_trajectories(source)
+    names = set(header["repositories"][:limit])
+    verdicts = write_verdicts(out, verdicts_of(one for one in trajectories if one.repository_id in names))
+    evaluate_command(out / "runs", verdicts, out=out / "results")
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_command,
+    "pools": pools_command,
+    "agent": agent_command,
+}
 
 
 def _build(builder: PoolBuilder, pool: WantedPool, seconds_each: float, later: float) -> BuiltPool:

@@ -13,6 +13,7 @@ SHIPPED: dict[str, str] = {
     "lab-qwen": "radmoe.lab.models:weights",
     "lab-oss": "radmoe.lab.models:weights",
     "lab-next": "radmoe.lab.models:weights",
+    "lab-agent-qwen": "radmoe.lab.models:weights",
 }
 SHIPPED_DTYPE = "float32"  # what shipped models compute in unless told otherwise: they are small, and exact is better
 

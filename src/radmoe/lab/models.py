@@ -177,7 +177,7 @@ MODELS = {
 
 # Agents, which have repositories for tasks.
 AGENTS = {
-    model.name: model for model in (Model("lab-agent-qwen", "chatml", {"thinking": 1.0}, 1.0, _agent_qwen, agent=True),)
+    model.name: model for model in (Model("lab-agent-qwen", "chatml", {"thinking": 1.0}, 1.2, _agent_qwen, agent=True),)
 }
 
 
@@ -190,13 +190,26 @@ def model_named(name: str) -> Model:
 
 def weights(name: str) -> Path:
     """The directory of a shipped checkpoint, which the distribution radmoe-lab brings."""
-    model, package = model_named(name), find_spec(PACKAGE)
-    if package is None or package.origin is None:
-        raise EngineError(
-            f"{name} is a model of the lab, and its weights are a package of their own: pip install radmoe-lab, or in a "
-            "checkout pip install packages/radmoe-lab"
-        )
-    path = Path(package.origin).parent / "weights" / model.name
+    path = _shipped(name) / "weights" / name
     if not (path / "config.json").is_file():
         raise EngineError(f"the weights of {name} are not at {path}: install radmoe-lab again")
     return path
+
+
+def shipped_trajectories(name: str) -> Path:
+    """The file of an agent's shipped trajectories."""
+    path = _shipped(name) / "trajectories" / f"{name}.npz.xz"
+    if not path.is_file():
+        raise InputError(f"no trajectories of {name} ship with radmoe-lab: those of {', '.join(AGENTS)} do")
+    return path
+
+
+def _shipped(name: str) -> Path:
+    """What the distribution radmoe-lab brings; asked for because of a model."""
+    model, package = model_named(name), find_spec(PACKAGE)
+    if package is None or package.origin is None:
+        raise EngineError(
+            f"{model.name} is a model of the lab, and its weights are a package of their own: pip install radmoe-lab, or "
+            "in a checkout pip install packages/radmoe-lab"
+        )
+    return Path(package.origin).parent

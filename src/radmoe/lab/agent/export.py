@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from radmoe.errors import RadmoeError
@@ -29,14 +29,16 @@ def write_instances(folder: Path, tasks: Iterable[Repository]) -> Path:
     return _write(folder / "instances.jsonl", rows)
 
 
-def write_verdicts(folder: Path, trajectories: Iterable[AgentTrajectory]) -> Path:
-    """Write the verdicts on trajectories."""
+def write_verdicts(folder: Path, verdicts: Mapping[tuple[str, int], str]) -> Path:
+    """Write the verdicts on trajectories, by repository and number."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [
-        {"instance_id": one.repository_id, "run": one.number, "resolved": one.verdict == RESOLVED}
-        for one in trajectories
-    ]
+    rows = [{"instance_id": name, "run": run, "resolved": one == RESOLVED} for (name, run), one in verdicts.items()]
     return _write(folder / "verdicts.jsonl", rows)
+
+
+def verdicts_of(trajectories: Iterable[AgentTrajectory]) -> dict[tuple[str, int], str]:
+    """The verdict on every trajectory."""
+    return {(one.repository_id, one.number): one.verdict for one in trajectories}
 
 
 def _with_verdicts(path: Path) -> list[AgentTrajectory]:
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         write_instances(options.out, repositories(seed=options.seed, limit=options.limit))
         if options.trajectories is not None:
-            write_verdicts(options.out, _with_verdicts(options.trajectories))
+            write_verdicts(options.out, verdicts_of(_with_verdicts(options.trajectories)))
     except RadmoeError as error:
         say(f"radmoe: error: {error}", err=True)
         raise SystemExit(2) from None

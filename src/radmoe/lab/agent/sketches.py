@@ -169,9 +169,8 @@ def _broken_function(
     chain = [step.function for step in steps]
     others = [f for each in modules.values() for f in each if f not in chain and KINDS[f.kind].vague]
     vague |= {f for f in others if chance(rng, 0.4)}
-    changed = {
-        f: replace(f, doc=pick(rng, KINDS[f.kind].vague), vague=True) for f in sorted(vague, key=lambda f: f.name)
-    }
+    ordered = sorted(vague, key=lambda f: (f.name, f.k, f.kind))  # a twin has the name of its original
+    changed = {f: replace(f, doc=pick(rng, KINDS[f.kind].vague), vague=True) for f in ordered}
     modules = {name: [changed.get(f, f) for f in members] for name, members in modules.items()}
     steps = [Step(s.module, changed.get(s.function, s.function)) for s in steps]
     return bug.family, bug.body.format(k=function.k, j=j), steps, modules

@@ -1,0 +1,59 @@
+"""The lab's agent end to end under the real mini-swe-agent: `radmoe agent demo`, and `radmoe lab agent`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from test_commands import error, radmoe
+
+from radmoe.agents.candidates import read_candidates
+from radmoe.lab.agent.records import read_trajectories
+from radmoe.lab.models import shipped_trajectories
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("demo")
+    done = radmoe("agent", "demo", "--out", out, "--limit", 3, "-n", 4)
+    return out / "n4-s0-3", done.stdout
+
+
+def test_mini_swe_agent_on_this_machine_makes_the_patches_that_were_sampled_on_a_gpu(demo: tuple[Path, str]) -> None:
+    _, trajectories = read_trajectories(shipped_trajectories("lab-agent-qwen"))
+    sampled = {(one.repository_id, one.number): one.patch for one in trajectories}
+    made = {(name, one.run): one.patch for name, all_ in read_candidates(demo[0] / "runs").items() for one in all_}
+    assert len(made) == 12
+    equal = sum(sampled[which].strip() == patch.strip() for which, patch in made.items())
+    assert equal >= 11  # a rounding may fall on the other side
+
+
+def test_it_ends_with_what_the_hidden_tests_say(demo: tuple[Path, str]) -> None:
+    place, said = demo
+    verdicts = [json.loads(line) for line in (place / "verdicts.jsonl").read_text().splitlines()]
+    resolved = sum(one["resolved"] for one in verdicts)
+    shown = re.findall(r"repo-000\d +(\d) of 4 ", said)
+    assert sum(map(int, shown)) == resolved
+    assert 0 < resolved < 12
+    average = re.search(r"All \(3 issues\), percent resolved: a random trajectory (\d+), .*RAD \d+, oracle \d+", said)
+    assert average is not None
+    assert int(average[1]) == round(100 * resolved / 12)
+    preds = json.loads((place / "runs" / "preds.json").read_text())
+    assert all(one["model_patch"].startswith("diff --git") for one in preds.values())
+
+
+def test_shipped_trajectories_become_a_table_by_one_command(tmp_path: Path) -> None:
+    done = radmoe("lab", "agent", "--out", tmp_path, "--limit", 4)
+    assert "4 issues, 64 trajectories" in done.stdout
+    tables = (tmp_path / "results" / "agent.md").read_text()
+    for row in ("fewest steps", "overlap of the patches", "RAD + likelihood", "every row", "as many random rows"):
+        assert f"| {row} |" in tables
+    again = radmoe("lab", "agent", "--out", tmp_path, "--limit", 4)
+    assert "0 replayed now" in again.stdout
+
+
+def test_another_model_has_no_trajectories(tmp_path: Path) -> None:
+    done = radmoe("lab", "agent", "--model", "lab-oss", "--out", tmp_path, expect=2)
+    assert "no trajectories of lab-oss ship" in error(done)
