@@ -58,3 +58,13 @@ def test_some_repositories_of_a_file_can_be_taken(sampled: Path, tmp_path: Path)
     assert (done.instances, done.trajectories) == (1, 2)
     with pytest.raises(InputError, match="limit must be at least 1"):
         lab_source(sampled, engine(), limit=0)
+
+
+def test_answers_without_a_command_end_a_trajectory_only_in_a_row(tmp_path: Path) -> None:
+    (name,) = (one.repository_id for one in repositories(limit=1))
+    lost, look = answer("no command", action=False), answer(step("ls"), observation="exit 0\ncheck.py\n")
+    steps = (lost, lost, look, lost, lost, answer(step(SUBMIT)))
+    made = AgentTrajectory(name, 0, steps, "Submitted", "+1\n", "resolved")
+    write_trajectories(tmp_path / "file", {"seed": DEFAULT_SEED, "model": "lab"}, [made])
+    done = import_requests(lab_source(tmp_path / "file", engine()), engine(), tmp_path / "in")
+    assert (done.trajectories, done.steps, done.refused) == (1, 6, 0)

@@ -225,12 +225,16 @@ def test_a_seed_that_is_not_shipped_is_one_line() -> None:
         open_archive(seed=7)
 
 
-@pytest.mark.parametrize(("seed", "math"), [(31, 30), (32, 12)])
-def test_the_shipped_problems_of_other_seeds_are_whole_and_of_the_shipped_weights(seed: int, math: int) -> None:
+@pytest.mark.parametrize(("seed", "math", "others"), [(31, 30, (30, 30)), (32, 12, (30, 30)), (33, 12, (60, 120))])
+def test_the_shipped_problems_of_other_seeds_are_whole_and_of_the_shipped_weights(
+    seed: int, math: int, others: tuple[int, int]
+) -> None:
+    choice_or_code, text = others
     archive = open_archive(seed=seed)
     assert list(archive.configurations) == list(open_archive().configurations)
     for name, entry in archive.configurations.items():
         assert (entry["sampling"]["seed"], entry["n"]) == (seed, 64)
         check_checkpoint(entry["model"], entry["checkpoint"], name)
         problems = {task: len(each.lengths) for task, each in archive.read(name).tasks.items()}
-        assert problems == {task: math if task.startswith("math") else 30 for task in TASKS}
+        sizes = {"math": math, "choice": choice_or_code, "code": choice_or_code, "explain": text}
+        assert problems == {task: sizes[task.partition("-")[0]] for task in TASKS}

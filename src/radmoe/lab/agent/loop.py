@@ -94,7 +94,11 @@ class Conversation:
         if patch is not None:
             self.exit_status, self.patch = SUBMITTED, patch
             return ""
-        self._format_errors = 0
         shown = observation(output, code, stopped=stopped)
-        self.messages.append({"role": "user", "content": shown})
+        self.go_on(shown)
         return shown
+
+    def go_on(self, shown: str) -> None:
+        """Go on with a message that shows what the command did."""
+        self._format_errors = 0
+        self.messages.append({"role": "user", "content": shown})

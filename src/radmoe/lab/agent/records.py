@@ -65,7 +65,7 @@ class AgentTrajectory:
             ids = step.tokens.tolist()
             conversation.reply(decode(ids[:-1] if ended else ids), ids, ended=ended)
             if step.action and step.observation:
-                conversation.messages.append({"role": "user", "content": step.observation})
+                conversation.go_on(step.observation)
 
 
 def judged(trajectories: Sequence[AgentTrajectory], tasks: Sequence[Repository], *, jobs: int) -> list[AgentTrajectory]:
