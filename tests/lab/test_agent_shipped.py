@@ -76,5 +76,7 @@ def test_a_replay_meets_the_experts_and_logprobs_of_the_gpu(
 
 
 def test_an_agent_without_shipped_trajectories_is_said() -> None:
-    with pytest.raises(InputError, match=r"no trajectories of lab-qwen ship with radmoe-lab: those of lab-agent-qwen do"):
+    with pytest.raises(
+        InputError, match=r"no trajectories of lab-qwen ship with radmoe-lab: those of lab-agent-qwen do"
+    ):
         shipped_trajectories("lab-qwen")

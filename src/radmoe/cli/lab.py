@@ -33,9 +33,7 @@ Rollouts = Annotated[
 
 Seed = Annotated[
     int,
-    typer.Option(
-        "--seed", help="Of the problems: 0 for the published ones; 31, 32 and 33 for fresh ones."
-    ),
+    typer.Option("--seed", help="Of the problems: 0 for the published ones; 31, 32 and 33 for fresh ones."),
 ]
 
 

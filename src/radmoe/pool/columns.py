@@ -146,7 +146,9 @@ class ColumnReader:
                 self._frame = self._open()
             unit = self._frame.typesize
             try:
-                self._slice(start * self.row_bytes // unit, stop * self.row_bytes // unit, out.view(np.uint8).reshape(-1))
+                self._slice(
+                    start * self.row_bytes // unit, stop * self.row_bytes // unit, out.view(np.uint8).reshape(-1)
+                )
             except Exception as e:  # whatever blosc2 makes of a forged chunk
                 raise PoolCorrupt(
                     f"{self.path} cannot be decompressed ({e}): radmoe verify names the rollouts"
@@ -161,7 +163,7 @@ class ColumnReader:
         """
         frame = self._frame
         block, chunk, items = (size // frame.typesize for size in (frame.blocksize, frame.chunksize, frame.nbytes))
-        if 1 < last - first and last - first in (block, chunk % block, items % chunk % block):
+        if last - first > 1 and last - first in (block, chunk % block, items % chunk % block):
             frame.get_slice(first, first + 1, out[: frame.typesize])
             self._slice(first + 1, last, out[frame.typesize :])
         else:

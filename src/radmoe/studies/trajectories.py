@@ -76,11 +76,18 @@ def measure(problem: GradedProblem) -> Measured:
         scores["anchors"] = _sets(group, _every_anchor(group, boundaries), k)
     scores["transcript"] = density_scores(_bigrams(group), np.ones(len(group), bool), k)
     scores["patch"] = text_overlap(problem)
+    left = np.isfinite(scores["patch"])  # a patch, which is what the text of an answer is here
+    kept = left[located]
+    scores["rad, patch"] = density_scores(np.ascontiguousarray(S[np.ix_(kept, kept)]), located & left, k)
     for name in ("likelihood", "cbw"):
         try:
             scores[name] = problem.likelihoods if name == "likelihood" else problem.confidence["bottom-window"]
         except MethodUnavailable as error:
             missing[name] = str(error)
+    if "likelihood" in scores:
+        scores["likelihood, patch"] = np.where(left, scores["likelihood"], np.nan)
+    else:
+        missing["likelihood, patch"] = missing["likelihood"]
     counts = np.array([count_steps(rollout, group.vocab) for rollout in group.rollouts], float)
     fired = np.full(len(group), np.nan)
     fired[located] = np.count_nonzero(reading.Z, axis=1)

@@ -29,8 +29,10 @@ INERT = 0.1  # a correlation within a problem that is smaller says nothing
 NON_INFERIOR = 0.02  # of accuracy: comparing sets may cost as much
 SELECTORS = {
     "rad": "RAD",
+    "rad, patch": "RAD among those with a patch",
     "medoid": "medoid",
     "likelihood": "likelihood",
+    "likelihood, patch": "likelihood among those with a patch",
     "cbw": "DeepConf scalar",
     "fewest-steps": "fewest steps",
     "most-steps": "most steps",
@@ -56,8 +58,8 @@ ABLATIONS = {
 }
 REMARKS = (
     "Verdicts, patches and transcripts are read here alone: the selection that a user makes sees routing.",
-    "A trajectory without a patch counts as wrong, and RAD may pick it here, as in the paper; radmoe agent select submits "
-    "none without a patch.",
+    "A trajectory without a patch counts as wrong, and a selector may pick it, as in the paper; radmoe agent select is RAD "
+    "among those with a patch.",
 )
 AGENTS = Need(
     "trajectories of an agent with verdicts",
