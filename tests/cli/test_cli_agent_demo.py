@@ -44,14 +44,34 @@ def test_it_ends_with_what_the_hidden_tests_say(demo: tuple[Path, str]) -> None:
     assert all(one["model_patch"].startswith("diff --git") for one in preds.values())
 
 
-def test_shipped_trajectories_become_a_table_by_one_command(tmp_path: Path) -> None:
-    done = radmoe("lab", "agent", "--out", tmp_path, "--limit", 4)
-    assert "4 issues, 64 trajectories" in done.stdout
-    tables = (tmp_path / "results" / "agent.md").read_text()
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("lab-agent")
+    done = radmoe("lab", "agent", "--out", out, "--limit", 6)
+    assert "6 issues, 96 trajectories" in done.stdout
+    return out
+
+
+def test_shipped_trajectories_become_a_table_by_one_command(made: Path) -> None:
+    tables = (made / "results" / "agent.md").read_text()
     for row in ("fewest steps", "overlap of the patches", "RAD + likelihood", "every row", "as many random rows"):
         assert f"| {row} |" in tables
-    again = radmoe("lab", "agent", "--out", tmp_path, "--limit", 4)
+    again = radmoe("lab", "agent", "--out", made, "--limit", 6)
     assert "0 replayed now" in again.stdout
+
+
+def test_the_study_has_what_a_user_would_have_submitted(made: Path) -> None:
+    radmoe("agent", "select", made / "runs")
+    runs = [json.loads(line) for line in (made / "verdicts.jsonl").read_text().splitlines()]
+    resolved = {(one["instance_id"], one["run"]): one["resolved"] for one in runs}
+    patches = {(name, one.run): one.patch for name, all_ in read_candidates(made / "runs").items() for one in all_}
+    assert "" in patches.values()
+    picks = [json.loads(line) for line in (made / "runs" / "records.jsonl").read_text().splitlines()]
+    mixed = [one for one in picks if len({resolved[one["instance_id"], run] for run in range(16)}) == 2]
+    share = sum(resolved[one["instance_id"], one["run"]] for one in mixed) / len(mixed)
+    row = re.search(r"\| RAD among those with a patch \| ([\d.]+) \|", (made / "results" / "agent.md").read_text())
+    assert row is not None
+    assert float(row[1]) == round(100 * share, 1)
 
 
 def test_another_model_has_no_trajectories(tmp_path: Path) -> None:

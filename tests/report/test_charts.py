@@ -18,6 +18,7 @@ PLOTS = {
     "two axes": Plot("lines", y="left", right="purity", series=(BAND, Series("p", [2, 4], [1, 2], axis="right"))),
     "bars": Plot("bars", series=(Series("a", ["x", "y"], [1, 2], [0, 1], [2, 3]), Series("b", ["x"], [1]))),
     "points": Plot("points", series=(Series("a", [1.0], [2.0], labels=["here"]),), lines=(Line(1.0, "one", "x"),)),
+    "rows": Plot("rows", series=(Series("a", ["x", "y"], [1, 2], [0, 1], [2, 3]), Series("b", ["x"], [1]))),
     "dumbbells": Plot("dumbbells", series=(Series("c0", ["math"], [0.5]), Series("full", ["math"], [0.6]))),
     "heat": Plot("heat", grid=Grid(["1"], ["a", "b", "c"], [[1.0, -2.0, None]], boxed=[(0, 0)], hatched=[(0, 2)])),
 }

@@ -200,6 +200,23 @@ def _bars(ax: Any, plot: Plot) -> None:
     _legend(ax, plot)
 
 
+def _rows(ax: Any, plot: Plot) -> None:
+    """Values with intervals, rows from top to bottom: for many things with long names."""
+    colours = _colours(plot.series)
+    names = list(dict.fromkeys(str(x) for one in plot.series for x in one.x))
+    for i, one in enumerate(plot.series):
+        at = np.array([names.index(str(x)) for x in one.x]) + 0.25 * (i - (len(plot.series) - 1) / 2)
+        y, error = np.asarray(one.y, float), None
+        if one.low is not None and one.high is not None:
+            error = np.abs(np.stack([y - np.asarray(one.low, float), np.asarray(one.high, float) - y]))
+        colour, mark = colours[one.group or one.name]
+        ax.errorbar(y, at, xerr=error, fmt=mark, color=colour, markersize=4, elinewidth=1.2, label=visible(one.name))
+    ax.set_yticks(range(len(names)), [visible(name) for name in names], fontsize=7.5)
+    ax.invert_yaxis()
+    ax.grid(axis="x", color="#dddddd", linewidth=0.6)
+    _legend(ax, plot)
+
+
 def _points(ax: Any, plot: Plot) -> None:
     """A scatter of single points; those with labels are named."""
     colours = _colours(plot.series)
@@ -264,6 +281,7 @@ def _heat(ax: Any, plot: Plot) -> None:
 _FORMS: dict[str, Callable[[Any, Plot], None]] = {
     "lines": _lines,
     "bars": _bars,
+    "rows": _rows,
     "points": _points,
     "dumbbells": _dumbbells,
     "heat": _heat,

@@ -51,7 +51,7 @@ class Line:
 class Plot:
     """One plot of a figure."""
 
-    form: Literal["lines", "bars", "points", "dumbbells", "heat"]
+    form: Literal["lines", "bars", "rows", "points", "dumbbells", "heat"]
     title: str = ""
     x: str = ""
     y: str = ""

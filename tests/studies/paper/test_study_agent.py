@@ -68,6 +68,10 @@ def test_planted_agreement_is_found_and_lengths_say_nothing(strong: Path) -> Non
     assert cell(main, "planted", "lift, all") == pytest.approx(cell(main, "planted", "lift, mixed"))
     assert cell(main, "Qwen3.6-35B-A3B", "lift, mixed") == pytest.approx(0.047)
     assert cell(tables["agent-selectors"], "RAD", "lift") == pytest.approx(cell(main, "planted", "lift, mixed"))
+    likelihood = cell(tables["agent-selectors"], "likelihood", "right")
+    both = cell(tables["agent-selectors"], "RAD + likelihood", "right")
+    assert cell(tables["agent-added"], "likelihood", "alone") == likelihood
+    assert cell(tables["agent-added"], "likelihood", "RAD adds") == pytest.approx(both - likelihood)
     assert cell(tables["agent-ablations"], "k = 4", "right") == cell(tables["agent-selectors"], "RAD", "right")
     assert cell(tables["agent-ablations"], "as many random rows", "minus RAD") < 0
     assert cell(tables["agent-sizes"], "planted", "N = 16") == pytest.approx(cell(main, "planted", "lift, mixed"))

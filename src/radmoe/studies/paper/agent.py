@@ -45,6 +45,7 @@ SELECTORS = {
     "rad+patch": "RAD + patches",
     "rad+transcript": "RAD + transcripts",
 }
+ADDED = ("likelihood", "cbw", "patch", "transcript")  # what is summed with RAD
 ABLATIONS = {
     "rad": "every boundary, as a set",
     "weighted": "every boundary, weighted",
@@ -144,6 +145,7 @@ def agent(evidence: Evidence, options: Options) -> Findings:
     tables = (
         _main(every, options),
         _selectors(every, options, SELECTORS, "agent-selectors", "Selectors on mixed issues"),
+        _added(every, options),
         _lengths(every, options),
         _selectors(every, options, ABLATIONS, "agent-ablations", "What RAD reads, on mixed issues"),
         _sizes(every, options),
@@ -315,6 +317,27 @@ def _selectors(every: list[Issues], options: Options, names: Mapping[str, str], 
     return Table(key, title, heads, tuple(rows))
 
 
+def _added(every: list[Issues], options: Options) -> Table:
+    """What RAD adds to each thing that reads no routing: the sum of ranks minus the thing alone."""
+    rows = []
+    for one in every:
+        for other in ADDED:
+            both = f"rad+{other}"
+            if both not in one.hits:
+                rows.append(
+                    Row((Cell(SELECTORS[other]), *[missing(one.missing.get(both, "not measured"))] * 3), one.name)
+                )
+                continue
+            columns = {"alone": one.hits[other], "both": one.hits[both], "added": one.hits[both] - one.hits[other]}
+            result = _over_mixed(one, columns, options)
+            values = (None,) * 3 if result is None else tuple(map(float, result.estimate))
+            cells = (shown(values[0], "percent"), shown(values[1], "percent"))
+            added = shown(values[2], "points", None if result is None else result.interval(2))
+            rows.append(Row((Cell(SELECTORS[other]), *cells, added), one.name))
+    heads = (Column("without routing"), Column("alone"), Column("with RAD"), Column("RAD adds", "95% CI"))
+    return Table("agent-added", "Does routing add to what is free? Mixed issues, ranks added", heads, tuple(rows))
+
+
 def _lengths(every: list[Issues], options: Options) -> Table:
     rows = []
     for one in every:
@@ -377,5 +400,6 @@ def _charts(every: list[Issues], options: Options) -> tuple[Chart, ...]:
             series.append(Series(one.name, words, values, [100 * x for x in low], [100 * x for x in high]))
     if not series:
         return ()
-    plot = Plot("bars", y="lift over a random trajectory (points)", series=series, lines=(Line(0.0, "random"),))
+    zero = Line(0.0, "random", "x")
+    plot = Plot("rows", x="lift over a random trajectory (points)", series=series, lines=(zero,))
     return (Chart("agent", "Which selector picks patches that pass?", (plot,)),)
