@@ -12,8 +12,9 @@ from typer.testing import CliRunner, Result
 
 import tiny_moe
 from planted_trajectories import write_runs
-from radmoe.agents.candidates import read_candidates
+from radmoe.agents.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
 from radmoe.cli import agent, app
+from radmoe.cli.agent_screen import MOST_LINES, say_problems
 from radmoe.errors import RadmoeError
 from radmoe.pool import open_pool
 
@@ -136,3 +137,13 @@ def test_help_shows_its_examples_in_eighty_columns(command: list[str], monkeypat
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
     lines = [" ".join(line.split()) for line in CliRunner().invoke(app, [*command, "--help"]).stdout.splitlines()]
     assert [line for line in lines if line in agent.EXAMPLES] == list(agent.EXAMPLES)
+
+
+def test_many_trajectories_that_cannot_be_submitted_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_candidates(tmp_path, [Candidate("i0", run, problem="its patch is empty") for run in range(MOST_LINES + 7)])
+    say_problems(tmp_path)
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert lines == [f"radmoe: i0, run {run}: its patch is empty" for run in range(MOST_LINES)]
+    assert last == f"radmoe: and 7 more, all in {tmp_path / CANDIDATES}"

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.agent_demo import demo_command
+from radmoe.cli.agent_screen import run_line, say_problems, show_decisions
 from radmoe.cli.common import Json, Kernel, Neighbours, limited, progress
 from radmoe.errors import InputError
-from radmoe.printing import bar, console, json_text, say, say_json, styled
+from radmoe.printing import bar, json_text, say, say_json, styled
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from radmoe.agents.patches import Decision
     from radmoe.agents.run import AgentPlan, AgentProgress, AgentRun
 
 HELP = "One patch out of N finished trajectories of a coding agent (mini-swe-agent)."
@@ -166,7 +166,7 @@ def run_command(
     if as_json:
         say_json(asdict(done))
         return
-    say(_run_line(done))
+    say(run_line(done))
     say(f"Now try:  radmoe agent select {quote(str(out))}")
 
 
@@ -227,7 +227,7 @@ def import_command(
         f"{done.directory}: {done.instances:,} issues, {done.trajectories:,} trajectories, {done.steps:,} steps; "
         f"{done.replayed:,} replayed now, {done.refused:,} cannot be used"
     )
-    _say_problems(out)
+    say_problems(out)
     say(f"Now try:  radmoe agent select {quote(str(out))}")
 
 
@@ -270,7 +270,7 @@ def select_command(
         for one in decisions:
             say(json_text(record(one)))
         return
-    _show_decisions(decisions)
+    show_decisions(decisions)
     for one in decisions:
         if one.run is None:
             say(f"radmoe: {one.instance_id}: {one.why}", err=True)
@@ -359,47 +359,3 @@ def _run_with_bar(plan: AgentPlan, out: Path) -> AgentRun:
             update(completed=now.finished, total=now.of, steps=now.steps)
 
         return run_agents(plan, out, progress=advance)
-
-
-def _run_line(done: AgentRun) -> str:
-    line = (
-        f"{done.directory}: {done.instances:,} issues x {done.trajectories // done.instances} trajectories, "
-        f"{done.ran:,} of them run now in {done.steps:,} steps, {done.submitted:,} submitted"
-    )
-    if done.lost:
-        line += f", {done.lost:,} left no routing"
-    if done.failure is not None:
-        line += f" ({done.failure}; run the same command to try again)"
-    return line
-
-
-def _say_problems(directory: Path) -> None:
-    """A line for every trajectory that cannot be submitted."""
-    from radmoe.agents.candidates import read_candidates
-
-    for name, members in read_candidates(directory).items():
-        for one in members:
-            if one.problem is not None:
-                say(f"radmoe: {name}, run {one.run}: {one.problem}", err=True)
-
-
-def _show_decisions(decisions: list[Decision]) -> None:
-    from radmoe.printing.screen import Table
-
-    first: Any = decisions[0] if decisions else None
-    title = "" if first is None else f"{first.readout}, {first.kernel} kernel"
-    table = Table(title=title, box=None)
-    table.add_column("issue")
-    for heading in ("candidates", "usable", "pick", "mean similarity", "steps", "boundaries", "patch lines"):
-        table.add_column(heading, justify="right")
-    for one in decisions:
-        usable = sum(c.problem is None for c in one.candidates)
-        counts = (str(len(one.candidates)), str(usable))
-        pick = next((c for c in one.candidates if c.run == one.run), None)
-        if pick is None:
-            table.add_row(one.instance_id, *counts, "none", "", "", "", "0", style="yellow")
-            continue
-        mean = "-" if pick.similarity is None else f"{pick.similarity:.3f}"
-        facts = ("-" if fact is None else str(fact) for fact in (pick.steps, pick.boundaries))
-        table.add_row(one.instance_id, *counts, str(pick.run), mean, *facts, str(pick.patch_lines))
-    console().print(table)
