@@ -220,7 +220,7 @@ def test_errors_are_one_line(run: Run, checkpoint: Path, prompts: Path, tmp_path
     assert "limit must be at least 1" in run(*base, "--limit", 0, expect=2)
     assert "temperature must be 0" in run(*base, "--temperature", -1, expect=2)
     line = run(*settings(Path("no/such-model"), prompts, out), expect=2)
-    assert "no model 'no/such-model': use lab-qwen, lab-oss, lab-next, a checkpoint directory" in line
+    assert "no model 'no/such-model': use lab-qwen, lab-oss, lab-next, lab-agent-qwen, a checkpoint directory" in line
     assert "has no config.json" in run(*settings(tmp_path, prompts, out), expect=2)
     assert "layer subset '9' leaves" in run(*base, "--layers", "9", expect=2)
     bad = tmp_path / "bad.jsonl"

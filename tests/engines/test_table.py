@@ -109,7 +109,7 @@ URL = "http://localhost:9"
             "transformers",
             "lab-none",
             {},
-            "no model 'lab-none': use lab-qwen, lab-oss, lab-next, a checkpoint directory",
+            "no model 'lab-none': use lab-qwen, lab-oss, lab-next, lab-agent-qwen, a checkpoint directory",
         ),
         ("vllm-http", "lab-none", {"url": URL}, "no model 'lab-none'"),
     ],

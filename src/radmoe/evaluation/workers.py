@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -84,14 +85,22 @@ def _interrupts_blocked() -> Iterator[None]:
     """Processes that start here do not receive an interrupt.
 
     The parent receives it at the end of the block, and stops them in order. New processes inherit a blocked signal,
-    unlike a handler.
+    unlike a handler. In the parent another thread may take the signal, and Python would then raise in the main one, in the
+    middle of starting a process; so a handler of our own takes note of it.
     """
     resource_tracker.ensure_running()  # it unblocks the signal when it starts
+    arrived: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, frame: arrived.append(number)) if in_main else None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
+        if arrived:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _pickled_methods() -> bytes:
