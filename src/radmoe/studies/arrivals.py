@@ -109,11 +109,11 @@ def _pick(ranked: Any, near: Any, first: Any, rows: Any, k: Any, trust: Any, out
             if size >= 2:
                 out[o, m] = densest(ranked, near, first[o], inside, size, k[m], density)
                 if len(trust):
-                    out[o, m] = _by_ranks(density, trust, first[o], inside, size, k[m])
+                    out[o, m] = by_ranks(density, trust, first[o], inside, size, k[m])
 
 
 @jit
-def _by_ranks(density: Any, trust: Any, order: Any, inside: Any, size: int, k: int) -> int:
+def by_ranks(density: Any, trust: Any, order: Any, inside: Any, size: int, k: int) -> int:
     """The highest sum of the ranks of density and trust; ties go to the higher trust, then to the first in `order`."""
     members = np.empty(size, np.int64)
     count = 0

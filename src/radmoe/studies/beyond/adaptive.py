@@ -24,6 +24,7 @@ from radmoe.studies.evidence import Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.falls import Falls, falls, filtered
 from radmoe.studies.needs import MANY
 from radmoe.studies.pooling import clusters
+from radmoe.studies.races import WARM_UP, LogProbs, log_probs, race
 from radmoe.studies.resample import Resampled, resample
 from radmoe.studies.subcohorts import Problem, problem_key
 
@@ -34,6 +35,7 @@ THRESHOLDS = (0.8, 0.9, 0.95, 0.99)
 USUAL = 0.95  # adaptive consistency's own threshold
 LANES = 8  # rollouts side by side, of which those under way are cancelled
 KEPT = (0.9, 0.1)  # of the warm-up, by DeepConf's two settings
+RACES = (None, 8, 4, 2)  # patience among rollouts that finish a race; None begins all of them
 LOSS = 0.005  # what stopping early may cost in accuracy
 SAVED = 0.5  # the share of the tokens that it may take at most
 DOMAINS = ("math", "science", "code", "text")
@@ -75,7 +77,11 @@ CANCELLED = Arm(f"online, patience {STANDARD}, {LANES} at a time", "routing")
 CONSISTENT = tuple(Arm(f"adaptive consistency, {t:g}", "answers", "adaptive consistency") for t in THRESHOLDS)
 CONSISTENT_CANCELLED = Arm(f"adaptive consistency, {USUAL:g}, {LANES} at a time", "answers")
 DEEPCONF = tuple(Arm(f"DeepConf online, keeps {kept:.0%}", "logprobs, answers", "DeepConf online") for kept in KEPT)
-ARMS = (*ONLINE, CANCELLED, *CONSISTENT, CONSISTENT_CANCELLED, *DEEPCONF)
+RACED = tuple(
+    Arm("likelier than the warm-up" + ("" if p is None else f", patience {p}"), "routing, logprobs", "likelier")
+    for p in RACES
+)
+ARMS = (*ONLINE, CANCELLED, *RACED, *CONSISTENT, CONSISTENT_CANCELLED, *DEEPCONF)
 WIDTH = 3  # columns of an arm: right, tokens, rollouts
 
 
@@ -103,7 +109,9 @@ def request_of(panel: Panel, preset: str) -> Request | None:
     return Request(rule.setting.readout, rule.setting.kernel) if rule.compare == "routing" else None
 
 
-def measure(panel: Panel, preset: str, most: int, options: Options, lows: Falls | None) -> Measured:
+def measure(
+    panel: Panel, preset: str, most: int, options: Options, lows: Falls | None, sampled: LogProbs | None
+) -> Measured:
     """What every arm and every fixed N do on the problems of a panel, in the mean over orders.
 
     Columns: the preset's hits at N = 1 to `most`, the tokens spent there, the majority's hits, then each arm's three.
@@ -147,6 +155,13 @@ def measure(panel: Panel, preset: str, most: int, options: Options, lows: Falls 
         stop = settled(beside, inside[many.rollouts], Stopping(patience=STANDARD))
         columns.append(_stopped(stop, hits[beside], many.spent))
         nothing = np.full(WIDTH, np.nan)
+        running = None if sampled is None else sampled.running(row)[mine]
+        for p in RACES:
+            if running is None:
+                columns.append(nothing)
+                continue
+            ran = race(known, place, begun, lengths, running, k, trust, patience=p)
+            columns.append(np.array([hits[ran.picks].mean(), ran.spent.mean(), ran.finished.mean()]))
         if votable:
             columns += [_stopped(consistent(cast, t), cast.hit, one.spent) for t in THRESHOLDS]
             later = votes(answer, correct, many.rollouts)
@@ -237,9 +252,9 @@ def adaptive(evidence: Evidence, options: Options) -> Findings:
         )
     groups: dict[str, list[Measured]] = {}
     for panel in panels:
-        lows = falls(evidence, panel)
+        lows, sampled = falls(evidence, panel), log_probs(evidence, panel)
         for preset in (preset for preset in PRESETS if request_of(panel, preset) is not None):
-            made = measure(panel, preset, most, options, lows)
+            made = measure(panel, preset, most, options, lows, sampled)
             if len(made.table):
                 groups.setdefault(_group(panel.domain, preset), []).append(made)
     costs = {}

@@ -1,0 +1,156 @@
+"""Rollouts that are given up on the way, because others of their problem were likelier by then.
+
+The first few rollouts of a problem, the warm-up, run to their end. Every later one is given up once it has a share of their
+median length in tokens and its likelihood so far, the mean log-probability of its tokens, is below the median of what
+theirs was after as many tokens. The pick is made among the rollouts that finished.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.cohort import GradedProblem
+from radmoe.evaluation.workers import map_problems
+from radmoe.jit import jit
+from radmoe.studies import store
+from radmoe.studies.arrivals import Orders, by_ranks
+from radmoe.studies.evidence import Evidence, Floats, Ints, Panel
+from radmoe.studies.subcohorts import Problem, densest
+
+WARM_UP = 8
+AFTER = 0.25  # of the warm-up's median length: before that, the likelihood of a rollout says little
+
+
+class LogProbs(NamedTuple):
+    """The log-probabilities of the tokens of P x N rollouts, one rollout behind the other; `lengths` [P, N]."""
+
+    lengths: Ints
+    flat: NDArray[np.float32]
+
+    def running(self, row: int) -> Floats:
+        """The likelihood so far [N, T] of a problem's rollouts after 1, 2, ... tokens; behind its end, that of all of it."""
+        lengths = self.lengths[row]
+        start = int(self.lengths[:row].sum())
+        out = np.empty((len(lengths), max(int(lengths.max()), 1)))
+        for i, length in enumerate(lengths.tolist()):
+            means = np.cumsum(self.flat[start : start + length], dtype=np.float64) / np.arange(1, length + 1)
+            out[i, :length], out[i, length:] = means, means[-1] if length else np.nan
+            start += length
+        return out
+
+
+def log_probs(evidence: Evidence, panel: Panel) -> LogProbs | None:
+    """Those of a panel's rollouts, from the cache or from its pool; None where it has no likelihoods or no pool."""
+    cohort = evidence.cohorts.get(panel.path)
+    if cohort is None or "likelihood" not in panel.scalars:
+        return None
+    request = f"log-probabilities {panel.kind}"
+    arrays = store.load(panel.identity, request) if evidence.use_cache else None
+    if arrays is None:
+        rows = list(map_problems(cohort, _sampled, evidence.jobs, panel.problem_ids))
+        lengths = np.zeros(panel.here.shape, np.int64)
+        for row, own in enumerate(rows):
+            lengths[row, : len(own)] = [len(one) for one in own]
+        arrays = {"lengths": lengths, "flat": np.concatenate([one for own in rows for one in own])}
+        if evidence.use_cache:
+            store.save(panel.identity, request, arrays)
+    return LogProbs(**arrays)
+
+
+def _sampled(problem: GradedProblem) -> list[NDArray[np.float32]]:
+    out = []
+    for rollout in problem.group.rollouts:
+        assert rollout.sampled_logprobs is not None
+        out.append(rollout.sampled_logprobs)
+    return out
+
+
+class Raced(NamedTuple):
+    """In each order: the pick (a row of the problem, -1 for none), tokens spent, and rollouts that finished [O each]."""
+
+    picks: Orders
+    spent: Ints
+    finished: Ints
+
+
+def race(
+    problem: Problem,
+    place: Ints,
+    begun: Orders,
+    lengths: Ints,
+    running: Floats,
+    k: Ints,
+    trust: Floats | None = None,
+    *,
+    patience: int | None = None,
+    warm_up: int = WARM_UP,
+    after: float = AFTER,
+) -> Raced:
+    """Race the rollouts of a problem in each order in which they are begun [O, N].
+
+    `place`, `k` and `trust` are those of `arrivals.picks`: k [N] by how many have finished. `running` [N, T] is each
+    rollout's likelihood so far. With `patience`, no more are begun once the pick has survived so many that finished.
+    """
+    count = len(begun)
+    out = Raced(np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64))
+    rows = place[begun]
+    order = rows[rows >= 0].reshape(count, -1)
+    known = np.zeros(0) if trust is None else np.asarray(trust, np.float64)
+    starts = np.array(
+        [max(1, math.ceil(after * middle)) for middle in np.median(lengths[begun[:, :warm_up]], axis=1)], np.int64
+    )
+    neighbours = np.asarray(k, np.int64)
+    _race(
+        problem.ranked, problem.near, order, place, begun, np.asarray(lengths, np.int64), running, starts,
+        neighbours, known, warm_up, -1 if patience is None else patience, out.picks, out.spent, out.finished,
+    )  # fmt: skip
+    return out
+
+
+@jit
+def _race(
+    ranked: Any, near: Any, order: Any, place: Any, begun: Any, lengths: Any, running: Any, starts: Any,
+    k: Any, trust: Any, warm_up: int, patience: int, picks: Any, spent: Any, finished: Any,
+) -> None:  # fmt: skip
+    n, members = begun.shape[1], len(ranked)
+    inside, density = np.zeros(members, np.bool_), np.zeros(members)
+    first = min(warm_up, n)
+    bar, column = np.empty(running.shape[1]), np.empty(first)
+    for o in range(len(begun)):
+        inside[:] = False
+        for t in range(len(bar)):
+            for i in range(first):
+                column[i] = running[begun[o, i], t]
+            bar[t] = np.median(column)
+        size, survived = 0, 0
+        for m in range(n):
+            one = begun[o, m]
+            tokens = lengths[one]
+            if m >= first:
+                for t in range(starts[o], lengths[one]):
+                    if running[one, t - 1] < bar[t - 1]:
+                        tokens = t
+                        break
+            spent[o] += tokens
+            ended = tokens == lengths[one]
+            if ended:
+                finished[o] += 1
+                if place[one] >= 0:
+                    inside[place[one]] = True
+                    size += 1
+            last = m == n - 1
+            if size < 2 or not (last or (patience >= 0 and ended and m >= first - 1)):
+                continue
+            before = picks[o]
+            neighbours = k[finished[o] - 1]
+            picks[o] = densest(ranked, near, order[o], inside, size, neighbours, density)
+            if len(trust):
+                picks[o] = by_ranks(density, trust, order[o], inside, size, neighbours)
+            if m >= first and ended and place[one] >= 0:
+                survived = survived + 1 if picks[o] == before else 0
+                if patience >= 0 and survived >= patience:
+                    break
