@@ -1,13 +1,7 @@
-"""Rollouts that are given up on the way, because others of their problem were likelier by then.
-
-The first few rollouts of a problem, the warm-up, run to their end. Every later one is given up once it has a share of their
-median length in tokens and its likelihood so far, the mean log-probability of its tokens, is below the median of what
-theirs was after as many tokens. The pick is made among the rollouts that finished.
-"""
+"""Races of rollouts (`radmoe.racing`) in many orders: who is picked, how many finish, and what that cost in tokens."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +10,11 @@ from numpy.typing import NDArray
 from radmoe.cohort import GradedProblem
 from radmoe.evaluation.workers import map_problems
 from radmoe.jit import jit
+from radmoe.racing import Racing, running_likelihood
 from radmoe.studies import store
 from radmoe.studies.arrivals import Orders, by_ranks
 from radmoe.studies.evidence import Evidence, Floats, Ints, Panel
 from radmoe.studies.subcohorts import Problem, densest
-
-WARM_UP = 8
-AFTER = 0.25  # of the warm-up's median length: before that, the likelihood of a rollout says little
 
 
 class LogProbs(NamedTuple):
@@ -33,14 +25,8 @@ class LogProbs(NamedTuple):
 
     def running(self, row: int) -> Floats:
         """The likelihood so far [N, T] of a problem's rollouts after 1, 2, ... tokens; behind its end, that of all of it."""
-        lengths = self.lengths[row]
-        start = int(self.lengths[:row].sum())
-        out = np.empty((len(lengths), max(int(lengths.max()), 1)))
-        for i, length in enumerate(lengths.tolist()):
-            means = np.cumsum(self.flat[start : start + length], dtype=np.float64) / np.arange(1, length + 1)
-            out[i, :length], out[i, length:] = means, means[-1] if length else np.nan
-            start += length
-        return out
+        ends = int(self.lengths[:row].sum()) + np.cumsum(self.lengths[row])
+        return running_likelihood([self.flat[e - n : e] for e, n in zip(ends, self.lengths[row], strict=True)])
 
 
 def log_probs(evidence: Evidence, panel: Panel) -> LogProbs | None:
@@ -87,26 +73,23 @@ def race(
     trust: Floats | None = None,
     *,
     patience: int | None = None,
-    warm_up: int = WARM_UP,
-    after: float = AFTER,
 ) -> Raced:
     """Race the rollouts of a problem in each order in which they are begun [O, N].
 
     `place`, `k` and `trust` are those of `arrivals.picks`: k [N] by how many have finished. `running` [N, T] is each
-    rollout's likelihood so far. With `patience`, no more are begun once the pick has survived so many that finished.
+    rollout's likelihood so far. The rule is the default one, but for `patience`; without, all are begun.
     """
     count = len(begun)
     out = Raced(np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64))
     rows = place[begun]
     order = rows[rows >= 0].reshape(count, -1)
     known = np.zeros(0) if trust is None else np.asarray(trust, np.float64)
-    starts = np.array(
-        [max(1, math.ceil(after * middle)) for middle in np.median(lengths[begun[:, :warm_up]], axis=1)], np.int64
-    )
+    rule = Racing()
+    starts = np.array([rule.start(lengths[first]) for first in begun[:, : rule.warm_up]], np.int64)
     neighbours = np.asarray(k, np.int64)
     _race(
         problem.ranked, problem.near, order, place, begun, np.asarray(lengths, np.int64), running, starts,
-        neighbours, known, warm_up, -1 if patience is None else patience, out.picks, out.spent, out.finished,
+        neighbours, known, rule.warm_up, -1 if patience is None else patience, out.picks, out.spent, out.finished,
     )  # fmt: skip
     return out
 

@@ -24,7 +24,7 @@ from radmoe.studies.evidence import Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.falls import Falls, falls, filtered
 from radmoe.studies.needs import MANY
 from radmoe.studies.pooling import clusters
-from radmoe.studies.races import WARM_UP, LogProbs, log_probs, race
+from radmoe.studies.races import LogProbs, log_probs, race
 from radmoe.studies.resample import Resampled, resample
 from radmoe.studies.subcohorts import Problem, problem_key
 
