@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from radmoe.online import Decision, OnlineSelector, Stopping
     from radmoe.pool import Pool, PoolWriter, Profile, merge_pools, open_pool
     from radmoe.problems import Question, load_questions
-    from radmoe.racing import Bar, Racing
     from radmoe.selector import medoid, select, select_many
     from radmoe.types import Anchor, Rollout, RolloutGroup, RouterShape, Selection, Step
     from radmoe.vocab import Vocab
@@ -33,7 +32,6 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Anchor": "types",
-    "Bar": "racing",
     "Calibration": "certainty",
     "Decision": "online",
     "Engine": "engines.base",
@@ -46,7 +44,6 @@ _HOME = {
     "PoolWriter": "pool",
     "Profile": "pool",
     "Question": "problems",
-    "Racing": "racing",
     "RadmoeError": "errors",
     "Rollout": "types",
     "RolloutGroup": "types",
@@ -90,7 +87,6 @@ _MODULES = (
 
 __all__ = [
     "Anchor",
-    "Bar",
     "Calibration",
     "Decision",
     "Engine",
@@ -103,7 +99,6 @@ __all__ = [
     "PoolWriter",
     "Profile",
     "Question",
-    "Racing",
     "RadmoeError",
     "Rollout",
     "RolloutGroup",

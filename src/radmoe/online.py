@@ -153,10 +153,6 @@ class OnlineSelector:
         self._picked = selection.rollout_index
         return self._decide(selection, rule.setting.k)
 
-    def unsettle(self) -> None:
-        """Count the challenges that the pick survives from here on."""
-        self._survived = 0
-
     def _compare(self, z: NDArray[np.float32]) -> None:
         """Put a route vector behind the others, and its similarities to them into a new row and column of S."""
         n = self._located

@@ -269,26 +269,9 @@ def test_an_adaptive_capture_says_how_many_problems_stopped_and_why(
     assert f"{len(pool)} of them from before" in again
 
 
-def test_a_race_says_how_many_were_given_up(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
-    rule = ["--race", "--warm-up", 2, "--patience", 4, "--kind", "text", "-n", 12]
-    options = [*settings(checkpoint, prompts, tmp_path / "p"), *rule]
-    body = json.loads(run(*options, "--json"))
-    pool = open_pool(tmp_path / "p")
-    lost = {i: n for problem in pool.problems for i, n in pool.given_up(problem).items()}
-    assert body["given_up"] == sum(len(pool.given_up(problem)) for problem in pool.problems) > 0
-    assert pool.sampling["adaptive"] == {"warm_up": 2, "patience": 4, "after": 0.25, "preset": "paper"}
-    assert f"{body['given_up']} more given up on the way" in run(*options)
-    assert min(lost) >= 2
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--race", "--adaptive"], "give one of the two"),
-        (["--race", "--min-n", 4], "--min-n belongs to --adaptive: give both, or neither"),
-        (["--adaptive", "--warm-up", 4], "--warm-up belongs to --race: give both, or neither"),
-        (["--race", "--warm-up", 1], "warm_up must be a whole number of rollouts from 2 up, got 1"),
-        (["--race", "--kind", "text", "--no-logprobs"], "race by their log-probabilities, and none would be kept"),
         (["--min-n", 4], "--min-n belongs to --adaptive"),
         (["--patience", 4], "--patience belongs to --adaptive"),
         (["--preset", "best"], "--preset belongs to --adaptive"),

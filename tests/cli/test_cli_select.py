@@ -18,9 +18,8 @@ from radmoe.cli import select as command
 from radmoe.errors import InputError
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted
-from radmoe.pool import PoolWriter, open_pool
+from radmoe.pool import open_pool
 from radmoe.presets import PRESETS
-from radmoe.racing import GIVEN_UP
 from radmoe.selector import select
 from radmoe.types import RolloutGroup, Selection
 
@@ -122,20 +121,3 @@ def test_inspect_counts_the_answers_that_close(run: Run, shared_pool: Path) -> N
     closed = sum(int(select(group, readout="closing@-16").located.sum()) for group in open_pool(shared_pool).groups())
     assert coverage["closing@-16", "math"] == closed > 0
     assert coverage["closing@-16", "code"] == 0
-
-
-def test_rollouts_that_were_given_up_are_counted_by_inspect_and_never_selected(run: Run, tmp_path: Path) -> None:
-    (made,) = planted.groups(Planted(problems=1, rollouts=8, tokens=60))
-    lost = int(select(made.group).index or 0)  # the best of all was given up
-    with PoolWriter(tmp_path / "p", shape=made.group.shape, vocab=planted.vocab(), model="planted") as writer:
-        for i, rollout in enumerate(made.group.rollouts):
-            reason = GIVEN_UP if i == lost else "stop"
-            writer.add("p", rollout, kind="math", rollout_index=i, text="", finish_reason=reason)
-    facts = json.loads(run("inspect", tmp_path / "p", "--json").stdout)
-    assert (facts["rollouts"], facts["given_up"]) == (7, 1)
-    assert facts["tokens_given_up"] == len(made.group.rollouts[lost])
-    assert f"1 rollouts more, after {facts['tokens_given_up']} tokens" in run("inspect", tmp_path / "p").stdout
-    (row,) = rows(run("select", tmp_path / "p", "--json"))
-    rest = [rollout for i, rollout in enumerate(made.group.rollouts) if i != lost]
-    others = select(RolloutGroup("p", rest, made.group.shape, made.group.vocab, "math"))
-    assert row["rollout_index"] == [i for i in range(8) if i != lost][others.index or 0]

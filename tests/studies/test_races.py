@@ -12,11 +12,10 @@ from radmoe.confidence import likelihood
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted
 from radmoe.online import OnlineSelector
-from radmoe.racing import Racing, running_likelihood
 from radmoe.selector import rule_for, similarity
 from radmoe.studies.arrivals import orders
 from radmoe.studies.evidence import gather
-from radmoe.studies.races import log_probs, race
+from radmoe.studies.races import log_probs, race, running_likelihood
 from radmoe.studies.subcohorts import Problem
 from radmoe.types import RolloutGroup, RouterShape
 
@@ -27,12 +26,17 @@ RECIPE = Planted(problems=3, rollouts=N, tokens=30, shape=RouterShape(4, 16, 2))
 def raced(group: RolloutGroup, order: list[int], preset: str, patience: int | None) -> tuple[int, int, int]:
     """The pick (-1 for none), tokens and finished rollouts of one order, one rollout after the other."""
     logprobs = [np.asarray(rollout.sampled_logprobs) for rollout in group.rollouts]
-    bar = Racing().bar([logprobs[i] for i in order[:8]])
+    first = [logprobs[i] for i in order[:8]]
+    start = -(-int(np.median([len(one) for one in first]) * 2) // 8)  # a quarter of the median, which may end in a half
     selector = OnlineSelector(group.shape, group.vocab, kind="math", most=N, preset=preset)
     spent = finished = survived = 0
     picked: int | None = None
     for number, one in enumerate(order):
-        cut = None if number < 8 else bar.given_up(logprobs[one])
+        own, cut = logprobs[one], None
+        for t in range(max(start, 1), len(own)) if number >= 8 else ():
+            if own[:t].mean(dtype=float) < np.median([one[:t].mean(dtype=float) for one in first]):
+                cut = t
+                break
         spent += len(logprobs[one]) if cut is None else cut
         if cut is not None:
             continue
@@ -73,6 +77,11 @@ def test_a_race_is_that_of_the_rule_and_the_online_selector(preset: str, patienc
             mine = (int(rollout[out.picks[o]]), int(out.spent[o]), int(out.finished[o]))
             assert mine == raced(group, order, preset, patience)
         assert (out.finished < N).any()
+
+
+def test_likelihood_so_far_is_the_mean_of_the_tokens_so_far_and_stays_behind_the_end() -> None:
+    running = running_likelihood([np.array([-1, -3, -2], np.float32), np.array([-4], np.float32)])
+    assert running.tolist() == [[-1, -2, -2], [-4, -4, -4]]
 
 
 def test_log_probabilities_are_those_of_the_pool_also_from_the_cache(

@@ -15,7 +15,6 @@ from radmoe.layers import Layers, layer_subset
 from radmoe.online import Stopping
 from radmoe.pool import Profile
 from radmoe.problems import Question
-from radmoe.racing import Racing
 from radmoe.readout import Readout, windows
 from radmoe.selector import rule_for
 
@@ -55,8 +54,7 @@ class Plan:
     do `sampling`, `raw` (prompts without the chat template) and `keep`; a capture that goes on must agree with them.
     `n` may be raised later. `places` are the problems' places in their data set (by default 0, 1, ...): pools list
     problems in this order, also when parts of a plan were captured apart and merged. With `adaptive`, a problem has at
-    most n rollouts, and fewer where its pick by `preset` is settled before; with `Racing`, rollouts that fall behind are
-    given up besides, if the engine can. Rule and preset go into the run record.
+    most n rollouts, and fewer where its pick by `preset` is settled before; rule and preset go into the run record.
     """
 
     problems: Sequence[Question]
@@ -69,7 +67,7 @@ class Plan:
     raw: bool = False
     batch_size: int = 256
     places: Sequence[int] | None = None
-    adaptive: Stopping | Racing | None = None
+    adaptive: Stopping | None = None
     preset: str = "paper"
 
     def __post_init__(self) -> None:
@@ -100,14 +98,6 @@ class Plan:
 
     def _check_adaptive(self) -> None:
         """Refuse what an adaptive capture could not select from."""
-        if isinstance(self.adaptive, Racing):
-            if not self.engine.races:
-                raise InputError(
-                    f"engine {self.engine.name} cannot give up a rollout that it has begun, so there is no race: "
-                    "use --adaptive, or the engine transformers"
-                )
-            if not self.sampling.topk_logprobs:
-                raise InputError("rollouts race by their log-probabilities, and none would be kept: keep them")
         if self.n < 2:
             raise InputError(f"an adaptive capture chooses among rollouts: n must be 2 or more, got {self.n}")
         for question in self.problems:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from radmoe.capture.adaptive import Watches
 from radmoe.capture.plan import Plan
@@ -17,15 +17,13 @@ from radmoe.engines.prompts import encode, template_arguments
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.pool.reader import safe_rollouts
 from radmoe.problems import Question
-from radmoe.racing import GIVEN_UP, Bar
 
 
 @dataclass(frozen=True)
 class Captured:
-    """What a capture did. `sampled` are the rollouts that this call began; the others were there before.
+    """What a capture did. `sampled` are the rollouts of this call; the others were there before.
 
-    `stopped` says for how many problems an adaptive capture ended for which reason; None where n was fixed. `given_up`
-    counts rollouts that are not among `rollouts`, because they fell behind in a race.
+    `stopped` says for how many problems an adaptive capture ended for which reason; None where n was fixed.
     """
 
     pool: str
@@ -36,16 +34,13 @@ class Captured:
     seconds: float
     router: str
     stopped: dict[str, int] | None = None
-    given_up: int = 0
 
     def __str__(self) -> str:
-        n, before = self.rollouts // self.problems, self.rollouts + self.given_up - self.sampled
+        n, before = self.rollouts // self.problems, self.rollouts - self.sampled
         parts = [f"{self.pool}: {self.problems:,} problems x {n} rollouts"]
         if self.stopped is not None:
             why = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.stopped.items()))
             parts = [f"{self.pool}: {self.problems:,} problems, {self.rollouts:,} rollouts as needed ({why})"]
-        if self.given_up:
-            parts.append(f"{self.given_up:,} more given up on the way")
         if before:
             parts.append(f"{before:,} of them from before")
         parts.append(f"router {self.router}")
@@ -104,7 +99,6 @@ def capture_pool(
         pool=str(out),
         problems=len(rendered),
         rollouts=len(rendered) * plan.n if watches is None else sum(len(w.selector) for w in watches.each.values()),
-        given_up=0 if watches is None else sum(w.judged - len(w.selector) for w in watches.each.values()),
         sampled=sampled,
         tokens=tokens,
         seconds=time.perf_counter() - began,
@@ -142,11 +136,9 @@ def _capture_adaptively(
     with _open_writer(plan, out) as writer:
         for wave in watches.waves():
             wanted = [(prompts[problem], rollouts) for problem, rollouts in wave.items()]
-            bars = [watches.each[problem].bar for problem in wave]
-            with closing(_sample(plan, writer, wanted, bars)) as completions:
+            with closing(_sample(plan, writer, wanted)) as completions:
                 for place, done in completions:
-                    kept = None if done.finish_reason == GIVEN_UP else done.rollout
-                    watches.take(wanted[place][0].question.problem_id, done.rollout_index, kept)
+                    watches.take(wanted[place][0].question.problem_id, done.rollout_index, done.rollout)
                     sampled += 1
                     now = tokens + plan.engine.tokens_sampled
                     progress(Progress(sampled, sampled + watches.left, watches.stopped, len(rendered), now))
@@ -186,12 +178,11 @@ def _open_writer(plan: Plan, out: Path) -> PoolWriter:
 
 
 def _sample(
-    plan: Plan, writer: PoolWriter, wanted: list[tuple[_Rendered, list[int]]], bars: Sequence[Bar | None] = ()
+    plan: Plan, writer: PoolWriter, wanted: list[tuple[_Rendered, list[int]]]
 ) -> Generator[tuple[int, Completion], None, None]:
     """Sample rollouts of problems, and keep each; yields its problem's place in `wanted`, and the rollout as it is kept."""
     if not wanted:
         return
-    racing: dict[str, Any] = {"bars": bars} if any(bar is not None for bar in bars) else {}
     completions = plan.engine.generate(
         [prompt.ids for prompt, _ in wanted],
         plan.n,
@@ -201,7 +192,6 @@ def _sample(
         missing=[rollouts for _, rollouts in wanted],
         kinds=[prompt.question.kind for prompt, _ in wanted],
         profile=writer.profile,
-        **racing,
     )
     with _closed_afterwards(completions):
         for done in completions:

@@ -19,7 +19,6 @@ from radmoe.printing import say, say_json
 if TYPE_CHECKING:
     from radmoe.engines.replay import Replayed
     from radmoe.online import Stopping
-    from radmoe.racing import Racing
 
 EXAMPLES = (
     "radmoe capture --model lab-qwen --task math-2 -n 32 --limit 12 --out pool/",
@@ -30,7 +29,6 @@ EXAMPLES = (
     "--model ./model --data mine.jsonl --out pool/",
     "radmoe capture --model ./model --rollouts texts.jsonl --out pool/",
     "radmoe capture --model lab-qwen --task math-2 -n 64 --adaptive --out pool/",
-    "radmoe capture --model lab-qwen --task math-2 -n 64 --race --out pool/",
     "The same command again goes on where it was interrupted.",
 )
 
@@ -96,33 +94,18 @@ def command(
         bool,
         typer.Option("--adaptive", help="Stop at a problem once its pick is settled; -n is then the most rollouts."),
     ] = False,
-    race: Annotated[
-        bool,
-        typer.Option(
-            "--race",
-            help="The same, and give up rollouts that are less likely than the first ones were by then; "
-            "transformers engine.",
-        ),
-    ] = False,
-    warm_up: Annotated[
-        int | None, typer.Option("--warm-up", help="With --race: the first rollouts, all finished.", show_default="8")
-    ] = None,
     min_n: Annotated[
         int | None, typer.Option("--min-n", help="With --adaptive: the fewest rollouts.", show_default="8")
     ] = None,
     patience: Annotated[
         int | None,
         typer.Option(
-            "--patience",
-            help="With --adaptive or --race: finished rollouts in a row that the pick must survive.",
-            show_default="8; 4 with --race",
+            "--patience", help="With --adaptive: rollouts in a row that the pick must survive.", show_default="8"
         ),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
-            "--preset", help="With --adaptive or --race: how the pick is made, as in select.", show_default="paper"
-        ),
+        typer.Option("--preset", help="With --adaptive: how the pick is made, as in select.", show_default="paper"),
     ] = None,
     style: Annotated[
         str | None,
@@ -175,7 +158,7 @@ def command(
     A rollout is safe on disk once finished, so an interrupted or killed capture goes on when the same
     command is run again: finished rollouts are not repeated, and the rest come out as they would have.
     -n may be raised later. With --adaptive a problem gets only as many rollouts as its pick needs to settle
-    (docs/adaptive.md), and with --race most rollouts of a problem are given up early. Where the problems come with gold answers, the pool is graded at the end.
+    (docs/adaptive.md). Where the problems come with gold answers, the pool is graded at the end.
     """
     from radmoe.capture import Keep
     from radmoe.engines import EngineOptions
@@ -186,9 +169,9 @@ def command(
     if rollouts is not None:
         if task is not None or data is not None or engine != "transformers" or model is None:
             raise InputError("--rollouts are replayed through --model: leave out --task, --data and --engine")
-        if n is not None or limit is not None or part is not None or adaptive or race:
+        if n is not None or limit is not None or part is not None or adaptive:
             raise InputError(
-                "--rollouts are replayed as many as there are: leave out -n, --limit, --part, --adaptive and --race"
+                "--rollouts are replayed as many as there are: leave out -n, --limit, --part and --adaptive"
             )
         local = EngineOptions(dtype=dtype, device=device, threads=threads)
         replayed = replay_with_bar(
@@ -207,7 +190,7 @@ def command(
         else:
             say(_line(replayed))
         return
-    stopping = _stopping(adaptive, race, preset, min_n=min_n, warm_up=warm_up, patience=patience)
+    stopping = _stopping(adaptive, min_n, patience, preset)
     if rounding is not None:
         raise InputError("--rounding is a replay's: give it with --rollouts")
     plan = plan_for(
@@ -248,20 +231,15 @@ def command(
     say(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
 
 
-def _stopping(adaptive: bool, race: bool, preset: str | None, **numbers: int | None) -> Stopping | Racing | None:
-    """The rule of an adaptive capture, by the numbers that were given; None where n is fixed."""
+def _stopping(adaptive: bool, min_n: int | None, patience: int | None, preset: str | None) -> Stopping | None:
+    """The rule of an adaptive capture; None without --adaptive."""
     from radmoe.online import Stopping
-    from radmoe.racing import Racing
 
-    if adaptive and race:
-        raise InputError("--race stops by itself, as --adaptive does: give one of the two")
-    given = {name: value for name, value in numbers.items() if value is not None}
-    owners = {"min_n": (adaptive, "--adaptive"), "warm_up": (race, "--race")}
-    for name in [*given, *([] if preset is None else ["preset"])]:
-        ours, owner = owners.get(name, (adaptive or race, "--adaptive or --race"))
-        if not ours:
-            raise InputError(f"--{name.replace('_', '-')} belongs to {owner}: give both, or neither")
-    return Racing(**given) if race else Stopping(**given) if adaptive else None
+    given = {name: value for name, value in (("min_n", min_n), ("patience", patience)) if value is not None}
+    named = given if preset is None else given | {"preset": preset}
+    if named and not adaptive:
+        raise InputError(f"--{next(iter(named)).replace('_', '-')} belongs to --adaptive: give both, or neither")
+    return Stopping(**given) if adaptive else None
 
 
 def _share(part: str) -> tuple[int, int]:

@@ -67,9 +67,7 @@ def _facts(pool: Pool) -> dict[str, Any]:
         "problems": len(pool.problems),
         "rollouts": len(pool),
         "rollouts_per_problem": counts[0] if counts else 0,
-        "given_up": sum(len(pool.given_up(p)) for p in pool.problems),
         "tokens": pool.tokens,
-        "tokens_given_up": sum(sum(pool.given_up(p).values()) for p in pool.problems),
         "shards": len(pool.shards),
         "bytes": stored_bytes,
         "bytes_per_token": stored_bytes / pool.tokens if pool.tokens else None,
@@ -136,14 +134,11 @@ def _print(facts: dict[str, Any]) -> None:
         "problems": f"{facts['problems']:,}",
         "rollouts": f"{facts['rollouts']:,} ({facts['rollouts_per_problem']} of the first problem)",
         "tokens": f"{facts['tokens']:,}",
-        "given up": f"{facts['given_up']:,} rollouts more, after {facts['tokens_given_up']:,} tokens",
         "shards": str(facts["shards"]),
         "on disk": f"{size(facts['bytes'])}, {facts['bytes_per_token'] or 0:.0f} bytes per token",
         "routing": f"{size(captured_bytes)} captured, {size(facts['routing_bytes'])} on disk"
         + (f", compressed {compression:.2f}x" if compression else ""),
     }
-    if not facts["given_up"]:
-        del rows["given up"]
     rows["made by"] = "; ".join(map(_describe_provenance, facts["provenance"])) or "not recorded"
     if facts["profile"]:
         share = saved_bytes / captured_bytes if captured_bytes else 0.0

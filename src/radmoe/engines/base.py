@@ -56,7 +56,7 @@ class Completion(NamedTuple):
     rollout_index: int
     rollout: Rollout
     text: str
-    finish_reason: str  # "stop": it ended by itself; "length": it reached max_tokens or the context's end; or GIVEN_UP
+    finish_reason: str  # "stop": it ended by itself; "length": it reached max_tokens or the context's end
 
 
 class Observation(NamedTuple):
@@ -109,7 +109,6 @@ class Engine(Protocol):
     checkpoint: Path | None = None  # the directory of the model, if its weights are there for a replay to load
     replays: bool = False  # whether `teacher_forced` works
     concurrent: bool = False  # whether several threads may call `generate` at a time
-    races: bool = False  # whether `generate` takes `bars`, below which rollouts are given up
     streams: int = 1  # how many passes it can run side by side, each in a thread of its caller
 
     @classmethod

@@ -84,7 +84,7 @@ def _check_apart(pools: Sequence[Pool]) -> None:
                 raise PoolMismatch(
                     f"{home.path} has problem {problem!r} as {other}, {pool.path} as {kind}: which is it?"
                 )
-            for index in [*pool.rollout_indices(problem), *pool.given_up(problem)]:
+            for index in pool.rollout_indices(problem):
                 home = homes.setdefault((problem, index), pool)
                 if home is not pool:
                     raise PoolMismatch(

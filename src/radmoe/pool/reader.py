@@ -22,7 +22,6 @@ from radmoe.pool.sense import check_shards
 from radmoe.pool.shard import Shard, Stretch
 from radmoe.pool.steps import StoredSteps
 from radmoe.pool.tables import RUN_FIELDS, read_table
-from radmoe.racing import GIVEN_UP
 from radmoe.types import (
     KINDS,
     Kind,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from radmoe.pool.completion import Dropped
     from radmoe.pool.fault import Fault
 
-_INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens", "finish_reason"]
+_INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
 _TOKEN_BYTES = 8  # its id and the logprob of it are in memory as long as the group is
 _EXPERT_BYTES = 8  # a route vector has a float32 for each expert of each layer, and there is a copy
 
@@ -150,9 +149,6 @@ class Pool:
 
     The run record says what was captured: `model`, `task` (the data set), `style`, `sampling` and `profile`. `router` is
     the model's, `shape` the router as stored: a pool of a layer subset has that many layers.
-
-    Rollouts that were given up on the way (`radmoe.racing`) have no end, so nothing is selected from them: they are in no
-    group, and `given_up` counts them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -170,7 +166,6 @@ class Pool:
             check_size(path / name, meta["files"][name]["bytes"])
         self.shards = {schema.shard_number(name): Shard(path / name, entry) for name, entry in meta["shards"].items()}
         self.kinds: dict[str, Kind | None] = {}
-        self._given_up: dict[str, dict[int, int]] = {}
         check_shards(self)
         self._disk_bytes = sum(shard.bytes for shard in self.shards.values())
         self._index = self._read_index()
@@ -227,7 +222,7 @@ class Pool:
 
     @property
     def tokens(self) -> int:
-        """The number of generated tokens in the pool, without those of rollouts that were given up."""
+        """The number of generated tokens in the pool."""
         return sum(tokens for runs in self._index.values() for *_, tokens in runs)
 
     def routing_bytes(self) -> tuple[int, int, int]:
@@ -242,12 +237,8 @@ class Pool:
         return captured_bytes, kept_bytes, stored_bytes
 
     def __len__(self) -> int:
-        """The number of rollouts in the pool, without those that were given up."""
-        return sum(map(len, self._index.values()))
-
-    def given_up(self, problem_id: str) -> dict[int, int]:
-        """The rollouts of a problem that were given up on the way: rollout index -> tokens."""
-        return self._given_up.get(problem_id, {})
+        """The number of rollouts in the pool."""
+        return int(self.meta["runs"])
 
     def check_problem(self, problem_id: str) -> None:
         """Refuse a problem that is not in the pool."""
@@ -313,11 +304,7 @@ class Pool:
         places: dict[str, int] = {}
         kinds: dict[str, Kind] = {}
         columns = self.runs(_INDEX).to_pydict()
-        listed = 0
-        for problem, place, kind, rollout, shard, row, tokens, ended in zip(
-            *(columns[name] for name in _INDEX), strict=True
-        ):
-            listed += 1
+        for problem, place, kind, rollout, shard, row, tokens in zip(*(columns[name] for name in _INDEX), strict=True):
             if problem is None or rollout is None or rollout < 0:
                 raise PoolCorrupt(f"{self.path / schema.RUNS} has a run without problem or rollout index: restore it")
             if shard not in self.shards or row is None or not 0 <= row < self.shards[shard].meta["runs"]:
@@ -330,10 +317,7 @@ class Pool:
                     f"{self.path / schema.RUNS} gives run {row} of shard {shard} {tokens} tokens, "
                     f"its row pointer {int(pointer[row + 1] - pointer[row])}: restore it from a copy"
                 )
-            if ended == GIVEN_UP:
-                self._given_up.setdefault(problem, {})[rollout] = tokens
-            else:
-                index.setdefault(problem, []).append((rollout, shard, row, tokens))
+            index.setdefault(problem, []).append((rollout, shard, row, tokens))
             if place is not None:
                 places.setdefault(problem, place)
             if kind is not None and kind not in KINDS:
@@ -342,7 +326,7 @@ class Pool:
                 )
             if kind is not None:
                 kinds.setdefault(problem, kind)
-        if listed != self.meta["runs"]:
+        if sum(len(runs) for runs in index.values()) != self.meta["runs"]:
             raise PoolCorrupt(
                 f"{self.path / schema.RUNS} does not list {self.meta['runs']} runs: restore it from a copy"
             )

@@ -27,6 +27,7 @@ TITLE, TICKS, NOTE = (
     84,
 )  # characters of a figure's title, of names below bars and of the note, that fit one plot
 _NAMES = 3  # names of series in a line
+_COLUMN = 0.12  # of a plot's width: lines that end so near to the right are named where the last one ends
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5}  # behind words that stand on a plot
 _FONT: Any = {
     "font.size": 9,
@@ -140,20 +141,22 @@ def _lines(ax: Any, plot: Plot) -> None:
 
 
 def _name_ends(ends: Sequence[tuple[Any, float, float, str, str]]) -> None:
-    """Names at the ends of lines, moved apart where they would stand on each other."""
+    """Names at the ends of lines, moved apart where they would stand on each other; those near the right, in a column."""
     if not ends:
         return
     figure = ends[0][0].figure
     figure.canvas.draw()
     placed: list[float] = []
+    rightmost = max(float(ax.transData.transform((x, y))[0]) for ax, x, y, *_ in ends)
     for ax, x, y, name, colour in sorted(ends, key=lambda end: end[0].transData.transform((0, end[2]))[1]):
-        pixel = float(ax.transData.transform((ax.get_xlim()[0], y))[1])
+        at, pixel = map(float, ax.transData.transform((x, y)))
+        aside = rightmost - at if rightmost - at < _COLUMN * ax.bbox.width else 0.0
         target = max(pixel, placed[-1] + 9.5 * figure.dpi / 72) if placed else pixel
         placed.append(target)
         ax.annotate(
             visible(name),
             (x, y),
-            xytext=(5, (target - pixel) * 72 / figure.dpi),
+            xytext=(5 + aside * 72 / figure.dpi, (target - pixel) * 72 / figure.dpi),
             textcoords="offset points",
             fontsize=7.5,
             color=colour,

@@ -1,7 +1,15 @@
-"""Races of rollouts (`radmoe.racing`) in many orders: who is picked, how many finish, and what that cost in tokens."""
+"""Races of rollouts: those that fall behind in likelihood are given up before they have cost all their tokens.
+
+The rule. The first WARM_UP rollouts of a problem run to their end, and set a bar. A later one is given up once it has the share
+AFTER of their median length in tokens, and its likelihood so far (the mean log-probability of its tokens) is below the bar:
+the median of what theirs was after as many tokens. The pick is made among the rollouts that finished. With a patience, no
+more are begun once the pick has survived so many of the later ones in a row.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +18,22 @@ from numpy.typing import NDArray
 from radmoe.cohort import GradedProblem
 from radmoe.evaluation.workers import map_problems
 from radmoe.jit import jit
-from radmoe.racing import Racing, running_likelihood
 from radmoe.studies import store
 from radmoe.studies.arrivals import Orders, by_ranks
 from radmoe.studies.evidence import Evidence, Floats, Ints, Panel
 from radmoe.studies.subcohorts import Problem, densest
+
+WARM_UP = 8
+AFTER = 0.25  # before that, the likelihood of a rollout says little
+
+
+def running_likelihood(sampled_logprobs: Sequence[NDArray[np.float32]]) -> Floats:
+    """The mean log-probability [N, T] of the first 1, 2, ... tokens of rollouts; behind a rollout's end, that of all of it."""
+    out = np.empty((len(sampled_logprobs), max((len(one) for one in sampled_logprobs), default=0)))
+    for row, one in zip(out, sampled_logprobs, strict=True):
+        row[: len(one)] = np.cumsum(one, dtype=np.float64) / np.arange(1, len(one) + 1)
+        row[len(one) :] = row[len(one) - 1] if len(one) else np.nan
+    return out
 
 
 class LogProbs(NamedTuple):
@@ -77,19 +96,19 @@ def race(
     """Race the rollouts of a problem in each order in which they are begun [O, N].
 
     `place`, `k` and `trust` are those of `arrivals.picks`: k [N] by how many have finished. `running` [N, T] is each
-    rollout's likelihood so far. The rule is the default one, but for `patience`; without, all are begun.
+    rollout's likelihood so far. Without `patience`, all rollouts are begun.
     """
     count = len(begun)
     out = Raced(np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64))
     rows = place[begun]
     order = rows[rows >= 0].reshape(count, -1)
     known = np.zeros(0) if trust is None else np.asarray(trust, np.float64)
-    rule = Racing()
-    starts = np.array([rule.start(lengths[first]) for first in begun[:, : rule.warm_up]], np.int64)
+    middles = np.median(lengths[begun[:, :WARM_UP]], axis=1)
+    starts = np.array([max(1, math.ceil(AFTER * middle)) for middle in middles], np.int64)
     neighbours = np.asarray(k, np.int64)
     _race(
         problem.ranked, problem.near, order, place, begun, np.asarray(lengths, np.int64), running, starts,
-        neighbours, known, rule.warm_up, -1 if patience is None else patience, out.picks, out.spent, out.finished,
+        neighbours, known, WARM_UP, -1 if patience is None else patience, out.picks, out.spent, out.finished,
     )  # fmt: skip
     return out
 

@@ -15,8 +15,6 @@ from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.torch.decode import Job, Listed
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.engines.torch.static_decode import StaticDecoder
-from radmoe.errors import InputError
-from radmoe.racing import GIVEN_UP, Bar, Racing
 
 PROMPTS = [[5, 6, 7, 8], [9, 10], [11], [5, 6, 7, 8, 9, 10, 11, 12]]
 SAMPLING = Sampling(max_tokens=40, seed=3, topk_logprobs=4)
@@ -81,40 +79,6 @@ def test_rows_of_one_batch_are_sampled_each_in_its_own_way() -> None:
     expected, seen = growing(engine, work, 8), static(engine, work, 8)
     assert [name for name in expected if not same(seen[name], expected[name])] == []
     assert np.array_equal(seen[1, 0].rollout.token_ids, seen[1, 1].rollout.token_ids)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("rows", [3, 32])
-def test_rows_that_fall_below_their_bar_are_given_up_at_that_token_and_the_others_go_on(family: str, rows: int) -> None:
-    engine = tiny_moe.engine(family)
-    work = jobs(engine, {}, 5)
-    expected = growing(engine, work, rows)
-    bars = {}
-    for i in (0, 2):  # two prompts race, the others do not
-        warm_up = [c.rollout.sampled_logprobs for (prompt, r), c in expected.items() if prompt == i and r < 4]
-        bars[i] = Racing(after=0.1).bar([one for one in warm_up if one is not None])
-    racing = [job._replace(bar=bars.get(job.prompt_index)) for job in work]
-    ends = set()
-    for seen in (growing(engine, racing, rows), static(engine, racing, rows)):
-        assert seen.keys() == expected.keys()
-        for name, completion in seen.items():
-            whole = expected[name].rollout
-            assert whole.sampled_logprobs is not None
-            cut = bars[name[0]].given_up(whole.sampled_logprobs) if name[0] in bars else None
-            assert completion.finish_reason == (expected[name].finish_reason if cut is None else GIVEN_UP)
-            assert np.array_equal(completion.rollout.token_ids, whole.token_ids[:cut])
-            assert np.array_equal(completion.rollout.expert_ids, whole.expert_ids[:cut])
-            ends.add(completion.finish_reason)
-    assert ends == {"stop", "length", GIVEN_UP}
-
-
-def test_a_bar_needs_log_probabilities_and_a_prompt_of_its_own() -> None:
-    engine, bar = tiny_moe.engine("qwen3-moe"), Bar(1, np.zeros(1))
-    with pytest.raises(InputError, match="log-probabilities, and none would be captured"):
-        engine.generate([[5]], 2, sampling=replace(SAMPLING, topk_logprobs=0), bars=[bar])
-    with pytest.raises(InputError, match="1 prompts but 2 bars"):
-        engine.generate([[5]], 2, sampling=SAMPLING, bars=[bar, None])
-    assert {c.finish_reason for c in engine.generate([[5]], 3, sampling=SAMPLING, bars=[bar])} == {GIVEN_UP}
 
 
 def test_without_capture_the_tokens_are_the_same() -> None:

@@ -16,9 +16,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from radmoe.engines.base import Completion, Sampling
-from radmoe.engines.torch.decode import Job, Queue
+from radmoe.engines.torch.decode import GIVEN_UP, Job, Queue
 from radmoe.errors import EngineError, InputError
-from radmoe.racing import GIVEN_UP
 
 if TYPE_CHECKING:
     from radmoe.engines.torch.engine import TransformersEngine

@@ -23,11 +23,11 @@ from radmoe.engines.torch.kv_cache import rows_cache
 from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
-from radmoe.racing import GIVEN_UP, Bar
 
+GIVEN_UP = "given up"  # the reason of a job that ended because nobody waits for it any more
 BLOCK = 64  # steps recorded before each row is handed its part
 _SHRINK = 8  # drop empty rows once they are an eighth of the batch: it copies the cache
-_ROW_TENSORS = ("_token", "_length", "_count", "_limit", "_noise", "_temperature", "_top_p", "_bar", "_sum")
+_ROW_TENSORS = ("_token", "_length", "_count", "_limit", "_noise", "_temperature", "_top_p")
 
 Columns = tuple[NDArray[Any], ...]
 
@@ -41,7 +41,6 @@ class Job(NamedTuple):
     prompt: tuple[int, ...]
     limit: int  # tokens at most
     sampling: Sampling
-    bar: Bar | None = None  # it is given up once it falls below; log-probabilities must be captured
 
 
 class Queue(Protocol):
@@ -116,7 +115,6 @@ class Decoder:
     def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[Finished]:
         """Yield the jobs in the order in which they finish; the reason is "stop", "length" or GIVEN_UP.
 
-        Given up is a job that nobody waits for any more, or that fell below its bar.
         `stopped` is asked at every step; once it returns True, the rollouts under way are given up and the iterator
         ends.
         """
@@ -143,7 +141,6 @@ class Decoder:
             self._token, self._length, self._count, self._limit = new, new.clone(), new.clone(), new.clone()
             self._temperature, self._top_p = new[:, None].float(), new[:, None].double()
             self._noise = torch.zeros(wanted, 0, dtype=torch.float64, device=self._device)
-            self._bar, self._sum = self._noise.clone(), self._noise.new_zeros(wanted)
             self._cache = rows_cache(self._model.config)
             return list(range(wanted))
         free = [row for row, state in enumerate(self._rows) if state is None][:wanted]
@@ -178,16 +175,17 @@ class Decoder:
                 layer.put(at, len(self._rows), None if source is None else source.layers[i])
             self._token[at], self._length[at], self._count[at] = prompt[-1], len(prompt) - 1, 0
             for row, job in started:
-                self._noise = widen(self._noise, job.limit, 0.0)
+                self._widen(job.limit)
                 noise = uniforms(job.sampling.seed, job.key, job.rollout_index, job.limit)
                 self._noise[row, : job.limit] = torch.from_numpy(noise)
                 self._limit[row] = job.limit
-                self._bar[row], self._sum[row] = -torch.inf, 0.0
-                if job.bar is not None:
-                    self._bar = widen(self._bar, job.limit, -torch.inf)
-                    self._bar[row, : job.limit] = torch.from_numpy(job.bar.padded(job.limit))
                 self._temperature[row], self._top_p[row] = job.sampling.temperature, job.sampling.top_p
                 self._rows[row] = _Row(job, self._at)
+
+    def _widen(self, steps: int) -> None:
+        """Make room for the random numbers of so many steps."""
+        if (missing := steps - self._noise.shape[1]) > 0:
+            self._noise = torch.nn.functional.pad(self._noise, (0, missing))
 
     def _prefill(self, tokens: tuple[int, ...]) -> Any:
         """The cache of a prompt. Only the latest is kept, as rollouts of one prompt start one after another."""
@@ -226,10 +224,8 @@ class Decoder:
         while not stopped():
             self._step()
             at_end = torch.isin(self._token, self._eos)
-            done = at_end | (self._count >= self._limit)
-            ended = [(row, "stop" if at_end[row] else "length") for row in self._occupied(done)]
-            if self._bar.shape[1]:
-                ended += [(row, GIVEN_UP) for row in self._occupied(self._behind() & ~done)]
+            done = (at_end | (self._count >= self._limit)).nonzero()[:, 0].tolist()
+            ended = [(row, "stop" if at_end[row] else "length") for row in done if self._rows[row] is not None]
             if gone := given_up():
                 rows = [row for row, state in enumerate(self._rows) if state and state.job.prompt_index in gone]
                 ended += [(row, GIVEN_UP) for row in rows if row not in dict(ended)]
@@ -238,15 +234,6 @@ class Decoder:
             if ended or waiting():
                 return ended
         return []
-
-    def _occupied(self, rows: Tensor) -> list[int]:
-        """Those of the rows [B] that have a job."""
-        return [row for row in rows.nonzero()[:, 0].tolist() if self._rows[row] is not None]
-
-    def _behind(self) -> Tensor:
-        """Which rows [B] are below their bar."""
-        last = (self._count - 1).clamp(max=self._bar.shape[1] - 1)  # empty rows count on
-        return self._sum / self._count < self._bar.gather(1, last[:, None])[:, 0]
 
     def _step(self) -> None:
         """Run one pass over the batch, record its routing and logits, and sample a token for every row."""
@@ -276,9 +263,7 @@ class Decoder:
             line += [(ids.transpose(0, 1), torch.int16), (weights.transpose(0, 1), torch.float16)]
             if self._top:
                 whole = logits.logsumexp(-1, keepdim=True)  # log_softmax, only where it is asked for
-                logprob = (logits.gather(1, self._token[:, None]) - whole)[:, 0]
-                self._sum += logprob
-                line.append((logprob, torch.float32))
+                line.append(((logits.gather(1, self._token[:, None]) - whole)[:, 0], torch.float32))
                 most = min(self._top, logits.shape[1])
                 line.append((largest(logits, most) - whole, torch.float32))
         if not self._block:
@@ -306,12 +291,6 @@ class Decoder:
         self._rows[row] = None
         self._length[row] = 0  # an empty row sees only itself, until it is refilled or dropped
         return Finished(state.job, tuple(np.concatenate(parts) for parts in zip(*state.parts, strict=True)), reason)
-
-
-def widen(rows: Tensor, steps: int, value: float) -> Tensor:
-    """Rows [B, T] with room for so many steps."""
-    missing = steps - rows.shape[1]
-    return torch.nn.functional.pad(rows, (0, missing), value=value) if missing > 0 else rows
 
 
 def sample(logits: Tensor, chance: Tensor, temperature: Tensor, top_p: Tensor) -> Tensor:

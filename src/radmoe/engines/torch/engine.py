@@ -37,7 +37,6 @@ from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.static_decode import FAMILIES, StaticDecoder
 from radmoe.engines.torch.streams import Stream, merge
 from radmoe.errors import EngineError, InputError
-from radmoe.racing import Bar
 from radmoe.types import Kind, Rollout, RouterShape
 from radmoe.vocab import Vocab
 
@@ -64,7 +63,6 @@ class TransformersEngine(Engine):
 
     name = "transformers"
     replays = True
-    races = True
 
     def __init__(
         self,
@@ -154,12 +152,10 @@ class TransformersEngine(Engine):
         profile: Profile | None = None,
         raw: bool = False,
         capture: bool = True,
-        bars: Sequence[Bar | None] | None = None,
     ) -> Iterator[Completion]:
         """Sample rollouts as `Engine.generate` says; yields each as it finishes, with the rows of all its tokens.
 
-        `bars[i]` is what rollouts of prompt i must not fall below: one that does is yielded as it is then, its finish
-        reason GIVEN_UP. `raw` leaves the chat template out where a prompt is a text. `capture=False` leaves routing out, to measure
+        `raw` leaves the chat template out where a prompt is a text. `capture=False` leaves routing out, to measure
         what it costs. Rows that a `profile` does not keep come too, since they have been computed anyway.
 
         Determinism: each token is a function of its logits and of a random number named by (seed, key,
@@ -176,13 +172,8 @@ class TransformersEngine(Engine):
         vocab_size = int(self._text_config.vocab_size)
         encoded = [check_prompt(self.encode(prompt, raw=raw), vocab_size) for prompt in prompts]
         limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
-        bars = [None] * len(prompts) if bars is None else bars
-        if len(bars) != len(prompts):
-            raise InputError(f"{len(prompts)} prompts but {len(bars)} bars: give one for each, or None")
-        if any(bar is not None for bar in bars) and not (sampling.topk_logprobs and capture):
-            raise InputError("a bar is held against log-probabilities, and none would be captured: capture them")
         jobs = [
-            Job(i, r, wanted[i].key, tuple(ids), limits[i], sampling, bars[i])
+            Job(i, r, wanted[i].key, tuple(ids), limits[i], sampling)
             for i, ids in enumerate(encoded)
             for r in wanted[i].rollouts
         ]

@@ -26,7 +26,6 @@ from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.static_cache import StaticRows
 from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
-from radmoe.racing import GIVEN_UP
 
 FAMILIES = frozenset({"qwen3_moe", "qwen3_next", "gpt_oss"})  # whose experts and masks are known to fit
 _STEPS = 16  # between two looks at which rows have ended
@@ -101,8 +100,6 @@ class StaticDecoder:
         self._live = torch.zeros(rows, dtype=torch.bool, device=self._device)
         self._temperature, self._top_p = new[:, None].float() + 1.0, new[:, None].double() + 1.0
         self._noise = torch.zeros(rows, max(limit, 1), dtype=torch.float64, device=self._device)
-        self._bar = torch.full_like(self._noise, -torch.inf)
-        self._sum = torch.zeros(rows, dtype=torch.float64, device=self._device)
         self._columns: list[Tensor] = []
         if capacity:
             self._cache = StaticRows(self._model, rows, capacity)
@@ -115,12 +112,10 @@ class StaticDecoder:
             self._grow(capacity, limit)
         self._cache.begin(rows, [job.prompt[:-1] for job in jobs])
         at = torch.tensor(rows, device=self._device)
-        noise, bar = np.zeros((len(jobs), self._most)), np.full((len(jobs), self._most), -np.inf)
+        noise = np.zeros((len(jobs), self._most))
         for i, job in enumerate(jobs):
             noise[i, : job.limit] = uniforms(job.sampling.seed, job.key, job.rollout_index, job.limit)
-            if job.bar is not None:
-                bar[i, : job.limit] = job.bar.padded(job.limit)
-        self._noise[at], self._bar[at], self._sum[at] = self._tensor(noise), self._tensor(bar), 0.0
+        self._noise[at] = self._tensor(noise)
         self._token[at] = self._tensor([job.prompt[-1] for job in jobs])
         self._count[at], self._live[at] = 0, True
         self._limit[at] = self._tensor([job.limit for job in jobs])
@@ -138,10 +133,9 @@ class StaticDecoder:
         capacity = -(-max(capacity, self._capacity) // _CAPACITY) * _CAPACITY
         self._allocate(len(self._jobs), capacity, max(limit, self._most))
         if any(job is not None for job in self._jobs):
-            for name in ("_token", "_count", "_limit", "_live", "_temperature", "_top_p", "_sum"):
+            for name in ("_token", "_count", "_limit", "_live", "_temperature", "_top_p"):
                 getattr(self, name).copy_(old[name])
-            for name in ("_noise", "_bar"):
-                getattr(self, name)[:, : old[name].shape[1]] = old[name]
+            self._noise[:, : old["_noise"].shape[1]] = old["_noise"]
             self._cache.copy(old["_cache"])
             self._columns = [self._wider(column) for column in old["_columns"]]
 
@@ -214,8 +208,6 @@ class StaticDecoder:
         self._count += self._live
         places.length += self._live
         ended = (token[:, None] == self._eos).any(1) | (self._count >= self._limit)
-        last = (self._count - 1).clamp(min=0)[:, None]
-        ended |= self._sum / self._count < self._bar.gather(1, last)[:, 0]  # of 0 tokens: not a number, so not below
         self._live &= ~ended
 
     def _write(self, token: Tensor, logits: Tensor) -> None:
@@ -226,9 +218,7 @@ class StaticDecoder:
             line += [(ids.transpose(0, 1), torch.int16), (weights.transpose(0, 1), torch.float16)]
             if self._top:
                 whole = logits.logsumexp(-1, keepdim=True)
-                logprob = (logits.gather(1, token[:, None]) - whole)[:, 0]
-                self._sum += torch.where(self._live, logprob, 0.0)
-                line.append((logprob, torch.float32))
+                line.append(((logits.gather(1, token[:, None]) - whole)[:, 0], torch.float32))
                 line.append((largest(logits, min(self._top, logits.shape[1])) - whole, torch.float32))
         if not self._columns:
             shape = (len(self._rows), self._most + 1)
@@ -276,5 +266,4 @@ class StaticDecoder:
         for job, count in ended:
             own: Columns = tuple(column[start : start + count].copy() for column in columns)
             start += count
-            stopped = int(own[0][-1]) in self._ends
-            yield Finished(job, own, "stop" if stopped else "length" if count == job.limit else GIVEN_UP)
+            yield Finished(job, own, "stop" if int(own[0][-1]) in self._ends else "length")

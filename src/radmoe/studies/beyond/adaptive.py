@@ -1,8 +1,8 @@
 """Study 30: does stopping when the pick is settled beat a fixed number of rollouts at the same cost?
 
 The rollouts of a problem arrive in many random orders. The online selector of `radmoe.online` stops by its rule; adaptive
-consistency stops by its Beta criterion over answers; DeepConf's online filter cuts rollouts short. A fixed N picks among
-the first N. All see the same rollouts in the same orders, and every token is counted, also of rollouts that were
+consistency stops by its Beta criterion over answers; DeepConf's online filter cuts rollouts short, and a race (`races.py`)
+gives up those that are less likely than the first ones were. A fixed N picks among the first N. All see the same rollouts in the same orders, and every token is counted, also of rollouts that were
 cancelled or cut.
 """
 
@@ -24,7 +24,7 @@ from radmoe.studies.evidence import Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.falls import Falls, falls, filtered
 from radmoe.studies.needs import MANY
 from radmoe.studies.pooling import clusters
-from radmoe.studies.races import LogProbs, log_probs, race
+from radmoe.studies.races import WARM_UP, LogProbs, log_probs, race
 from radmoe.studies.resample import Resampled, resample
 from radmoe.studies.subcohorts import Problem, problem_key
 
@@ -268,7 +268,8 @@ def adaptive(evidence: Evidence, options: Options) -> Findings:
     notes.append(
         f"{options.samples} orders of arrival per problem, the first {most} rollouts of each. Fixed N and the online selector pick "
         f"as in the paper, or by the preset that is named; fixed N among the first N. Arms run one rollout at a time, or {LANES} side by side, where those under way at the stop are cancelled and "
-        f"their tokens counted. DeepConf's online filter: warm-up of 16, confidence windows of {windows} tokens, tokens of "
+        f"their tokens counted. Likelier than the warm-up: the first {WARM_UP} rollouts finish, and others are given up once they are "
+        f"less likely than the median of these was after as many tokens. DeepConf's online filter: warm-up of 16, confidence windows of {windows} tokens, tokens of "
         "rollouts counted up to where they are cut; on code, which has no votes, it takes the most confident rollout."
     )
     charts = tuple(_chart(domain, one) for domain, one in costs.items())
@@ -373,7 +374,7 @@ def _chart(domain: str, own: Costs) -> Chart:
         if np.isfinite(one.y).all()
     ]
     plot = Plot("lines", domain, "tokens per problem", "right (%)", series=series)
-    note = "Points are N = 2, 4, ..., patience 2 to 32, thresholds .8 to .99, 90% and 10% kept. Higher and further left is better."
+    note = "Points are N = 2, 4, ..., patience 2 to 32 (a race: to all), thresholds .8 to .99, 90% and 10% kept. Higher and further left is better."
     return Chart(
         f"adaptive-{domain.replace(', preset ', '-')}", "Accuracy by tokens, one rollout at a time", (plot,), note=note
     )
