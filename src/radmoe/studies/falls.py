@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from radmoe.cohort import GradedProblem
 from radmoe.confidence import running_lows, token_confidence
-from radmoe.evaluation.workers import map_problems
-from radmoe.studies import store
 from radmoe.studies.evidence import Bools, Evidence, Floats, Ints, Panel
+from radmoe.studies.ragged import Parts, ragged
 
 WARM_UP = 16
 Flat = NDArray[np.float64]
@@ -42,33 +41,14 @@ class Falls(NamedTuple):
 
 def falls(evidence: Evidence, panel: Panel) -> Falls | None:
     """The lows of a panel's rollouts, from the cache or from its pool; None where it has no confidences or no pool."""
-    cohort = evidence.cohorts.get(panel.path)
-    if cohort is None or "cbw" not in panel.scalars:
+    if "cbw" not in panel.scalars:
         return None
-    request = f"falls {panel.kind} {panel.window}"
-    arrays = store.load(panel.identity, request) if evidence.use_cache else None
-    if arrays is None:
-        rows = list(map_problems(cohort, _lows, evidence.jobs, panel.problem_ids))
-        counts = np.zeros(panel.here.shape, np.int64)
-        for row, own in enumerate(rows):
-            counts[row, : len(own)] = [len(at) for at, _ in own]
-        flat = [np.concatenate([part for own in rows for part in column(own)]) for column in (_first, _second)]
-        arrays = {"counts": counts, "at": flat[0], "low": flat[1]}
-        if evidence.use_cache:
-            store.save(panel.identity, request, arrays, small=True)
-    return Falls(**arrays)
+    arrays = ragged(evidence, panel, f"falls {panel.kind} {panel.window}", ("at", "low"), _lows)
+    return None if arrays is None else Falls(**arrays)
 
 
-def _first(own: list[tuple[Flat, Flat]]) -> list[Flat]:
-    return [at for at, _ in own]
-
-
-def _second(own: list[tuple[Flat, Flat]]) -> list[Flat]:
-    return [low for _, low in own]
-
-
-def _lows(problem: GradedProblem) -> list[tuple[Flat, Flat]]:
-    out = []
+def _lows(problem: GradedProblem) -> list[Parts]:
+    out: list[Parts] = []
     for rollout in problem.group.rollouts:
         assert rollout.topk_logprobs is not None
         at, low = running_lows(token_confidence(rollout.topk_logprobs), problem.window)

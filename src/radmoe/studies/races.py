@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.cohort import GradedProblem
-from radmoe.evaluation.workers import map_problems
 from radmoe.jit import jit
-from radmoe.studies import store
 from radmoe.studies.arrivals import Orders, by_ranks
 from radmoe.studies.evidence import Evidence, Floats, Ints, Panel
+from radmoe.studies.ragged import Parts, ragged
 from radmoe.studies.subcohorts import Problem, densest
 
 WARM_UP = 8
@@ -37,40 +36,30 @@ def running_likelihood(sampled_logprobs: Sequence[NDArray[np.float32]]) -> Float
 
 
 class LogProbs(NamedTuple):
-    """The log-probabilities of the tokens of P x N rollouts, one rollout behind the other; `lengths` [P, N]."""
+    """The log-probabilities of the tokens of P x N rollouts, one rollout behind the other; `counts` [P, N] of them."""
 
-    lengths: Ints
+    counts: Ints
     flat: NDArray[np.float32]
 
     def running(self, row: int) -> Floats:
-        """The likelihood so far [N, T] of a problem's rollouts after 1, 2, ... tokens; behind its end, that of all of it."""
-        ends = int(self.lengths[:row].sum()) + np.cumsum(self.lengths[row])
-        return running_likelihood([self.flat[e - n : e] for e, n in zip(ends, self.lengths[row], strict=True)])
+        """The likelihood so far [N, T] of a problem's rollouts."""
+        ends = int(self.counts[:row].sum()) + np.cumsum(self.counts[row])
+        return running_likelihood([self.flat[e - n : e] for e, n in zip(ends, self.counts[row], strict=True)])
 
 
 def log_probs(evidence: Evidence, panel: Panel) -> LogProbs | None:
     """Those of a panel's rollouts, from the cache or from its pool; None where it has no likelihoods or no pool."""
-    cohort = evidence.cohorts.get(panel.path)
-    if cohort is None or "likelihood" not in panel.scalars:
+    if "likelihood" not in panel.scalars:
         return None
-    request = f"log-probabilities {panel.kind}"
-    arrays = store.load(panel.identity, request) if evidence.use_cache else None
-    if arrays is None:
-        rows = list(map_problems(cohort, _sampled, evidence.jobs, panel.problem_ids))
-        lengths = np.zeros(panel.here.shape, np.int64)
-        for row, own in enumerate(rows):
-            lengths[row, : len(own)] = [len(one) for one in own]
-        arrays = {"lengths": lengths, "flat": np.concatenate([one for own in rows for one in own])}
-        if evidence.use_cache:
-            store.save(panel.identity, request, arrays)
-    return LogProbs(**arrays)
+    arrays = ragged(evidence, panel, f"log-probabilities {panel.kind}", ("flat",), _sampled)
+    return None if arrays is None else LogProbs(**arrays)
 
 
-def _sampled(problem: GradedProblem) -> list[NDArray[np.float32]]:
-    out = []
+def _sampled(problem: GradedProblem) -> list[Parts]:
+    out: list[Parts] = []
     for rollout in problem.group.rollouts:
         assert rollout.sampled_logprobs is not None
-        out.append(rollout.sampled_logprobs)
+        out.append((rollout.sampled_logprobs,))
     return out
 
 
