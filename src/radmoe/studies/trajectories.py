@@ -76,7 +76,7 @@ def measure(problem: GradedProblem) -> Measured:
         scores["anchors"] = _sets(group, _every_anchor(group, boundaries), k)
     scores["transcript"] = density_scores(_bigrams(group), np.ones(len(group), bool), k)
     scores["patch"] = text_overlap(problem)
-    left = np.isfinite(scores["patch"])  # a patch, which is what the text of an answer is here
+    left = np.array([answer is not None for answer in problem.answers])  # a patch, which is what an answer is here
     kept = left[located]
     scores["rad, patch"] = density_scores(np.ascontiguousarray(S[np.ix_(kept, kept)]), located & left, k)
     for name in ("likelihood", "cbw"):
@@ -95,6 +95,9 @@ def measure(problem: GradedProblem) -> Measured:
     facts |= dict(zip(("steps", "boundaries", "without"), counts.T, strict=True))
     scores |= {"shortest": -facts["tokens"], "longest": facts["tokens"]}
     scores |= {"fewest-steps": -facts["steps"], "most-steps": facts["steps"]}
+    for name in ("fewest-steps", "most-steps"):
+        scores[f"{name}, patch"] = np.where(left, scores[name], np.nan)
+    scores["random, patch"] = np.where(left, 0.0, np.nan)
     for other in ("likelihood", "cbw", "patch", "transcript"):
         name = f"rad+{other}"
         if other in scores:
@@ -109,6 +112,12 @@ def hit(scores: Floats, correct: NDArray[np.bool_]) -> float:
     """1 where the pick is right, and 0 where it is wrong or there is none."""
     scored = np.isfinite(scores)
     return float(scored.any() and correct[int(np.argmax(np.where(scored, scores, -np.inf)))])
+
+
+def share(scores: Floats, correct: NDArray[np.bool_]) -> float:
+    """How often one of the scored trajectories is right, if it is drawn at random; 0 where none is scored."""
+    scored = np.isfinite(scores)
+    return float(correct[scored].mean()) if scored.any() else 0.0
 
 
 def rank_sum(one: Floats, other: Floats) -> Floats:

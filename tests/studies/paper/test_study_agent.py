@@ -78,6 +78,27 @@ def test_planted_agreement_is_found_and_lengths_say_nothing(strong: Path) -> Non
     assert cell(tables["agent-lengths"], "planted", "steps without a boundary") == 0
 
 
+def test_chance_among_those_with_a_patch_is_told_apart_from_what_a_selector_gains(tmp_path: Path) -> None:
+    """Half of the wrong trajectories leave no patch: without any signal a selector of the others beats a random one."""
+    verdicts = write_runs(tmp_path, issues=24, signal=0.0, seed=3)
+    patches = {(name, one.run): one.patch for name, members in read_candidates(tmp_path).items() for one in members}
+    patches |= {key: "" for key, right in verdicts.items() if not right and key[1] % 2}
+    label_patches(tmp_path / "pool", patches, verdicts)
+    tables = {table.key: table for table in findings([tmp_path / "pool"]).tables}
+    chance = [
+        np.mean([right for (name, run), right in verdicts.items() if name == issue and patches[name, run]])
+        for issue in sorted({name for name, _ in verdicts})
+        if 0 < np.mean([right for (name, _), right in verdicts.items() if name == issue]) < 1
+    ]
+    name = "a random one of those with a patch"
+    assert cell(tables["agent-selectors"], name, "right") == pytest.approx(np.mean(chance))
+    assert cell(tables["agent-selectors"], name, "lift") > 0.05
+    for selector in ("RAD among those with a patch", "fewest steps among those with a patch"):
+        right = cell(tables["agent-selectors"], selector, "right")
+        gain = cell(tables["agent-patched"], selector, "minus a random one with a patch")
+        assert gain == pytest.approx(right - np.mean(chance))
+
+
 def test_without_a_signal_nothing_is_supported(tmp_path: Path) -> None:
     pool = labelled(tmp_path, write_runs(tmp_path, signal=0.0, seed=1))
     found = findings([pool])

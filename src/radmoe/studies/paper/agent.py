@@ -23,12 +23,13 @@ from radmoe.studies.needs import Need
 from radmoe.studies.pooling import clusters, groups, shown
 from radmoe.studies.printed import percent, printed
 from radmoe.studies.resample import Resampled, resample
-from radmoe.studies.trajectories import NEIGHBOURS, SIZES, Measured, hit, measure
+from radmoe.studies.trajectories import NEIGHBOURS, SIZES, Measured, hit, measure, share
 
 INERT = 0.1  # a correlation within a problem that is smaller says nothing
 NON_INFERIOR = 0.02  # of accuracy: comparing sets may cost as much
 SELECTORS = {
     "rad": "RAD",
+    "random, patch": "a random one of those with a patch",
     "rad, patch": "RAD among those with a patch",
     "medoid": "medoid",
     "likelihood": "likelihood",
@@ -36,6 +37,8 @@ SELECTORS = {
     "cbw": "DeepConf scalar",
     "fewest-steps": "fewest steps",
     "most-steps": "most steps",
+    "fewest-steps, patch": "fewest steps among those with a patch",
+    "most-steps, patch": "most steps among those with a patch",
     "shortest": "fewest tokens",
     "longest": "most tokens",
     "patch": "overlap of the patches",
@@ -45,6 +48,8 @@ SELECTORS = {
     "rad+patch": "RAD + patches",
     "rad+transcript": "RAD + transcripts",
 }
+DRAWN = "random, patch"  # no selector: what chance gives once trajectories without a patch are left out
+PATCHED = ("rad", "rad, patch", "likelihood, patch", "fewest-steps, patch", "most-steps, patch", "patch", "rad+patch")
 ADDED = ("likelihood", "cbw", "patch", "transcript")  # what is summed with RAD
 ABLATIONS = {
     "rad": "every boundary, as a set",
@@ -60,7 +65,7 @@ ABLATIONS = {
 REMARKS = (
     "Verdicts, patches and transcripts are read here alone: the selection that a user makes sees routing.",
     "A trajectory without a patch counts as wrong, and a selector may pick it, as in the paper; radmoe agent select is RAD "
-    "among those with a patch.",
+    "among those with a patch. Anyone can leave the others out, so its gain is what it has over a random one of those with a patch.",
 )
 AGENTS = Need(
     "trajectories of an agent with verdicts",
@@ -145,6 +150,7 @@ def agent(evidence: Evidence, options: Options) -> Findings:
     tables = (
         _main(every, options),
         _selectors(every, options, SELECTORS, "agent-selectors", "Selectors on mixed issues"),
+        _patched(every, options),
         _added(every, options),
         _lengths(every, options),
         _selectors(every, options, ABLATIONS, "agent-ablations", "What RAD reads, on mixed issues"),
@@ -162,7 +168,10 @@ def _issues(name: str, panels: list[Panel], evidence: Evidence) -> Issues:
         correct += [np.array(cohort.marks[problem].correct, bool) for problem in panel.problem_ids]
     names = [one for one in {**SELECTORS, **ABLATIONS} if all(one in m.scores for m in measured)]
     hits = {
-        one: np.array([hit(m.scores[one], right) for m, right in zip(measured, correct, strict=True)]) for one in names
+        one: np.array(
+            [(share if one == DRAWN else hit)(m.scores[one], right) for m, right in zip(measured, correct, strict=True)]
+        )
+        for one in names
     }
     reasons = {one: why for m in measured for one, why in m.missing.items() if one not in hits}
     return Issues(
@@ -303,18 +312,35 @@ def _selectors(every: list[Issues], options: Options, names: Mapping[str, str], 
             own = one.hits[name]
             columns = {"hit": own, "lift": own - one.rate, "rad": own - one.hits["rad"]}
             result, mixed = _over_mixed(one, columns, options), one.mixed
-            test = poisson_binomial_test(one.rate[mixed], own[mixed]) if mixed.any() else None
+            test = poisson_binomial_test(one.rate[mixed], own[mixed]) if mixed.any() and name != DRAWN else None
             values = (None,) * 3 if result is None else tuple(map(float, result.estimate))
             intervals = (None,) * 3 if result is None else tuple(result.interval(i) for i in range(3))
             cells = (
                 shown(values[0], "percent"),
                 shown(values[1], "points", intervals[1]),
-                missing("no issue is mixed") if test is None else Cell(test.p, "p"),
+                missing("no issue is mixed" if name != DRAWN else "a mean") if test is None else Cell(test.p, "p"),
                 missing("itself") if name == "rad" else shown(values[2], "points", intervals[2]),
             )
             rows.append(Row((Cell(words), *cells), one.name))
     heads = (Column("selector"), Column("right"), Column("lift", "95% CI"), Column("p"), Column("minus RAD", "95% CI"))
     return Table(key, title, heads, tuple(rows))
+
+
+def _patched(every: list[Issues], options: Options) -> Table:
+    """What selectors gain over chance where trajectories without a patch are left out, which needs no selector."""
+    rows = []
+    for one in every:
+        for name in PATCHED:
+            if name not in one.hits:
+                why = one.missing.get(name, "not measured")
+                rows.append(Row((Cell(SELECTORS[name]), *[missing(why)] * 2), one.name))
+                continue
+            result = _over_mixed(one, {"hit": one.hits[name], "gain": one.hits[name] - one.hits[DRAWN]}, options)
+            values = (None,) * 2 if result is None else tuple(map(float, result.estimate))
+            gain = shown(values[1], "points", None if result is None else result.interval(1))
+            rows.append(Row((Cell(SELECTORS[name]), shown(values[0], "percent"), gain), one.name))
+    heads = (Column("selector"), Column("right"), Column("minus a random one with a patch", "95% CI"))
+    return Table("agent-patched", "Is it more than leaving a patch? Mixed issues", heads, tuple(rows))
 
 
 def _added(every: list[Issues], options: Options) -> Table:
