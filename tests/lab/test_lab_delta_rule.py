@@ -37,6 +37,14 @@ def test_outputs_and_gradients_are_those_of_the_reference(length: int) -> None:
         assert torch.allclose(ours[name].grad, theirs[name].grad, atol=1e-4), name
 
 
+def test_a_head_of_queries_and_keys_serves_consecutive_heads_of_values() -> None:
+    given = _inputs(20, 0)
+    few = given | {name: given[name][:, :, :1] for name in ("query", "key")}
+    wide = few | {name: few[name].repeat_interleave(2, dim=2) for name in ("query", "key")}
+    out, _ = chunked(**few, use_qk_l2norm_in_kernel=True)
+    assert torch.allclose(out, REFERENCE(**wide, use_qk_l2norm_in_kernel=True)[0], atol=1e-5)
+
+
 def test_the_hardest_systems_are_inverted_to_many_digits() -> None:
     """Equal keys that are never forgotten give the matrix of ones, whose powers grow fastest."""
     lower = torch.ones(64, 64).tril(-1)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from radmoe.engines.torch.heads import for_every_head
+
 CHUNK = 64
 _LEAF = 16  # blocks of this size are inverted by squaring; larger ones would lose digits
 _NAME = "torch_chunk_gated_delta_rule"
@@ -45,9 +47,10 @@ def chunked(
     output_final_state: bool = False,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """The rule from an empty state: query and key [B, T, H, K], value [B, T, H, V], g (log decay) and beta [B, T, H]."""
+    """The rule from an empty state: query and key [B, T, H', K], value [B, T, H, V], g (log decay) and beta [B, T, H]."""
     if initial_state is not None or output_final_state:
         raise ValueError("training starts from an empty state and keeps none: call the model with use_cache=False")
+    query, key = (for_every_head(x, value.shape[2]) for x in (query, key))
     with torch.autocast(query.device.type, enabled=False):
         return _chunked(query, key, value, g, beta, use_qk_l2norm_in_kernel).to(query.dtype), None
 

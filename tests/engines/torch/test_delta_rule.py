@@ -41,6 +41,19 @@ def test_a_step_is_the_reference_s(dtype: torch.dtype, norm: bool) -> None:
     assert torch.allclose(after, state, atol=1e-5)
 
 
+def test_a_head_of_queries_and_keys_serves_consecutive_heads_of_values() -> None:
+    """As transformers 5.23 calls the rule; before, it repeated the heads itself, which the reference is given here."""
+    (query, key, value), options = inputs()
+    wide = [x.repeat_interleave(3, dim=2) for x in (query, key, value)]
+    options |= {name: options[name].repeat_interleave(3, dim=-1) for name in ("g", "beta")}
+    options["initial_state"] = torch.randn(5, 6, 16, 24)
+    wanted, state = REFERENCE(*wide, **options)
+    ours = options | {"initial_state": options["initial_state"].clone()}
+    found, after = stepwise(REFERENCE)(query, key, wide[2], **ours)
+    assert torch.allclose(found, wanted, atol=1e-5)
+    assert torch.allclose(after, state, atol=1e-5)
+
+
 def test_the_state_is_changed_in_place_and_kept_from_whom_did_not_ask() -> None:
     arrays, options = inputs()
     before = options["initial_state"].clone()

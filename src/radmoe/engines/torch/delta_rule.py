@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from radmoe.engines.torch.heads import for_every_head
 from radmoe.engines.torch.shares import in_shares
 from radmoe.jit import jit
 
@@ -41,6 +42,7 @@ def stepwise(reference: Rule) -> Rule:
         state = options.get("initial_state")
         if args or state is None or query.shape[1] != 1 or state.dtype != torch.float32 or not state.is_contiguous():
             return reference(query, key, value, *args, **options)
+        query, key = (for_every_head(x, value.shape[2]) for x in (query, key))
         if options.get("use_qk_l2norm_in_kernel"):
             query, key = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (query.float(), key.float()))
         advance = step if state.device.type == "cpu" else step_by_products

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from radmoe.engines.torch.heads import for_every_head
 from radmoe.engines.torch.tree import Integers, Part, Tree
 from radmoe.engines.torch.walks import current_walk, under_way
 from radmoe.jit import jit
@@ -161,6 +162,7 @@ def _rule(reference: Callable[..., Any]) -> Callable[..., Any]:
             return reference(query, key, value, *args, **options)
         if args or options.get("initial_state") is not None or options.get("output_final_state"):
             raise Unfit
+        query, key = (for_every_head(x, value.shape[2]) for x in (query, key))
         if options.get("use_qk_l2norm_in_kernel"):
             query, key = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (query, key))
         return walk.delta_rule(query, key, value, options["g"], options["beta"]), None
