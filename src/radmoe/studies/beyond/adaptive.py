@@ -2,8 +2,8 @@
 
 The rollouts of a problem arrive in many random orders. The online selector of `radmoe.online` stops by its rule; adaptive
 consistency stops by its Beta criterion over answers; DeepConf's online filter cuts rollouts short, and a race (`races.py`)
-gives up those that are less likely than the first ones were. A fixed N picks among the first N. All see the same rollouts in the same orders, and every token is counted, also of rollouts that were
-cancelled or cut.
+gives up those that are less likely than the first ones were. A fixed N picks among the first N. All see the same rollouts
+in the same orders, and every token is counted, also of rollouts that were cancelled, cut or given up.
 """
 
 from __future__ import annotations
