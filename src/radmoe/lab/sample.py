@@ -132,6 +132,7 @@ def sample(
     device: str = "cpu",
     batch_size: int = 4096,
     temperature: float | None = None,
+    top_p: float | None = None,
     max_tokens: int | None = None,
     checkpoint: Path | None = None,
     command: str = "",
@@ -147,7 +148,7 @@ def sample(
     questions = {task_named(task).name: load_questions(task, seed=seed, limit=limit)[0] for task in tasks}
     path = out / f"{model}-{style}.npz"
     engine = open_lab_engine(model, checkpoint or weights(model), device)
-    sampling = sampling_for(engine, temperature=temperature, max_tokens=max_tokens, seed=seed)
+    sampling = sampling_for(engine, temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
     assert engine.checkpoint is not None
     settings = {
         "model": model,
@@ -298,6 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda", help="cuda or cpu")
     parser.add_argument("--batch-size", type=int, default=4096)
     parser.add_argument("--temperature", type=float, help="default: the model's own")
+    parser.add_argument("--top-p", type=float, help="default: the model's own")
     parser.add_argument("--max-tokens", type=int, help="default: the model's own")
     parser.add_argument("--weights", type=Path, help="a checkpoint's directory; default: the shipped one")
     options = parser.parse_args(arguments)
@@ -313,6 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             device=options.device,
             batch_size=options.batch_size,
             temperature=options.temperature,
+            top_p=options.top_p,
             max_tokens=options.max_tokens,
             checkpoint=options.weights,
             command=command_line(parser, options),
