@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import combinations
 from pathlib import Path
 from threading import Thread
 
@@ -72,6 +73,15 @@ def test_the_sentence_and_the_list_say_what_select_says(page: Page, made: list[P
         assert shown == pytest.approx(pick.density[pick.index] / pick.k, abs=6e-4)
         own = page.run("return [...document.querySelectorAll('.text .t')].map((x) => x.textContent).join('')")
         assert own == planted.group.vocab.decode_bytes(planted.group.rollouts[pick.index].token_ids).decode()
+
+
+def test_the_glossary_says_how_often_a_picked_basin_is_of_one_answer(page: Page, made: list[PlantedGroup]) -> None:
+    same = pairs = 0
+    for one in made:
+        answers = [one.answers[i] for i in select(one.group).basin]
+        same += sum(a == b for a, b in combinations(answers, 2))
+        pairs += len(answers) * (len(answers) - 1) // 2
+    assert f"{round(100 * same / pairs)}% of the pairs in picked basins give the same answer" in page.text(".legend")
 
 
 def test_a_random_rollout_is_right_as_often_as_rollouts_are(page: Page, made: list[PlantedGroup]) -> None:

@@ -121,6 +121,19 @@ def test_an_entry_names_the_pick_of_every_readout(made: list[PlantedGroup]) -> N
     assert (entry["id"], entry["kind"], entry["rollouts"], entry["right"]) == (group.problem_id, "math", 12, None)
 
 
+def test_an_entry_counts_the_pairs_of_the_picks_basin_that_answer_alike(made: list[PlantedGroup]) -> None:
+    group = made[2].group
+    basin = select(group).basin
+    assert len(basin) > 2
+    answers: list[str | None] = [str(i) for i in range(len(group))]
+    answers[basin[0]] = answers[basin[1]] = "seven"
+    answers[basin[2]] = None  # a rollout without an answer is in no pair
+    known = len(basin) - 1
+    entry = encode_problem(group, verdicts=Verdicts(tuple(answers), (True,) * len(group))).entry
+    assert entry["pairs"] == [1, known * (known - 1) // 2]
+    assert encode_problem(group).entry["pairs"] is None
+
+
 def test_agents_are_read_at_every_boundary() -> None:
     group = RolloutGroup("p", [agent_rollout(i, steps=True) for i in range(3)], SHAPE, planted.vocab(), "agent")
     header, arrays = unpack(encode_problem(group).block)

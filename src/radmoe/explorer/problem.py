@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +83,7 @@ def encode_problem(
         arrays["correct"] = np.array([UNKNOWN if c is None else int(c) for c in verdicts.correct], np.uint8)
     for place, view in enumerate(views):
         arrays |= {f"{place}.{name}": array for name, array in view_arrays(group, view).items()}
-    return EncodedProblem(_entry(group, kind, views, correct), pack(header, arrays))
+    return EncodedProblem(_entry(group, kind, views, verdicts), pack(header, arrays))
 
 
 def _views(group: RolloutGroup, settings: Sequence[Setting]) -> list[View]:
@@ -98,9 +100,10 @@ def _windows(group: RolloutGroup, views: Sequence[View]) -> list[list[tuple[int,
     return [[span for view in views for span in view.spans[i]] for i in range(len(group))]
 
 
-def _entry(group: RolloutGroup, kind: Kind | None, views: Sequence[View], correct: Any) -> dict[str, Any]:
-    """A problem's line in the index: its size, and the pick under every readout."""
+def _entry(group: RolloutGroup, kind: Kind | None, views: Sequence[View], verdicts: Verdicts | None) -> dict[str, Any]:
+    """A problem's line in the index: its size, the pick under every readout, and how far the pick's basin is of one answer."""
     picks = {view.setting.readout: view.selection for view in views}
+    correct = None if verdicts is None else verdicts.correct
     return {
         "id": group.problem_id,
         "kind": kind,
@@ -112,7 +115,14 @@ def _entry(group: RolloutGroup, kind: Kind | None, views: Sequence[View], correc
             else [pick.rollout_index, len(pick.basin), _verdict(correct, pick.index)]
             for readout, pick in picks.items()
         },
+        "pairs": None if verdicts is None or not views else _pairs(views[0].selection.basin, verdicts.answers),
     }
+
+
+def _pairs(basin: Sequence[int], answers: Sequence[str | None]) -> list[int]:
+    """How many pairs of a basin's rollouts have the same answer, and how many pairs of them have answers."""
+    known = [answer for i in basin if (answer := answers[i]) is not None]
+    return [sum(comb(count, 2) for count in Counter(known).values()), comb(len(known), 2)]
 
 
 def _verdict(correct: Any, index: int) -> int:

@@ -4,8 +4,8 @@ const WORDS = [
   ["Rollout", "One complete attempt of a model at a problem. The model answers the same problem many times, and one attempt has to be returned."],
   ["Routing", "This kind of model has many small parts, its experts. For every word piece (token) and in every layer it uses only a few of them. Which ones it used is its routing."],
   ["Anchor, window", "The place where an answer opens, such as \\boxed{ or a code fence, is the anchor. The window is the few tokens from there, where the routing of all rollouts is compared."],
-  ["Density, pick", "How much the routing of a rollout agrees with that of its nearest neighbours. RAD picks the rollout with the highest density, and reads no answer to do so."],
-  ["Basin", "Rollouts that lead to the same local best when one climbs from neighbour to neighbour. Mostly they mean the same answer, which can be wrong."],
+  ["Density, pick", "How much the routing of a rollout agrees with that of its nearest neighbours. RAD picks the rollout with the highest density, and parses no answer to do so."],
+  ["Basin", "Rollouts that lead to the same local best when one climbs from neighbour to neighbour. They are alike in their routing; they may give different answers, and all of them can be wrong."],
 ];
 const KEYS = [
   ["← →", "previous, next problem"],
@@ -18,12 +18,20 @@ const KEYS = [
   ["Esc", "close, or back to the overview"],
 ];
 
-function legendNode() {
-  return el("section", { class: "legend", "aria-label": "How to read this page" }, wordList());
+function legendNode(index) {
+  return el("section", { class: "legend", "aria-label": "How to read this page" }, wordList(index));
 }
 
-function wordList() {
-  return el("dl", {}, WORDS.map(([word, meaning]) => el("div", {}, el("dt", {}, word), el("dd", {}, meaning))));
+// With an index whose problems are graded, what a basin is ends with how often two rollouts of a picked one answer alike.
+function wordList(index) {
+  const measured = (word) => (word === "Basin" && index ? answeredAlike(index) : "");
+  return el("dl", {}, WORDS.map(([word, meaning]) => el("div", {}, el("dt", {}, word), el("dd", {}, meaning + measured(word)))));
+}
+
+function answeredAlike(index) {
+  const readable = index.problems.filter((entry) => entry.pairs && ["math", "choice"].includes(entry.kind));
+  const [same, all] = readable.reduce(([s, a], { pairs }) => [s + pairs[0], a + pairs[1]], [0, 0]);
+  return all ? ` On this page ${Math.round(100 * same / all)}% of the pairs in picked basins give the same answer (math and choice).` : "";
 }
 
 function helpDialog() {

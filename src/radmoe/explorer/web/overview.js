@@ -61,10 +61,10 @@ function overviewPage(index, state, actions) {
   const node = el("article", { class: "overview" },
     el("header", {},
       el("h1", {}, `${plural(index.problems.length, "problem")}, ${plural(rollouts, "rollout")}`),
-      el("p", { class: "why" }, `A model answered every problem several times${several ? `, in ${index.pools.length} settings` : ""}. RAD picked one answer for each by comparing which of the model's experts were at work, without reading what any answer says.`),
+      el("p", { class: "why" }, `A model answered every problem several times${several ? `, in ${index.pools.length} settings` : ""}. RAD picked one answer for each by comparing which of the model's experts were at work, without parsing or comparing what the answers say.`),
       index.verdict ? el("p", { class: "verdict" }, theirs(index.verdict, 2000)) : null,
       ...index.notes.map((note) => el("p", { class: "note" }, theirs(note, 1000)))),
-    legendNode(),
+    legendNode(index),
     el("section", {}, el("h2", {}, "Problems"), el("p", { class: "filter" }, search, outcome, pool, count), table.node),
     index.tables.length ? el("section", {}, el("h2", {}, "How well selection did"), index.tables.map((table, k) => evaluationTable(table, k === 0))) : null,
     index.pools.length ? el("section", {}, el("h2", {}, several ? "Pools" : "The pool"), el("div", { class: "pools" }, index.pools.map(poolNode))) : null);

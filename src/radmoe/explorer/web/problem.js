@@ -85,7 +85,7 @@ function problemPage(problem, index, state, actions) {
       el("div", {},
         el("p", { class: "why" }, el("strong", {}, theirs(why[0])), ...why.slice(1).flatMap((sentence) => [" ", theirs(sentence, 1000)])),
         promptNode(problem),
-        el("details", { class: "words" }, el("summary", {}, "What do these words mean?"), wordList())),
+        el("details", { class: "words" }, el("summary", {}, "What do these words mean?"), wordList(index))),
       methodsNode(problem, index, view, choose)),
     el("div", { class: compared ? "panels" : "panels few" }, panels.map((one) => one.node)),
     el("section", { class: "panel detail" },
