@@ -19,7 +19,7 @@ from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
 
 Serve = Callable[..., Any]
 FLAG = "--enable-return-routed-experts"
-KERNEL = {"vllm": "--moe-backend triton", "sglang": "--moe-runner-backend triton"}
+KERNEL = {"vllm": "--moe-backend marlin for 4-bit weights", "sglang": "--moe-runner-backend triton"}
 CACHE = {"vllm": "--no-enable-prefix-caching", "sglang": "--disable-radix-cache"}
 STEADY = {"vllm": "VLLM_BATCH_INVARIANT=1", "sglang": "--enable-deterministic-inference"}
 

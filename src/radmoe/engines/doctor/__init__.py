@@ -2,7 +2,6 @@
 
 run.py       the requests of a check-up, and its findings in order
 checks.py    what each check looks at (NumPy)
-remedies.py  the flag to change, by engine and check
 """
 
 from radmoe.engines.doctor.checks import Finding

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from radmoe.engines.advice import remedy
 from radmoe.engines.base import Engine, Observation, Sampling
 from radmoe.engines.doctor import checks
 from radmoe.engines.doctor.checks import FAILED, OK, SKIPPED, WARNING, Finding
-from radmoe.engines.doctor.remedies import remedy
 from radmoe.engines.kept_rows import format_layers
 from radmoe.errors import EngineError, RadmoeError
 

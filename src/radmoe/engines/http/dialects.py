@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.engines.advice import SGLANG_KERNEL, VLLM_STOCK_KERNEL
 from radmoe.engines.base import Sampling
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.fields import Field, short
@@ -85,9 +86,7 @@ class Vllm:
     """`vllm serve`, with its own routed experts or with the radmoe plugin."""
 
     flag = "start it with: vllm serve MODEL --enable-return-routed-experts"
-    kernel = (
-        "an MoE kernel that routes by itself: start vllm serve with --moe-backend triton, or with the radmoe plugin"
-    )
+    kernel = f"an MoE kernel that routes by itself: {VLLM_STOCK_KERNEL}"
 
     def version(self, server: Server) -> dict[str, str]:
         try:
@@ -159,7 +158,7 @@ class Sglang:
     """`sglang.launch_server`, which returns expert ids without weights."""
 
     flag = "start it with: python -m sglang.launch_server --model-path MODEL --enable-return-routed-experts"
-    kernel = "an MoE kernel that routes by itself: start SGLang with --moe-runner-backend triton"
+    kernel = f"an MoE kernel that routes by itself: {SGLANG_KERNEL}"
 
     def version(self, server: Server) -> dict[str, str]:
         for path in ("/server_info", "/get_server_info"):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.engines.advice import VLLM_STOCK_KERNEL
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape, Rows
@@ -91,7 +92,7 @@ def stock_rows(rows: Any, tokens: int, shape: RouterShape, where: str) -> NDArra
     if int(routed.sum()) != shape.layers or empty[:, routed].any():
         raise EngineError(
             f"{where} has rows without routing, {int(empty.sum())} of {empty.size} (row, layer) pairs, and {shape.layers} "
-            "layers have experts: an MoE kernel that routes by itself; choose another with --moe-backend, or use the plugin"
+            f"layers have experts: an MoE kernel that routes by itself; {VLLM_STOCK_KERNEL}"
         )
     return ids[:, routed]
 

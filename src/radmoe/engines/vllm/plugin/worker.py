@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.engines.advice import VLLM_KERNEL
 from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
 from radmoe.engines.vllm.plugin.payload import encode
 from radmoe.engines.vllm.plugin.settings import Settings
@@ -22,7 +23,7 @@ from radmoe.errors import EngineError, RadmoeError
 
 _BYPASSED = (
     "a router did not run in a pass: a monolithic kernel, sequence parallelism or a recorded graph routes around it; "
-    "start vLLM with --enforce-eager (enforce_eager=True), without expert kernels that route by themselves"
+    f"start vLLM with --enforce-eager (enforce_eager=True); if that is not enough, {VLLM_KERNEL}"
 )
 
 
@@ -192,10 +193,7 @@ def find_routers(model: Any) -> list[Any]:
         if router is None or not hasattr(module, "layer_id"):
             continue
         if getattr(module, "is_monolithic", False):
-            raise EngineError(
-                f"layer {module.layer_id} runs a monolithic kernel that routes by itself: choose another with "
-                "--moe-backend (triton), and see docs/engines.md"
-            )
+            raise EngineError(f"layer {module.layer_id} runs a monolithic kernel that routes by itself: {VLLM_KERNEL}")
         if not hasattr(router, "_compute_routing"):
             raise EngineError(
                 f"layer {module.layer_id} routes by {type(router).__name__}, which the plugin does not know"

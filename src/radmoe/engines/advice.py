@@ -1,31 +1,44 @@
-"""The flag to change, by engine and check."""
+"""What to change when routing is missing or wrong: the one list that every message takes its advice from."""
 
 from __future__ import annotations
 
+PLUGIN = "VLLM_PLUGINS=radmoe and --additional-config '{\"radmoe\": {}}'"
+
+# How vLLM is told to use expert kernels that ask the router, by the format of the experts' weights. Read in vLLM 0.30.0
+# and 0.33.0 (fused_moe/oracle): for MXFP4, `triton` is a kernel that routes by itself; `marlin` asks the router, and takes
+# no unquantised weights.
+VLLM_BACKENDS = {"4-bit weights (gpt-oss in MXFP4)": "marlin", "16- and 8-bit weights": "triton"}
+VLLM_KERNEL = "start vLLM with " + ", ".join(
+    f"--moe-backend {backend} for {weights}" for weights, backend in VLLM_BACKENDS.items()
+)
+VLLM_STOCK_KERNEL = f"{VLLM_KERNEL}; on a CPU with --enforce-eager, or with the radmoe plugin ({PLUGIN})"
+SGLANG_KERNEL = (
+    "start sglang.launch_server with --moe-runner-backend triton (for gpt-oss its triton_kernel records nothing)"
+)
+
 _UPDATE = "update the server: its releases have had such faults; or capture with transformers"
 _VLLM = {
-    "routing": "start vllm serve with --enable-return-routed-experts, or with VLLM_PLUGINS=radmoe and --additional-config '{\"radmoe\": {}}'",
-    "zeros": "start vllm serve with --moe-backend triton (kernels that route by themselves return zeros), or with the "
-    "radmoe plugin: VLLM_PLUGINS=radmoe and --additional-config '{\"radmoe\": {}}'",
-    "constant": "start vllm serve with --moe-backend triton, or with the radmoe plugin",
+    "routing": f"start vllm serve with --enable-return-routed-experts, or with {PLUGIN}",
+    "zeros": VLLM_STOCK_KERNEL,
+    "constant": VLLM_STOCK_KERNEL,
     "rows": "turn off what adds or drops rows: --no-async-scheduling, no speculative decoding (--speculative-config)",
     "alignment": "turn off --speculative-config and --async-scheduling, and update vLLM; do not capture with this server",
     "prefix cache": "start vllm serve with --no-enable-prefix-caching (vLLM up to 0.30), or update vLLM",
     "repeatable": "set VLLM_BATCH_INVARIANT=1 where the GPU allows it, else compare rollouts by their distribution",
     "seed": "set VLLM_BATCH_INVARIANT=1 where the GPU allows it; a resumed capture draws other rollouts",
     "logprobs": "start vllm serve with --max-logprobs 20, or capture with --no-logprobs",
-    "experts differ": "start vllm serve with --moe-backend triton, or with the radmoe plugin",
+    "experts differ": VLLM_STOCK_KERNEL,
 }
 _SGLANG = {
     "routing": "start sglang.launch_server with --enable-return-routed-experts",
-    "zeros": "start sglang.launch_server with --moe-runner-backend triton (gpt-oss: triton_kernel records nothing)",
-    "constant": "start sglang.launch_server with --moe-runner-backend triton",
+    "zeros": SGLANG_KERNEL,
+    "constant": SGLANG_KERNEL,
     "rows": "turn off speculative decoding (--speculative-algorithm) and --enable-dp-attention, or update SGLang",
     "alignment": "turn off --speculative-algorithm, and update SGLang; do not capture with this server",
     "prefix cache": "start sglang.launch_server with --disable-radix-cache, or update SGLang",
     "repeatable": "start sglang.launch_server with --enable-deterministic-inference",
     "seed": "start sglang.launch_server with --enable-deterministic-inference: without it seeds are ignored",
-    "experts differ": "start sglang.launch_server with --moe-runner-backend triton",
+    "experts differ": SGLANG_KERNEL,
     "repeated rows": "update SGLang (issue 12162), or start it with --disable-overlap-schedule",
 }
 _LOCAL = {
