@@ -29,9 +29,32 @@ def test_a_wrong_call_is_one_line(options: list[str], words: str, tmp_path: Path
     (tmp_path / "keys").write_text("# none yet\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         names = {"KEYS": str(tmp_path / "keys"), "PORT": str(taken.getsockname()[1])}
-        command = [sys.executable, "-m", "radmoe", "serve", *(names.get(option, option) for option in options)]
+        call = ["--port", "0", *(names.get(option, option) for option in options)]  # the last --port counts
+        command = [sys.executable, "-m", "radmoe", "serve", *call]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("radmoe: error: ")
     assert words in line
+
+
+def test_the_default_port_is_one_number_and_leaves_vllm_its_own() -> None:
+    import inspect
+    import re
+
+    from radmoe.cli.serve import command
+    from radmoe.gateway.settings import Settings
+
+    port = Settings(model="lab-qwen").port
+    assert port != 8000  # vllm serve listens there, and README puts one behind this server on the same machine
+    assert inspect.signature(command).parameters["port"].default == port
+    root = Path(__file__).parents[2]
+    texts = {name: (root / name).read_text() for name in ("README.md", "docs/gateway.md", "Containerfile")}
+    said = {
+        "README.md": r'base_url="http://localhost:(\d+)/v1"',
+        "docs/gateway.md": r'(?:curl localhost:|base_url="http://localhost:|-p \d+:)(\d+)',
+        "Containerfile": r"(?:EXPOSE |127\.0\.0\.1:)(\d+)",
+    }
+    for name, pattern in said.items():
+        assert set(re.findall(pattern, texts[name])) == {str(port)}, name
+    assert "--upstream http://localhost:8000" in texts["README.md"]

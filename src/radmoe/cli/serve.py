@@ -11,7 +11,7 @@ from radmoe.printing import say
 
 EXAMPLES = (
     "radmoe serve --model lab-qwen",
-    "radmoe serve --upstream http://localhost:8001 --model ./checkpoint",
+    "radmoe serve --upstream http://localhost:8000 --model ./checkpoint",
     "radmoe serve --upstream URL --upstream URL --model DIR --keys keys.txt",
     "radmoe serve --model lab-qwen --record served/",
 )
@@ -29,10 +29,10 @@ def command(
     ] = None,
     upstream: Annotated[
         list[str] | None,
-        typer.Option("--upstream", help="A vLLM or SGLang server, such as http://localhost:8001; may be given often."),
+        typer.Option("--upstream", help="A vLLM or SGLang server, such as http://localhost:8000; may be given often."),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The port to listen on; 0 for a free one.")] = 8000,
+    port: Annotated[int, typer.Option("--port", help="The port to listen on; 0 for a free one.")] = 8100,
     keys: Annotated[
         Path | None, typer.Option("--keys", help="A file of API keys, one a line, that clients must have one of.")
     ] = None,

@@ -34,7 +34,7 @@ class Settings:
     model: str | None = None
     upstreams: tuple[str, ...] = ()
     host: str = "127.0.0.1"
-    port: int = 8000
+    port: int = 8100  # that of vllm serve is 8000
     keys: tuple[str, ...] = ()
     upstream_key: str | None = None
     preset: str = "paper"
