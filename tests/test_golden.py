@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from radmoe import PoolWriter, Rollout, RolloutGroup, RouterShape, Vocab, open_pool, select
+from radmoe.kernels import TIE
 from radmoe.lab.models import weights
 from radmoe.readout import read
-from radmoe.selector import TIE
 
 DATA = Path(__file__).parent / "data" / "golden"
 KINDS = ("math", "choice", "code")

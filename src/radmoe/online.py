@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from radmoe.confidence import WINDOW
 from radmoe.errors import InputError
-from radmoe.kernels import binary_jaccard, weighted_jaccard
+from radmoe.kernels import binary_jaccard, levels, weighted_jaccard
 from radmoe.layers import Layers
 from radmoe.readout import CONTROLS, SHARED, Reading, Readout, read
-from radmoe.selector import Rule, choose, levels, made_by, rule_for, trust_of
+from radmoe.selector import Rule, choose, made_by, rule_for, trust_of
 from radmoe.types import Anchor, Kind, RolloutGroup, RouterShape, Selection, Trace
 from radmoe.vocab import Vocab
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from radmoe.confidence import WINDOW, likelihood, rollout_confidence
 from radmoe.errors import InputError
-from radmoe.kernels import binary_jaccard, climb, knn, knn_density, weighted_jaccard
+from radmoe.kernels import binary_jaccard, climb, knn, knn_density, levels, weighted_jaccard
 from radmoe.kinds import infer_kind, needs_marker
 from radmoe.layers import Layers
 from radmoe.overlap import answer_texts, text_similarity
@@ -31,7 +31,6 @@ KERNELS = ("weighted", "binary")
 FUSIONS = ("conf50", "ranksum")
 COMPARES = ("routing", "text", "routing+text")
 TRUST = ("cbw", "tail", "likelihood")
-TIE = 2.5e-7  # float32 similarities are exact to 6e-8, so densities closer than this per neighbour count as equal
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -341,14 +340,6 @@ def _selection(
         kind=setting.kind,
         readout=setting.readout,
     )
-
-
-def levels(score: Floats, k: int) -> Ints:
-    """Scores as levels from 0 up, in which scores that float32 similarities cannot tell apart are equal."""
-    order = np.argsort(score)
-    levels = np.empty(len(score), np.int64)
-    levels[order] = np.concatenate(([0], np.cumsum(np.diff(score[order]) > TIE * k)))
-    return levels
 
 
 def trust_of(group: RolloutGroup, i: int, trust: str, window: int, needed_by: str = "RAD+DC") -> float:

@@ -18,10 +18,11 @@ from radmoe.anchors import find_all, spec_for
 from radmoe.cohort import METHODS, GradedProblem
 from radmoe.cohort.problem import Marks
 from radmoe.grading.answers import extract
+from radmoe.kernels import TIE
 from radmoe.lab import planted
 from radmoe.lab.planted import Planted
 from radmoe.readout import read
-from radmoe.selector import TIE, select, setting_for
+from radmoe.selector import select, setting_for
 from radmoe.types import RolloutGroup
 from test_golden import golden
 

@@ -14,11 +14,11 @@ from radmoe.anchors import find_all, spec_for
 from radmoe.confidence import SCALARS, WINDOW, every_scalar, likelihood, token_confidence
 from radmoe.errors import InputError, MethodUnavailable, RolloutError
 from radmoe.grading.labels import Label
-from radmoe.kernels import knn_density
+from radmoe.kernels import knn_density, levels
 from radmoe.layers import Layers, layer_subset
 from radmoe.overlap import answer_texts
 from radmoe.readout import Reading, same_anchors
-from radmoe.selector import Rule, Setting, choose, compared, levels, setting_for, similarity, with_text
+from radmoe.selector import Rule, Setting, choose, compared, setting_for, similarity, with_text
 from radmoe.types import RolloutGroup, Selection
 
 T = TypeVar("T")

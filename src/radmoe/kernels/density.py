@@ -1,4 +1,4 @@
-"""Nearest neighbours under a similarity, the density they give (Eq. 5), and the basins one climbs in."""
+"""Nearest neighbours under a similarity, the density they give (Eq. 5), which densities are tied, and basins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from radmoe.errors import KernelError
 from radmoe.jit import jit
+
+TIE = 2.5e-7  # float32 similarities are exact to 6e-8, so densities closer than this per neighbour count as equal
 
 
 def knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
@@ -23,6 +25,32 @@ def knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
 def knn(S: ArrayLike, k: int) -> NDArray[np.int64]:
     """The min(k, N - 1) rows most similar to each row, without the row itself; ties go to the lowest index."""
     return _neighbours(S, k)[0]
+
+
+@jit
+def tied(high: Any, low: Any, k: Any) -> Any:
+    """Whether a density over k neighbours is equal to a higher one but for rounding: the one rule of ties everywhere.
+
+    Every density is compared with the highest of its level, and never with the next one. So a row of densities, each of
+    which is close to the next, does not become one tie whose ends lie further apart than rounding can move them.
+    Numbers or arrays, which broadcast; the answer has their shape.
+    """
+    return high - low <= TIE * k
+
+
+@jit
+def levels(score: Any, k: int) -> Any:
+    """Scores [N] as levels [N] from 0 up, in which scores that float32 similarities cannot tell apart are equal.
+
+    The highest score and all that are `tied` with it are the highest level; the highest of the others begins the next.
+    """
+    below = np.zeros(len(score), np.int64)
+    high, count = np.inf, -1
+    for i in np.argsort(-score):
+        if not tied(high, score[i], k):
+            high, count = score[i], count + 1
+        below[i] = count
+    return count - below
 
 
 def climb(S: NDArray[np.float32], k: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.jit import jit
+from radmoe.kernels import levels
 from radmoe.online import Stopping
-from radmoe.selector import TIE
 from radmoe.studies.evidence import Bools, Floats, Ints
 from radmoe.studies.subcohorts import Problem, densest
 
@@ -121,16 +121,12 @@ def by_ranks(density: Any, trust: Any, order: Any, inside: Any, size: int, k: in
         if inside[i]:
             members[count] = i
             count += 1
-    levels = np.zeros(size, np.int64)
-    rising = np.argsort(density[members])
-    for place in range(1, size):
-        gap = density[members[rising[place]]] - density[members[rising[place - 1]]]
-        levels[rising[place]] = levels[rising[place - 1]] + (gap > TIE * k)
+    dense = levels(density[members], k)
     best, most = -1, -1.0
     for i in range(size):
         total = 0.0
         for j in range(size):
-            total += 2.0 * (levels[j] < levels[i]) + (levels[j] == levels[i])
+            total += 2.0 * (dense[j] < dense[i]) + (dense[j] == dense[i])
             total += 2.0 * (trust[members[j]] < trust[members[i]]) + (trust[members[j]] == trust[members[i]])
         if total > most or (total == most and trust[members[i]] > trust[members[best]]):
             best, most = i, total

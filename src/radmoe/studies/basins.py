@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selector import TIE
+from radmoe.kernels import tied
 from radmoe.studies.evidence import Bools, Evidence, Floats, Ints, Panel
 
 Chance = Literal["leave-one-out", "plug-in"]
@@ -39,8 +39,7 @@ def densest(S: Matrices, inside: Bools, k: int) -> Ints:
     density = densities(S, inside, k)
     scored = np.isfinite(density)
     filled = np.where(scored, density, -np.inf)
-    top = filled.max(1, keepdims=True)
-    best = np.argmax(filled >= top - TIE * k, axis=1)
+    best = np.argmax(tied(filled.max(1, keepdims=True), filled, k), axis=1)
     return np.where(scored.any(1), best, -1)
 
 

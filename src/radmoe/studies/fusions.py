@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from radmoe.errors import InputError
-from radmoe.kernels import knn_density
-from radmoe.selector import FUSIONS, levels, ranks
+from radmoe.kernels import knn_density, levels
+from radmoe.selector import FUSIONS, ranks
 from radmoe.studies.evidence import Floats, Ints, Panel, Request
 from radmoe.studies.picks import hits, standard
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from radmoe.baselines import pass_at
 from radmoe.errors import InputError
 from radmoe.jit import jit
-from radmoe.selector import TIE
+from radmoe.kernels import tied
 from radmoe.studies.evidence import Bools, Floats, Ints, Panel, Request
 
 METHODS = ("chance", "RAD", "DC", "RAD+DC", "majority", "oracle")
@@ -199,7 +199,7 @@ def _draw(correct: Any, m: int, right: int, state: Any, sample: int, places: Any
 def densest(ranked: Any, near: Any, order: Any, inside: Any, size: int, k: int, density: Any) -> int:
     """The densest of the `size` rollouts that are `inside`; of equally dense ones, the first in `order`.
 
-    Densities are those of `knn_density`, added from the most similar down, and ties those of `selector.levels`.
+    Densities are those of `knn_density`, added from the most similar down, and ties those of `kernels.tied`.
     """
     n = len(order)
     wanted = min(k, size - 1)
@@ -215,14 +215,8 @@ def densest(ranked: Any, near: Any, order: Any, inside: Any, size: int, k: int, 
             at += 1
         density[i] = total
         top = max(top, total)
-    lowest, moved = top, True  # the lowest density that is tied with the highest, perhaps through others between
-    while moved:
-        bound, moved = lowest, False
-        for i in range(n):
-            if inside[i] and density[i] < lowest and bound - density[i] <= TIE * k:
-                lowest, moved = density[i], True
     for i in order:
-        if inside[i] and density[i] >= lowest:
+        if inside[i] and tied(top, density[i], k):
             return int(i)
     return -1
 

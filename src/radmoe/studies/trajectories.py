@@ -17,8 +17,8 @@ from radmoe.anchors import find_all, spec_for
 from radmoe.cohort.methods.overlap import text_overlap
 from radmoe.cohort.problem import Floats, GradedProblem, density_scores
 from radmoe.errors import MethodUnavailable
-from radmoe.kernels import binary_jaccard, knn_density
-from radmoe.selector import levels, ranks, setting_for, similarity
+from radmoe.kernels import binary_jaccard, knn_density, levels
+from radmoe.selector import ranks, setting_for, similarity
 from radmoe.types import RolloutGroup
 
 NEIGHBOURS = (1, 2, 3, 4, 5, 6, 7, 8)

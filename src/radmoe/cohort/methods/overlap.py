@@ -1,8 +1,9 @@
-"""Minimum Bayes risk over text: the answer that has most in common with its neighbours. It reads answers.
+"""Minimum Bayes risk over text: the answer that has most in common with all others. It reads answers.
 
-Answers are cut into words (`radmoe.overlap`) and compared by the Jaccard similarity of their bigrams, or by edit distance. They
-are scored by K-NN density with the setting's k, exactly as RAD scores routing. A rollout without an answer is not scored,
-and fewer than two answers mean an abstention.
+Answers are cut into words (`radmoe.overlap`) and compared by the Jaccard similarity of their bigrams, or by edit distance. The
+score of an answer is the sum of its similarities to every other one, whatever k the setting has: with the k nearest alone, any
+answer that more than k rollouts give would be as good as the most frequent one. A rollout without an answer is not scored, and
+fewer than two answers mean an abstention.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from radmoe.overlap import bigram_jaccard, compare_once, words
     "text-overlap", "text overlap", reads=("answers",), citation="Kumar and Byrne 2004 (MBR); token-bigram Jaccard"
 )
 def text_overlap(problem: GradedProblem) -> Floats:
-    """The K-NN density of the answers' token bigrams."""
-    return _density(problem, bigram_jaccard)
+    """How much of its token bigrams an answer shares with every other answer."""
+    return _expected_similarity(problem, bigram_jaccard)
 
 
 @score_method(
     "edit-distance", "edit distance", reads=("answers",), citation="Levenshtein 1966, over words; MBR as above"
 )
 def edit_distance(problem: GradedProblem) -> Floats:
-    """The K-NN density under one minus the edit distance of words, as a share of the longer answer."""
-    return _density(problem, edit_similarity)
+    """One minus the edit distance of words, as a share of the longer answer, to every other answer."""
+    return _expected_similarity(problem, edit_similarity)
 
 
 def edit_similarity(texts: Sequence[str]) -> NDArray[np.float32]:
@@ -49,7 +50,8 @@ def edit_similarity(texts: Sequence[str]) -> NDArray[np.float32]:
     return np.asarray(cdist(spelled, spelled, scorer=Levenshtein.normalized_similarity, dtype=np.float32))
 
 
-def _density(problem: GradedProblem, similarity: Callable[[Sequence[str]], NDArray[np.float32]]) -> Floats:
+def _expected_similarity(problem: GradedProblem, similarity: Callable[[Sequence[str]], NDArray[np.float32]]) -> Floats:
+    """The sum of similarities to all other answers: a density whose neighbourhood is everyone (k = N - 1)."""
     scored = np.array([answer is not None for answer in problem.answers], bool)
     S = compare_once([answer for answer in problem.answers if answer is not None], similarity)
-    return density_scores(S, scored, problem.setting.k)
+    return density_scores(S, scored, max(1, len(S) - 1))
