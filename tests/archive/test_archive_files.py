@@ -221,8 +221,15 @@ def test_a_write_that_fails_leaves_the_old_manifest(archive_path: Path, tmp_path
 
 
 def test_a_seed_that_is_not_shipped_is_one_line() -> None:
-    with pytest.raises(ArchiveError, match=r"^radmoe-lab has no rollouts of seed 7: use one of 0, "):
+    with pytest.raises(
+        ArchiveError, match=r"^radmoe-lab has no rollouts of seed 7 .* as 'own': use one of 0, 31, 32, 33$"
+    ):
         open_archive(seed=7)
+
+
+def test_a_sampling_that_is_not_shipped_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"^no rollouts were sampled as 'greedy': use one of own, paper$"):
+        open_archive(sampling="greedy")
 
 
 @pytest.mark.parametrize(("seed", "math", "others"), [(31, 30, (30, 30)), (32, 12, (30, 30)), (33, 12, (60, 120))])

@@ -27,6 +27,10 @@ from radmoe.problems import DEFAULT_SEED
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+SAMPLINGS = {  # how the shipped rollouts were sampled, and where in the distribution those are
+    "own": ".",  # at the temperature that each model comes with, from all tokens
+    "paper": "paper",  # at temperature 0.7 and top-p 0.9, as in the paper
+}
 _DTYPES = {"tokens": "u2", "lengths": "u2", "finish_reasons": "u1", "logprobs": "f4", "correct": "?"}
 _LARGEST = 1 << 30  # bytes of an unpacked file
 # Tokens are two bytes wide: lp and pb say that the place of a byte in its pair matters.
@@ -114,21 +118,25 @@ class Archive:
             raise ArchiveError(f"{path} cannot be unpacked ({reason}): install radmoe-lab again") from None
 
 
-def open_archive(directory: Path | None = None, *, seed: int = DEFAULT_SEED) -> Archive:
+def open_archive(directory: Path | None = None, *, seed: int = DEFAULT_SEED, sampling: str = "own") -> Archive:
     """The archive of a directory, by default that of the distribution radmoe-lab.
 
-    The distribution has one for the published problems and one for each seed of others, on which choices were confirmed.
+    The distribution has some for each of SAMPLINGS: one for the published problems, and one for each seed of others, on which
+    choices were confirmed.
     """
     if directory is None:
+        if sampling not in SAMPLINGS:
+            raise InputError(f"no rollouts were sampled as {sampling!r}: use one of {', '.join(SAMPLINGS)}")
         package = find_spec(PACKAGE)
         if package is None or package.origin is None:
             raise ArchiveError("the lab's rollouts are in radmoe-lab, which is not installed: pip install radmoe-lab")
-        rollouts = Path(package.origin).parent / "rollouts"
+        rollouts = Path(package.origin).parent / "rollouts" / SAMPLINGS[sampling]
         directory = rollouts if seed == DEFAULT_SEED else rollouts / f"seed-{seed}"
-        if rollouts.is_dir() and not directory.is_dir():
+        if rollouts.is_dir() and not (directory / MANIFEST).is_file():
             seeds = sorted(int(each.name.removeprefix("seed-")) for each in rollouts.glob("seed-*"))
+            seeds = [DEFAULT_SEED] * (rollouts / MANIFEST).is_file() + seeds
             raise ArchiveError(
-                f"radmoe-lab has no rollouts of seed {seed}: use one of {DEFAULT_SEED}, {str(seeds)[1:-1]}"
+                f"radmoe-lab has no rollouts of seed {seed} that were sampled as {sampling!r}: use one of {str(seeds)[1:-1]}"
             )
     path = directory / MANIFEST
     if not path.is_file():

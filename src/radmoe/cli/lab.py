@@ -36,24 +36,32 @@ Seed = Annotated[
     typer.Option("--seed", help="Of the problems: 0 for the published ones; 31, 32 and 33 for fresh ones."),
 ]
 
+Sampled = Annotated[
+    str,
+    typer.Option(
+        "--sampling", help="own: at each model's own temperature, from all tokens. paper: temperature 0.7, top-p 0.9."
+    ),
+]
 
-def list_command(rollouts: Rollouts = None, seed: Seed = 0, as_json: Json = False) -> None:
+
+def list_command(rollouts: Rollouts = None, seed: Seed = 0, sampling: Sampled = "own", as_json: Json = False) -> None:
     """List the configurations (a model in one style) whose rollouts are packed, and their tasks."""
     from radmoe.archive.files import open_archive
     from radmoe.printing.screen import Table
 
-    archive = open_archive(rollouts, seed=seed)
+    archive = open_archive(rollouts, seed=seed, sampling=sampling)
     if as_json:
         say_json(archive.configurations)
         return
     table = Table(title=f"{archive.directory}: rollouts sampled with their shipped models", box=None)
     for heading in ("configuration", "task"):
         table.add_column(heading)
-    for heading in ("T", "problems", "n", "tokens", "Avg"):
+    for heading in ("T", "top-p", "problems", "n", "tokens", "Avg"):
         table.add_column(heading, justify="right")
     for name, entry in archive.configurations.items():
         for task, counts in entry["tasks"].items():
-            numbers = (f"{entry['sampling']['temperature']:g}", f"{counts['problems']:,}", f"{entry['n']}")
+            drawn = entry["sampling"]
+            numbers = (f"{drawn['temperature']:g}", f"{drawn['top_p']:g}", f"{counts['problems']:,}", f"{entry['n']}")
             table.add_row(name, task, *numbers, f"{counts['tokens']:,}", f"{counts['right'] / counts['rollouts']:.1%}")
     console().print(table)
 
@@ -73,6 +81,7 @@ def pools_command(
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems of each task.")] = None,
     rollouts: Rollouts = None,
     seed: Seed = 0,
+    sampling: Sampled = "own",
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = "cpu",
     threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
     as_json: Json = False,
@@ -86,7 +95,7 @@ def pools_command(
     from radmoe.archive.files import open_archive
     from radmoe.archive.pools import PoolBuilder
 
-    builder = PoolBuilder(open_archive(rollouts, seed=seed), out, device=device, threads=threads)
+    builder = PoolBuilder(open_archive(rollouts, seed=seed, sampling=sampling), out, device=device, threads=threads)
     wanted = builder.wanted(config or (), task or (), n=n, limit=limit)
     with bar("measuring"):
         left = builder.estimate(wanted)
