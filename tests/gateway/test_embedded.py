@@ -37,6 +37,25 @@ def test_best_of_n_and_plain_requests_are_sampled_here(tiny: Any) -> None:
     assert plain["usage"]["completion_tokens"] <= 10
 
 
+def test_rollouts_of_a_seed_are_the_same_in_one_round_and_in_several(tmp_path: Path) -> None:
+    """Adaptive requests draw in rounds; rollout i must not depend on the round that drew it."""
+    from running_gateway import RunningGateway
+
+    from radmoe.pool import open_pool
+
+    question = (
+        r"You have 405. Then multiply by 4. Then decrease it by 301. Give the final number modulo 1000 in \boxed{}."
+    )
+    asked = {"model": "lab-qwen", "messages": [{"role": "user", "content": question}], "seed": 11, "temperature": 1.2}
+    with RunningGateway(model="lab-qwen", threads=1, record=tmp_path / "pool") as made:
+        rounds, fixed = (made.ask({"n": 24, "adaptive": adaptive}, **asked).json() for adaptive in (True, False))
+    pool = open_pool(tmp_path / "pool")
+    drawn, whole = ([r.token_ids.tolist() for r in pool.group(answer["id"]).rollouts] for answer in (rounds, fixed))
+    assert len(drawn) > 8  # more than the first round
+    assert len({tuple(tokens) for tokens in whole}) > 1
+    assert drawn == whole[: len(drawn)]
+
+
 def test_a_plain_stream_comes_as_chunks(tiny: Any) -> None:
     text = tiny.ask(model="tiny", stream=True, max_tokens=5, seed=1).text
     assert text.count('"finish_reason": null') >= 1

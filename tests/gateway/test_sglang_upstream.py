@@ -53,6 +53,34 @@ def test_every_rollout_is_a_request_of_its_own_with_its_own_seed(sglang: Callabl
     assert made.ask(model="tiny#rad-4", max_tokens=12, seed=7, stream=True).text.endswith("data: [DONE]\n\n")
 
 
+def test_later_rounds_of_a_request_go_on_with_its_seeds(sglang: Callable[..., Any], chat_checkpoint: Path) -> None:
+    import asyncio
+    import json
+
+    from running_gateway import MESSAGES
+
+    from radmoe.gateway.asks import read_ask
+    from radmoe.gateway.backends import Progress
+    from radmoe.gateway.served import Served
+    from radmoe.gateway.settings import Settings
+
+    made = sglang()
+    settings = Settings(upstreams=(made.upstream.url,), model=str(chat_checkpoint))
+    body = {"model": "tiny#rad-4", "messages": MESSAGES, "max_tokens": 6, "seed": 7}
+    ask = read_ask(json.dumps(body).encode(), "chat", settings)
+    before = len(made.upstream.bodies)
+
+    async def later() -> None:
+        backend = Served(settings)
+        await backend.start()
+        await backend.sample(ask, 2, ask.best, Progress(), first=3)
+        await backend.close()
+
+    asyncio.run(later())
+    seeds = [body["sampling_params"]["sampling_seed"] for body in made.upstream.bodies[before:]]
+    assert sorted(seeds[-2:]) == [10, 11]
+
+
 def test_what_token_ids_cannot_carry_is_refused(sglang: Callable[..., Any]) -> None:
     made = sglang()
     for name, value in (

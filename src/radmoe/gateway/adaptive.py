@@ -44,7 +44,7 @@ async def sample_adaptively(backend: Backend, ask: Ask, best: Best, progress: Pr
             return Adapted(_with(whole, known), decision.reason)
         first = len(known)
         settled = replace(best, kind=whole.reading.kind)
-        part = await backend.sample(_later(ask, first), decision.needed, settled, progress, first=first)
+        part = await backend.sample(ask, decision.needed, settled, progress, first=first)
         if part.rollouts is None:  # another server answered, which gives no routing
             return Adapted(_with(whole, known), "no more routing")
         fresh = await in_thread(part.rollouts)
@@ -60,12 +60,6 @@ def _with(whole: Sampled, rollouts: list[Rollout]) -> Sampled:
 def _add(selector: OnlineSelector, rollouts: list[Rollout]) -> Decision:
     """The decision after the last of these rollouts."""
     return [selector.add(rollout) for rollout in rollouts][-1]
-
-
-def _later(ask: Ask, first: int) -> Ask:
-    """The request of a later round: a seed that the client gave counts on, as vLLM counts within a request."""
-    seed = ask.body.get("seed")
-    return ask if type(seed) is not int else replace(ask, body=ask.body | {"seed": seed + first})
 
 
 def _joined(whole: Sampled, part: Sampled) -> Sampled:

@@ -120,7 +120,8 @@ class Backend(Protocol):
     async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
         """n rollouts of a request, from number `first` on; a Fault where they cannot be had.
 
-        `best` is None where nothing is selected.
+        Where the client gave a seed, rollout i is drawn with the same random numbers whatever `first` and n are, so
+        that rounds draw what one call would have drawn. `best` is None where nothing is selected.
         """
 
 

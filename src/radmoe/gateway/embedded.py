@@ -84,7 +84,7 @@ class Embedded(Backend):
         self._under_way += n
         try:
             for i in range(n):
-                futures.append(batcher.submit(prompt.ids, sampling=prompt.sampling, rollout_index=i))
+                futures.append(batcher.submit(prompt.ids, sampling=prompt.sampling, rollout_index=first + i))
                 futures[-1].add_done_callback(lambda done: loop.call_soon_threadsafe(finished.put_nowait, done))
             for progress.finished in range(first + 1, first + n + 1):
                 (await finished.get()).result()

@@ -108,23 +108,23 @@ class Served(Backend):
             raise no_routing("; ".join(upstream.card.trouble for upstream in upstreams))
         self._name_source()
         if any(isinstance(engine.dialect, Sglang) for engine in engines):
-            return await self._by_tokens(ask, n, best, progress)
+            return await self._by_tokens(ask, n, best, progress, first)
 
         async def work(upstream: Upstream) -> Sampled:
-            return await self._vllm(upstream, ask, n, best, progress)
+            return await self._vllm(upstream, ask, n, best, progress, first)
 
         return await self.fleet.attempt(ask.model, work, routing=True)
 
     # -- vLLM ----------------------------------------------------------------------------------
 
-    async def _vllm(self, upstream: Upstream, ask: Ask, n: int, best: Best, progress: Progress) -> Sampled:
+    async def _vllm(self, upstream: Upstream, ask: Ask, n: int, best: Best, progress: Progress, first: int) -> Sampled:
         """One request for all n rollouts, so that the prompt is computed once; then the plugin's rows."""
         engine, key = upstream.card.engine, uuid.uuid4().hex
         if engine is None and best.fallback is None:  # the others, which give routing, have failed
             raise no_routing(upstream.card.trouble)
         wanted, limit = logprobs_needed(best), _limit(upstream, n, max(logprobs_needed(best), 20))
         plugin = engine is not None and engine.plugin is not None
-        body = json.dumps(body_for(ask, n, wanted, key if plugin else None)).encode()
+        body = json.dumps(body_for(ask, n, wanted, key if plugin else None, first)).encode()
         with progress.upstream():
             reply = await upstream.ask("POST", PATHS[ask.route], body, limit.size)
         progress.finished += n
@@ -151,7 +151,7 @@ class Served(Backend):
 
     # -- SGLang --------------------------------------------------------------------------------
 
-    async def _by_tokens(self, ask: Ask, n: int, best: Best, progress: Progress) -> Sampled:
+    async def _by_tokens(self, ask: Ask, n: int, best: Best, progress: Progress, first: int) -> Sampled:
         """One request per rollout, each to the server with the least to do."""
         engine = self._engine()
         assert engine is not None
@@ -177,7 +177,7 @@ class Served(Backend):
             progress.finished += 1
             return answer
 
-        tasks = [asyncio.create_task(rollout(i)) for i in range(n)]
+        tasks = [asyncio.create_task(rollout(i)) for i in range(first, first + n)]
         try:
             with progress.upstream():
                 answers = await asyncio.gather(*tasks)

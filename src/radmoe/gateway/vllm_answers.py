@@ -39,10 +39,15 @@ class Choices(NamedTuple):
     prompt: str | None
 
 
-def body_for(ask: Ask, n: int, logprobs: int, key: str | None) -> dict[str, Any]:
-    """The client's body for n rollouts, with token ids and under the plugin's key; all else is as the client wrote it."""
+def body_for(ask: Ask, n: int, logprobs: int, key: str | None, first: int = 0) -> dict[str, Any]:
+    """The client's body for n rollouts, with token ids and under the plugin's key; all else is as the client wrote it.
+
+    vLLM draws choice i of a request with seed + i, so rollouts from number `first` on are asked for with seed + first.
+    """
     body = {name: value for name, value in ask.body.items() if name not in ("stream", "stream_options")}
     body |= {"n": n, "stream": False, "return_token_ids": True}
+    if type(body.get("seed")) is int:
+        body["seed"] += first
     if logprobs and ask.route == "chat":
         most = body.get("top_logprobs")
         wanted = max(most if isinstance(most, int) else 0, logprobs if logprobs > 1 else 0)
