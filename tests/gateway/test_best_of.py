@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,30 @@ def test_an_adaptive_request_stops_once_the_pick_is_settled(shared: Any) -> None
     assert decisions[-1].selection.index == radmoe["pick"]
     assert answer["choices"][0]["message"]["content"] == upstream.text(radmoe["pick"]).rpartition("</think>")[2]
     assert answer["usage"]["completion_tokens"] == sum(len(upstream._rollout(i)) for i in range(sampled))
+
+
+def test_the_radmoe_object_has_the_documented_fields_whatever_was_chosen(
+    shared: Any, gateway: Callable[..., Any], upstream: Any
+) -> None:
+    """Clients read `answer.radmoe["margin"]` without asking first whether anything was chosen."""
+    page = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text()
+    table = page.partition("## What the answer says")[2].partition("**Streaming.**")[0]
+    documented = [
+        name for cell in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    ]
+    unread = gateway(upstreams=(upstream(routing="none").url,))
+    answers = {
+        "rad": shared.ask().json(),
+        "first": shared.ask({"kind": "code"}).json(),  # the planted rollouts have no fence
+        "likelihood": unread.ask({"fallback": "likelihood"}).json(),
+    }
+    for method, answer in answers.items():
+        assert answer["radmoe"]["method"] == method
+        assert sorted(answer["radmoe"]) == sorted(documented)
+    nothing = answers["first"]["radmoe"]
+    assert [nothing[name] for name in ("margin", "density", "basin", "k", "recorded", "adaptive")] == [None] * 6
+    assert (nothing["located"], nothing["readout"]) == (0, "delimiter@16")
+    assert answers["likelihood"]["radmoe"]["likelihood"] < 0
 
 
 def test_a_calibration_says_how_sure_the_pick_is(gateway: Callable[..., Any], upstream: Any, tmp_path: Path) -> None:

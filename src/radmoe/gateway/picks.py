@@ -148,14 +148,16 @@ def _by_score(selection: Selection) -> list[int]:
 def _document(
     best: Best, sampled: Sampled, method: str, order: list[int], selection: Selection | None, reason: str
 ) -> dict[str, Any]:
+    """The `radmoe` object of an answer. Its fields are always the same; null says that there is nothing to say."""
     reading = sampled.reading
     document: dict[str, Any] = {
         "method": method,
-        "pick": order[0],
         "reason": reason or None,
-        "preset": best.preset,
+        "pick": order[0],
         "kind": None if reading is None else reading.kind,
         "kind_source": None if reading is None or reading.kind is None else reading.source,
+        "preset": best.preset,
+        **dict.fromkeys(("readout", "k", "located", "density", "basin", "margin", "probability", "likelihood")),
         "sampled": {
             "rollouts": len(sampled.choices),
             "tokens": sampled.tokens,

@@ -96,10 +96,8 @@ class Service:
         except RadmoeError as error:
             raise broken_routing(str(error)) from None
         radmoe = dict(picked.document)
-        if adapted is not None:
-            radmoe["adaptive"] = {"most": ask.best.n, "stopped": adapted.reason}
-        if self.recorder is not None:
-            radmoe["recorded"] = await self._record(identity, ask, sampled, picked)
+        radmoe["adaptive"] = None if adapted is None else {"most": ask.best.n, "stopped": adapted.reason}
+        radmoe["recorded"] = None if self.recorder is None else await self._record(identity, ask, sampled, picked)
         radmoe["seconds"] = {
             "queue": round(progress.queue_seconds, 4),
             "upstream": round(progress.upstream_seconds, 4),
