@@ -73,6 +73,13 @@ def test_the_regime_follows_from_the_share_of_pairs_that_agree(share: float, reg
     assert f"preset {preset}" in advice.sentences[1]
 
 
+def test_best_is_recommended_beside_likelihood_from_which_it_is_not_distinguishable() -> None:
+    for share, regime in ((0.4, "contested"), (0.1, "scattered")):
+        advice = advise(Survey((replace(SIGNS, alike=0.4 + 0.5 * share),), 0.4, "math"))
+        assert advice.regime == regime
+        assert "or likelihood alone: in the lab neither is shown to be better" in advice.sentences[1]
+
+
 def test_without_log_probabilities_there_is_one_way_to_select() -> None:
     advice = advise(Survey((replace(SIGNS, spread=None, together=None),), 0.5, "math"))
     assert (advice.regime, advice.preset) == ("scattered", "paper")

@@ -1,4 +1,4 @@
-"""Routing Agreement Decoding (RAD): best-of-N for sparse-MoE models, without reading an answer.
+"""Routing Agreement Decoding (RAD): best-of-N for sparse-MoE models, without parsing or comparing answers.
 
 Nothing heavy is imported until a name is used.
 """

@@ -172,7 +172,10 @@ def _reason(regime: Regime, spread: float | None, together: float | None) -> str
     likelihoods = f"log-probabilities per token (standard deviation {spread:.3f} within a problem) {r}"
     if regime == "settled":
         return f"Use preset paper, and fewer rollouts would do (radmoe capture --adaptive); {likelihoods}."
-    return f"Use preset best, which adds the ranks of density and likelihood; {likelihoods}."
+    return (
+        "Use preset best, which adds the ranks of density and likelihood, or likelihood alone: in the lab neither is shown to be "
+        f"better than the other, and both are above preset paper on code (docs/choosing.md); {likelihoods}."
+    )
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,16 @@ def test_a_check_names_its_figure() -> None:
     check = audit()[0]
     assert isinstance(check, Check)
     assert check.key == (check.table, check.row, check.figure)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/choosing.md"])
+def test_what_a_page_quotes_of_confidence_and_rad_on_code_is_what_the_paper_prints(page: str) -> None:
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    confidence, rad = (
+        "{lift} [{low}, {high}]".format_map(
+            load().row("rollout-domain", anchor="delimiter", domain="code", method=method)
+        )
+        for method in ("DC", "RAD")
+    )
+    assert confidence in text
+    assert rad in text or page != "README.md"
