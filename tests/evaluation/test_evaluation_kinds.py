@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from radmoe.evaluation.kinds import BASELINES, NAMES
 from radmoe.evaluation.render import beside_text, comma_separated, latex, markdown
 from radmoe.evaluation.scores import Draws
 from radmoe.evaluation.table import Cell, Table
+from radmoe.evaluation.wording import p_text
 from radmoe.stats import cluster_bootstrap, holm, mcnemar_exact, paired_bootstrap
 
 FEW = Draws(resamples=200)
@@ -123,9 +125,22 @@ def test_rad_is_compared_with_each_baseline_on_the_same_problems() -> None:
     assert choice.pair is not None
     assert (choice.value, choice.pair.first, choice.pair.second) == (pytest.approx(2 / 12), 3, 1)
     assert choice.pair.p == mcnemar_exact(3, 1)
-    kinds = [cell.pair for cell in row.values() if cell.pair is not None]
-    assert [pair.adjusted for pair in kinds] == holm([pair.p for pair in kinds]).tolist()
-    assert beside_text(choice) == "3:1, p = 0.62"
+    assert choice.pair.test == "mcnemar"
+    assert "p: exact McNemar, each problem once; corrected" in table_of(report, "against").notes[1]
+
+
+def test_holm_is_over_all_baselines_and_columns_of_a_section_and_what_is_shown_is_corrected() -> None:
+    wide = records({"rad": [1] * 12, "likelihood": [0] * 12}, right=HALF, dataset="code-wide", kind="code", model="m")
+    report = build_report([*lab("m", majority=[0] * 9 + [1] * 3, likelihood=[0] * 6 + [1] * 6), wide], FEW)
+    shown = [cell for row in cells(report, "against").values() for cell in row.values() if cell.pair is not None]
+    pairs = [cell.pair for cell in shown if cell.pair is not None]
+    assert (
+        len(pairs) > len(BASELINES) * 4
+    )  # of every baseline all kinds that can be compared, and both sets of programs
+    assert [pair.adjusted for pair in pairs] == holm([pair.p for pair in pairs]).tolist()
+    for cell, pair in zip(shown, pairs, strict=True):
+        assert pair.adjusted is not None
+        assert beside_text(cell) == f"{pair.first}:{pair.second}, {p_text(pair.adjusted)}"
 
 
 def sentences(*pools: Records) -> str:
@@ -144,37 +159,45 @@ def test_sentences_say_where_a_baseline_beats_rad_where_they_are_level_and_where
     assert "No difference between RAD and a baseline that reads no routing is shown on" in text
     assert "majority of answers +0.0, p = 1.00" in text
     assert "RAD beats a baseline that reads no routing on math (text overlap by 50.0, p < 0.001)." in text
-    assert "RAD is not shown to be above a random rollout on math (+0.0 points) and code (-50.0 points)." in text
+    assert re.search(
+        r"RAD is not shown to be above a random rollout on math \(\+0\.0 points \[-.*\]\) and code \(-50\.0 points\)\.",
+        text,
+    )
 
 
 def test_sentences_speak_of_kinds_not_of_their_data_sets() -> None:
     made = [records({"rad": [1] * 30}, right=[3, 5] * 15, dataset=name, kind="code") for name in ("code", "code-wide")]
     text = sentences(*made)
-    assert "RAD is above a random rollout on code (+50.0 points)." in text
+    assert "RAD is above a random rollout on code (+50.0 points [+46" in text
     assert "code-wide" not in text
 
 
-def test_sentences_correct_for_the_number_of_kinds() -> None:
-    """10 : 2 discordant problems have p = 0.04 alone, and 0.08 as one of two kinds."""
-    rad, vote = [1] * 10 + [0] * 2 + [1] * 20, [0] * 10 + [1] * 2 + [1] * 20
-    math = records({"rad": rad, "majority": vote}, right=[4] * 32)
-    choice = records({"rad": rad, "majority": rad}, right=[4] * 32, kind="choice", dataset="q")
-    assert "RAD beats a baseline that reads no routing on math (majority of answers by 25.0, p = 0.04" in sentences(
+def test_sentences_correct_for_every_comparison_with_a_baseline() -> None:
+    """12 : 2 discordant problems have p = 0.013 alone, 0.039 as one of three baselines, 0.078 with another kind."""
+    rad, vote = [1] * 12 + [0] * 2 + [1] * 18, [0] * 12 + [1] * 2 + [1] * 18
+    lacking = {"deepconf": "no top-k logprobs"}
+    math = records({"rad": rad, "majority": vote}, right=[4] * 32, missing=lacking)
+    choice = records({"rad": rad, "majority": rad}, right=[4] * 32, kind="choice", dataset="q", missing=lacking)
+    assert "RAD beats a baseline that reads no routing on math (majority of answers by 31.2, p = 0.039)" in sentences(
         math
     )
-    assert "math (majority of answers +25.0, p = 0.08" in sentences(math, choice)
+    assert "exact McNemar, each problem once, corrected for all 3 comparisons of RAD with a baseline" in sentences(math)
+    assert "math (majority of answers +31.2, p = 0.078" in sentences(math, choice)
     assert "RAD beats" not in sentences(math, choice)
 
 
 def test_a_difference_that_shared_problems_do_not_carry_is_none() -> None:
-    """Six configurations repeat one discordant problem: McNemar counts six, the interval resamples one."""
+    """Six configurations repeat one discordant problem: McNemar over their outcomes would have p = 0.03."""
     one, other = [1] * 10, [0] + [1] * 9
     pools = [records({"rad": one, "majority": other}, right=[4] * 10, model=f"m{i}") for i in range(6)]
     pair = cells(build_report(pools, FEW), "against")["all", "majority of answers"]["math"].pair
     assert pair is not None
-    assert (pair.first, pair.second) == (6, 0)
-    assert pair.p < 0.05
+    assert (pair.first, pair.second, pair.p, pair.test) == (6, 0, 1.0, "sign-flip")
     assert "RAD beats" not in sentences(*pools)
+    assert "p is that of exact sign flips of problems, each with all its configurations" in sentences(*pools)
+    alone = cells(build_report(pools, FEW), "against")["m0", "majority of answers"]["math"].pair
+    assert alone is not None
+    assert alone.test == "mcnemar"
 
 
 def test_a_method_that_is_missing_says_so_and_nothing_is_compared() -> None:
@@ -201,7 +224,16 @@ def test_pools_on_which_rad_cannot_be_used_are_left_out_of_what_is_pooled_and_na
     assert [table["all lab-qwen", row]["text"].value for row in ("n", "RAD", "a random rollout")] == [4, 0.75, 0.5]
     assert table["lab-qwen instruct", "RAD"]["text"].note == why
     assert table["lab-qwen instruct", "likelihood"]["text"].value == 1.0
-    assert f"text leaves out lab-qwen instruct on explain: {why}." in table_of(report, "kinds").notes
+    notes = table_of(report, "kinds").notes
+    assert f"text leaves out lab-qwen instruct on explain: {why}." in notes
+    wrong = next(note for note in notes if note.startswith("With RAD counted wrong"))
+    assert wrong.startswith(
+        "With RAD counted wrong on the 4 of 8 that text leaves out, as the paper counts an abstention, RAD is"
+    )
+    assert "right on 37.5% and a random rollout on 37.5%: +0.0 points [" in wrong
+    above = next(note for note in notes if "above a random rollout" in note)
+    assert re.search(r"text \(\+25\.0 points \[.*\]; \+0\.0 points \[.*\] with what is left out counted wrong\)", above)
+    assert "with RAD counted wrong on the other 4 of 8, where it cannot be used, it has 37.5%" in report.verdict
     assert cells(report, "against")["all lab-qwen", "likelihood"]["text"].n == 4
 
 
@@ -212,10 +244,10 @@ def test_every_format_shows_gains_with_their_intervals_and_tests_with_their_coun
     )
     assert beside_text(gain).startswith("+25.0 [")
     assert f"75.0 ({beside_text(gain)})" in markdown(report)
-    assert "+16.7 (3:1, p = 0.62)" in markdown(report)
+    assert "+16.7 (3:1, p = 1.00)" in markdown(report)
     assert rf"{{\scriptsize$({beside_text(gain)})$}}" in latex(report)
     line = next(
         x for x in comma_separated(report).splitlines() if x.startswith("against,m,majority of answers,choice,")
     )
     assert test.pair is not None
-    assert line.split(",")[-6:-2] == ["3", "1", str(test.pair.p), str(test.pair.adjusted)]
+    assert line.split(",")[-7:-2] == ["3", "1", str(test.pair.p), str(test.pair.adjusted), "mcnemar"]

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -59,10 +60,30 @@ def test_no_table_is_wider_than_the_screen(shown: Report, width: int) -> None:
 
 
 def test_gains_stand_beside_the_values_where_there_is_room(shown: Report) -> None:
-    assert re.search(r"RAD +routing +75\.0 +\+12\.5 +75\.0 +\+12\.5", plain(shown, 140))
+    interval = r"\[\d+\.\d, \d+\.\d\]"
+    assert re.search(rf"RAD +routing +75\.0 +\+12\.5 +{interval} +75\.0 +\+12\.5 +{interval}", plain(shown, 240))
     narrow = plain(shown, 60).splitlines()
     at = next(i for i, line in enumerate(narrow) if line.startswith("RAD "))
-    assert narrow[at + 1].split() == ["+12.5"] * len(narrow[at + 1].split())
+    assert re.fullmatch(r"RAD( +75\.0 +\+12\.5)+", narrow[at])
+    assert re.fullmatch(rf"  routing( +{interval})+", narrow[at + 1])
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("key", ["accuracy", "strict", "baselines"])
+def test_every_block_of_a_table_has_names_with_numbers(shown: Report, key: str, width: int) -> None:
+    """A table that is too wide is cut into blocks: each repeats every name, and every name has a number or a dash."""
+    table = next(table for table in shown.tables if table.key == key)
+    text = plain(replace(shown, tables=(table,)), width)
+    blocks = re.split(r"\n(?=method)", text)[1:]
+    assert blocks
+    titles = [column.title for column in table.columns[2:]]
+    for block in blocks:
+        assert any(title in block.split("\n")[0] for title in titles)
+        for row in table.rows:
+            name = re.escape(str(row.cells[0].value))
+            assert re.search(rf"^{name}( +[a-z, ]+)? +(\d+\.\d|--)", block, re.MULTILINE), (name, block)
+    shown_titles = " ".join(line for block in blocks for line in block.split("\n")[:1])
+    assert all(title in shown_titles for title in titles)
 
 
 def test_markdown_rows_have_as_many_cells_as_their_heads(shown: Report) -> None:

@@ -14,6 +14,7 @@ from evaluation.pools import records
 from radmoe.cohort import METHODS
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, Report, build_report
+from radmoe.evaluation.render import markdown
 from radmoe.evaluation.scores import Collection, Draws, degenerate
 from radmoe.evaluation.table import Cell
 from radmoe.evaluation.tables import lift_table
@@ -226,16 +227,42 @@ def test_pairs_count_what_only_one_gets_right() -> None:
     assert ("RAD - Cons@8", "lcb") not in table  # nothing to vote on
     pooled = table["RAD - Cons@8", "all"]
     assert [pooled[c].value for c in ("n", "gap", "first", "second")] == [6, 0.0, 1, 1]
-    assert pooled["Holm p"].value is None
+    assert pooled["Holm p"].value == 1.0
     assert table["RAD+DC - RAD", "all"]["n"].value == 9
 
 
-def test_holm_is_over_the_rows_of_one_comparison() -> None:
+def test_holm_is_over_all_rows_of_the_paired_table() -> None:
     strong = records({"rad": [1] * 10, "majority": [0] * 10}, right=[4] * 10, dataset="a")
     weak = records({"rad": [1] * 6 + [0] * 4, "majority": [0] * 6 + [0] * 4}, right=[4] * 10, dataset="b")
-    table = rows(build_report([strong, weak], FEW), "paired")
-    p = [table["RAD - Cons@8", d]["p"].value for d in "ab"]
-    assert [table["RAD - Cons@8", d]["Holm p"].value for d in "ab"] == holm(p).tolist()  # type: ignore[arg-type]
+    report = build_report([strong, weak], FEW)
+    table = rows(report, "paired")
+    assert len({section for section, _ in table}) > 1
+    p = [row["p"].value for row in table.values()]
+    assert [row["Holm p"].value for row in table.values()] == holm(p).tolist()  # type: ignore[arg-type]
+    notes = next(t for t in report.tables if t.key == "paired").notes
+    assert f"p: exact McNemar, each problem once; Holm over all {len(table)} rows." in notes[0]
+
+
+def test_a_row_over_configurations_that_share_problems_is_tested_by_sign_flips() -> None:
+    pools = [records({"rad": [1] * 4, "majority": [0, 1, 1, 1]}, right=[4] * 4, model=f"m{i}") for i in range(6)]
+    report = build_report(pools, FEW)
+    table = rows(report, "paired")
+    assert (table["RAD - Cons@8", "all"]["first"].value, table["RAD - Cons@8", "all"]["p"].value) == (6, 1.0)
+    assert "exact McNemar where each problem occurs once, else exact sign flips" in " ".join(
+        next(t for t in report.tables if t.key == "paired").notes
+    )
+    assert "on 4 problems (24 with those that several configurations share) RAD" in report.verdict
+    assert "exact sign flips of problems p = 1.00: no difference" in report.verdict
+
+
+@pytest.mark.parametrize("key", ["accuracy", "strict", "baselines"])
+def test_every_column_of_an_accuracy_table_shows_its_intervals(key: str) -> None:
+    report = build_report([MATH, QUIZ, CODE], FEW)
+    table = next(t for t in report.tables if t.key == key)
+    assert [column.interval for column in table.columns[2:]] == ["95% CI"] * 4
+    code = rows(report, key)["m", "Avg@8"]["lcb"]
+    assert code.low is not None
+    assert f"[{100 * code.low:.1f}, " in markdown(report)
 
 
 def test_the_envelope_is_the_papers_wald_interval() -> None:

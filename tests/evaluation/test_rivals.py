@@ -11,10 +11,11 @@ from evaluation.pools import records
 from radmoe.cohort import METHODS
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, Report
+from radmoe.evaluation.render import beside_text
 from radmoe.evaluation.rivals import ADDED, INSTEAD, PRESETS, STRICT, rivals_report
 from radmoe.evaluation.scores import Draws
 from radmoe.evaluation.table import Cell
-from radmoe.stats import cluster_bootstrap, mcnemar_exact
+from radmoe.stats import cluster_bootstrap, mcnemar_exact, sign_flip_exact
 
 FEW = Draws(resamples=200)
 
@@ -52,7 +53,9 @@ def test_a_difference_is_over_problems_that_are_resampled_with_all_their_configu
     assert (row["problems"].value, cell.value, cell.n) == (6, pytest.approx(0.25), 12)
     assert (cell.low, cell.high) == (interval.low, interval.high)
     assert cell.pair is not None
-    assert (cell.pair.first, cell.pair.second, cell.pair.p) == (4, 1, interval.p)
+    by_problem = gaps[:6] + gaps[6:]
+    assert (cell.pair.first, cell.pair.second, cell.pair.test) == (4, 1, "sign-flip")
+    assert cell.pair.p == sign_flip_exact(by_problem)
 
 
 def test_problems_of_one_configuration_are_tested_exactly() -> None:
@@ -140,6 +143,9 @@ def test_only_whole_kinds_are_corrected_for_one_another() -> None:
     tested = sum(cell.pair is not None for cell in table["code", "all code"].values())
     assert whole.adjusted == pytest.approx(min(1.0, tested * whole.p))
     assert part.adjusted is None
+    assert beside_text(table["code", "a"]["likelihood"]) == "8:0"  # no p is shown that is not corrected
+    verdict = rivals_report(pools, draws=FEW).verdict
+    assert "p: exact sign flips of problems, each with all its configurations; corrected for all" in verdict
 
 
 def test_no_pool_is_refused() -> None:

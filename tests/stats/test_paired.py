@@ -1,4 +1,4 @@
-"""McNemar and its power against enumeration, SciPy, statsmodels and the paper's tables; Cochran's Q."""
+"""McNemar and its power against enumeration, SciPy, statsmodels and the paper's tables; sign flips; Cochran's Q."""
 
 from __future__ import annotations
 
@@ -215,3 +215,52 @@ def test_selectors_that_never_disagree_give_q_zero_and_p_one() -> None:
 def test_unusable_input_is_named(call, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()
+
+
+@given(st.lists(st.integers(-7, 7), max_size=12))
+def test_sign_flips_count_every_choice_of_signs(sums: list[int]) -> None:
+    sizes = [abs(one) for one in sums if one]
+    totals = [
+        sum(size * sign for size, sign in zip(sizes, signs, strict=True))
+        for signs in itertools.product((1, -1), repeat=len(sizes))
+    ]
+    expected = sum(abs(total) >= abs(sum(sums)) for total in totals) / len(totals)
+    assert stats.sign_flip_exact(sums) == pytest.approx(expected, rel=1e-10)
+
+
+@given(COUNT, COUNT)
+def test_sign_flips_of_single_outcomes_are_exact_mcnemar(b: int, c: int) -> None:
+    assert stats.sign_flip_exact([1] * b + [-1] * c + [0] * 3) == pytest.approx(stats.mcnemar_exact(b, c), rel=1e-9)
+
+
+def test_problems_that_occur_once_are_tested_by_mcnemar_and_others_by_sign_flips() -> None:
+    x, y = [1, 1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 0, 1]
+    once = stats.paired_test(x, y, list("abcdefgh"))
+    assert (once.n, once.problems, once.b, once.c, once.test) == (8, 8, 6, 0, "mcnemar")
+    assert once.p == stats.mcnemar_exact(6, 0)
+    shared = stats.paired_test(x, y, list("aaaaaabb"))  # six configurations repeat one discordant problem
+    assert (shared.n, shared.problems, shared.b, shared.gap, shared.test) == (8, 2, 6, 0.75, "sign-flip")
+    assert shared.p == 1.0
+
+
+def test_shared_problems_are_not_called_different_too_often() -> None:
+    """Seven configurations that fail on the same problems, and no true difference: McNemar rejects in a third of the
+    draws, sign flips in no more than 5% and their own spread."""
+    rng = np.random.default_rng(0)
+    problems = np.tile(np.arange(60), 7)
+    wrong = {"mcnemar": 0, "sign-flip": 0}
+    for _ in range(300):
+        side = rng.integers(0, 2, 60)  # on each problem one of the two is better, for all configurations
+        x = ((side[problems] == 1) & (rng.random(420) < 0.6)).astype(int)
+        y = ((side[problems] == 0) & (rng.random(420) < 0.6)).astype(int)
+        wrong["mcnemar"] += stats.mcnemar(x, y).p < 0.05
+        wrong["sign-flip"] += stats.paired_test(x, y, problems).p < 0.05
+    assert wrong["sign-flip"] <= 0.08 * 300
+    assert wrong["mcnemar"] > 0.2 * 300
+
+
+def test_sums_that_are_no_whole_numbers_are_refused() -> None:
+    with pytest.raises(InputError, match=r"sums must be whole numbers, got 0\.5"):
+        stats.sign_flip_exact([1, 0.5])
+    with pytest.raises(InputError, match="x and problems must be paired"):
+        stats.paired_test([1, 0], [0, 0], ["a"])

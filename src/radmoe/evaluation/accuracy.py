@@ -48,7 +48,6 @@ def _accuracy(key: str, title: str, methods: Sequence[str], pools: Collection, d
     well = list(dict.fromkeys(r.dataset for r in together.records)) if together is not None else []
     rest = [dataset for dataset in pools.datasets if dataset not in well]
     wanted: list[str | None] = [*well, *([None] if len(well) > 1 else []), *rest]  # None: the well-posed ones together
-    with_interval = None if len(well) > 1 else (well or rest)[0]
 
     def cut(group: str | None, dataset: str | None) -> Scores | None:
         return pools.domain(group, WELL_POSED) if dataset is None else pools.cell(group, dataset)
@@ -57,7 +56,7 @@ def _accuracy(key: str, title: str, methods: Sequence[str], pools: Collection, d
     for dataset in wanted:
         sizes = {len(scores) for group in pools.groups if (scores := cut(group, dataset)) is not None}
         n = sizes.pop() if len(sizes) == 1 else None
-        columns.append(Column(dataset or "Avg.", CI if dataset == with_interval else "", n))
+        columns.append(Column(dataset or "Avg.", CI, n))
     rows, reasons = [], dict[str, None]()
     for group in [*pools.groups, *([None] if len(pools.groups) > 1 else [])]:
         parts = [cut(group, dataset) for dataset in wanted]

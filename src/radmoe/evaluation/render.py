@@ -18,7 +18,7 @@ from radmoe.printing import json_text, shortened, visible
 
 ABSENT = "--"
 PARTS = ("value", "low", "high", "gain", "gain_low", "gain_high", "n")
-TESTS = ("first", "second", "p", "adjusted")  # of a pair
+TESTS = ("first", "second", "p", "adjusted", "test")  # of a pair
 FIELDS = ("table", "section", "row", "column", *PARTS, *TESTS, "stars", "note")
 
 
@@ -77,9 +77,11 @@ def interval_text(cell: Cell) -> str:
 
 
 def beside_text(cell: Cell) -> str:
-    """What stands beside a value: its gain, with the gain's interval where there is one, or the test of a difference."""
+    """What stands beside a value: its gain, with the gain's interval where there is one, or the counts of a difference and,
+    where it is part of a family of tests, the p that is corrected for it."""
     if cell.pair is not None:
-        return f"{cell.pair.first}:{cell.pair.second}, {p_text(cell.pair.p)}"
+        p = cell.pair.adjusted
+        return f"{cell.pair.first}:{cell.pair.second}" + ("" if p is None else f", {p_text(p)}")
     if cell.gain is None:
         return ""
     gain = _signed(100 * cell.gain)
@@ -99,7 +101,7 @@ def head(report: Report) -> str:
     sizes = sorted({int(n) for r in pools for n in r.counts["rollouts"]})
     rollouts = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
     models = ", ".join(dict.fromkeys(r.model for r in pools))
-    problems = sum(map(len, pools))
+    problems = len({(r.dataset, problem) for r in pools for problem in r.problem_ids})
     return f"{models}: {problems:,} problem{'s' * (problems != 1)} x {rollouts} rollouts; {'; '.join(settings)}"
 
 

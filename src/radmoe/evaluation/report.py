@@ -19,7 +19,7 @@ from radmoe.evaluation.scores import Collection, Draws, Scores
 from radmoe.evaluation.table import Table
 from radmoe.evaluation.tables import basin_table, coverage_table, envelope_table, lift_table, paired_table
 from radmoe.evaluation.wording import SURE, p_text
-from radmoe.stats import Interval, mcnemar, poisson_binomial_test
+from radmoe.stats import Interval, poisson_binomial_test
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def verdict(pools: Collection, draws: Draws) -> str:
     with a vote."""
     scores = pools.scores()
     assert scores is not None
-    reason = scores.why_not("rad")
+    every, reason = scores, scores.why_not("rad")
     if reason is not None:
         usable = pools.scores(lambda r: "rad" in r.hits)
         if usable is None:
@@ -105,7 +105,20 @@ def verdict(pools: Collection, draws: Draws) -> str:
     return (
         f"{helped}: on {_problems(scores)} RAD is right {_percent(hits.mean())} of the time and a random rollout "
         f"{_percent(scores.full.mean())}, {_gap(gap, interval)}, and random picks do as "
-        f"{'badly' if helped == 'Selection hurt' else 'well'} with {p_text(chance)}{_against_vote(pools, draws)}."
+        f"{'badly' if helped == 'Selection hurt' else 'well'} with Poisson-binomial {p_text(chance)}"
+        f"{_against_vote(pools, draws)}{_left_out(every, scores)}."
+    )
+
+
+def _left_out(every: Scores, used: Scores) -> str:
+    """What the accuracies are where problems on which RAD cannot be used count as wrong; empty where there are none."""
+    absent = len(every) - len(used)
+    if not absent:
+        return ""
+    hits = every.hits("rad", absent=0.0)
+    return (
+        f"; with RAD counted wrong on the other {absent:,} of {len(every):,}, where it cannot be used, it has "
+        f"{_percent(hits.mean())} and a random rollout {_percent(every.full.mean())}"
     )
 
 
@@ -116,17 +129,21 @@ def _against_vote(pools: Collection, draws: Draws) -> str:
     if (reason := scores.why_not("majority") or scores.why_not("rad")) is not None:
         return f"; no comparison with a majority vote ({reason})"
     rad, vote = scores.hits("rad"), scores.hits("majority")
-    test = mcnemar(rad, vote)
-    size = "" if len(scores) == sum(map(len, pools.records)) else f" on the {_problems(scores)} where one is well-posed"
+    test = scores.test(rad, vote)
+    size = "" if len(scores) == sum(map(len, pools.records)) else f" on {_problems(scores)} where one is well-posed"
     if test.b == test.c == 0:
         return f"; a majority vote{size} is right on exactly the same problems"
     sure = "a difference" if test.p < SURE else "no difference these problems can show"
     gap = _gap(test.gap, scores.interval(rad, draws, vote))
-    return f"; against a majority vote{size} it is {gap}, {p_text(test.p)}: {sure}"
+    name = {"mcnemar": "exact McNemar", "sign-flip": "exact sign flips of problems"}[test.test]
+    return f"; against a majority vote{size} it is {gap}, {name} {p_text(test.p)}: {sure}"
 
 
 def _problems(scores: Scores) -> str:
-    return "1 problem" if len(scores) == 1 else f"{len(scores):,} problems"
+    """How many problems, each counted once, and how often they were asked where that is more."""
+    count = len(set(scores.clusters.tolist()))
+    words = "1 problem" if count == 1 else f"{count:,} problems"
+    return words if count == len(scores) else f"{words} ({len(scores):,} with those that several configurations share)"
 
 
 def _percent(share: float) -> str:

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.evaluation.kinds import differ
+from radmoe.evaluation.comparisons import compare, corrected, differ, words_of_test
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.report import Report
 from radmoe.evaluation.scores import Draws, Scores
-from radmoe.evaluation.table import Cell, Column, Pair, Row, Table, missing
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.evaluation.wording import p_text
-from radmoe.stats import holm, mcnemar
 from radmoe.types import KINDS, Kind
 
 Mask = NDArray[np.bool_]
@@ -130,26 +129,23 @@ def _third(part: NDArray[np.int64], of: NDArray[np.int64]) -> NDArray[np.int64]:
 def _table(
     key: str, title: str, comparisons: Sequence[Comparison], by_kind: Mapping[Kind, Sequence[Regime]], draws: Draws
 ) -> Table:
-    rows = []
+    rows: list[Row] = []
+    whole: list[int] = []  # the first row of every kind: all its problems
     for kind, own in by_kind.items():
+        whole.append(len(rows))
         body = [[_cell(regime, comparison, draws) for regime in own] for comparison in comparisons]
         for at, regime in enumerate(own):
             problems = Cell(_problems(regime), "count")
             rows.append(Row((Cell(regime.title), problems, *(cells[at] for cells in body)), kind))
-    whole = {row.section: i for i, row in reversed(list(enumerate(rows)))}.values()  # the first row of every kind
-    tested = [(i, j) for i in sorted(whole) for j, cell in enumerate(rows[i].cells) if cell.pair is not None]
-    ps = [pair.p for i, j in tested if (pair := rows[i].cells[j].pair) is not None]
-    for (i, j), adjusted in zip(tested, holm(ps) if ps else (), strict=True):
-        cells = list(rows[i].cells)
-        pair = cells[j].pair
-        assert pair is not None
-        cells[j] = replace(cells[j], pair=replace(pair, adjusted=float(adjusted)))
-        rows[i] = replace(rows[i], cells=tuple(cells))
+    family = corrected([cell for i in whole for cell in rows[i].cells])
+    width = len(comparisons) + 2
+    for place, i in enumerate(whole):
+        rows[i] = replace(rows[i], cells=tuple(family[place * width : (place + 1) * width]))
     heads = (Column("regime"), Column("problems"), *(Column(c.title, "95% CI") for c in comparisons))
     notes = (
         "Difference in points, with an interval that resamples a problem with all its configurations (problems that only the "
-        "first : only the second gets right, p). p is exact McNemar where every problem was asked of one configuration, and that of "
-        "the same resampling where problems are shared.",
+        f"first : only the second gets right, p). Whole kinds are tested: {words_of_test(family) or 'nothing to test'}, "
+        "corrected for all of them in this table (Holm). Other rows are looked at and have an interval alone.",
         "Right and in the basin: the share of a problem's rollouts that are right, and that of RAD's pick's basin among "
         "those located. Problems are counted once however many configurations were asked them.",
     )
@@ -167,10 +163,7 @@ def _cell(regime: Regime, comparison: Comparison, draws: Draws) -> Cell:
     if not usable:
         return missing(next((why for r, _ in regime.parts if (why := _why_not(r, comparison))), "not measured"))
     scores, on = Scores([r for r, _ in usable]), np.concatenate([mask for _, mask in usable])
-    x, y = scores.hits(comparison.first), scores.hits(comparison.second)
-    test, interval = mcnemar(x[on], y[on]), scores.interval(x, draws, y, on=on)
-    p = test.p if interval is None or interval.n == test.n else interval.p
-    return Cell(test.gap, "points", n=test.n, pair=Pair(test.b, test.c, p), **scores.bounds(x, draws, y, on=on))
+    return compare(scores, comparison.first, comparison.second, draws, on=on)
 
 
 def _why_not(records: Records, comparison: Comparison) -> str | None:
@@ -197,4 +190,7 @@ def _verdict(added: Table) -> str:
     sentences = [f"{starts[outcome]} {'; '.join(texts)}." for outcome, texts in outcomes.items() if texts]
     if not sentences:
         return "Nothing could be compared."
-    return " ".join((*sentences, "Here p is corrected for all comparisons of whole kinds in the table (Holm)."))
+    tested = words_of_test(
+        cell for row in added.rows for cell in row.cells if cell.pair and cell.pair.adjusted is not None
+    )
+    return " ".join((*sentences, f"p: {tested}; corrected for all comparisons of whole kinds in the table (Holm)."))

@@ -14,7 +14,7 @@ from radmoe.cohort import METHODS
 from radmoe.cohort.families import DOMAINS, WELL_POSED
 from radmoe.errors import InputError
 from radmoe.evaluation.records import Records
-from radmoe.stats import Interval, bootstrap_mean, cluster_bootstrap
+from radmoe.stats import Interval, Paired, bootstrap_mean, cluster_bootstrap, paired_test
 from radmoe.types import Kind
 
 Floats = NDArray[np.float64]
@@ -107,9 +107,14 @@ class Scores:
                 return records.missing.get(method, f"{METHODS[method].label} was not measured")
         return None
 
-    def hits(self, method: str) -> Floats:
-        """How right a method is on each problem: 1 or 0, or a chance where it draws one of several rollouts."""
-        return np.concatenate([r.hits[method] for r in self.records])
+    def hits(self, method: str, *, absent: float | None = None) -> Floats:
+        """How right a method is on each problem: 1 or 0, or a chance where it draws one of several rollouts.
+
+        Where the method cannot be used on a pool, each of its problems has the value `absent`; without one it is a KeyError.
+        """
+        if absent is None:
+            return np.concatenate([r.hits[method] for r in self.records])
+        return np.concatenate([r.hits.get(method, np.full(len(r), absent)) for r in self.records])
 
     def interval(
         self, x: Floats, draws: Draws, y: Floats | None = None, *, on: NDArray[np.bool_] | None = None
@@ -137,6 +142,12 @@ class Scores:
         if interval is None:
             return {"note": f"{NO_SPREAD if len(self) > 1 else ONE}: no interval"}
         return {"low": interval.low, "high": interval.high}
+
+    def test(self, x: Floats, y: Floats, *, on: NDArray[np.bool_] | None = None) -> Paired:
+        """Whether x and y (outcomes 0/1) differ: McNemar where each problem (of those `on`) occurs once, else sign flips."""
+        if on is None:
+            return paired_test(x, y, self.clusters)
+        return paired_test(x[on], y[on], self.clusters[on])
 
     def label(self, method: str) -> str:
         """A method's name in tables, with the number of rollouts where that is one number."""

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from radmoe.printing.screen import Screen
 
 GAP = 2
+GAIN = 7  # characters of a gain that stands behind a value, with the blanks before it
 NAME = 80  # characters of a name at most
 
 Piece = tuple[str, str]  # text and style
-Line = list[Piece]  # one piece per column
+Line = list[Piece]  # what stands on one line, or in one column of it
 
 
 def terminal(report: Report, screen: Screen) -> None:
@@ -52,55 +53,54 @@ def plain(report: Report, width: int = 120) -> str:
 
 
 def _fit(table: Table, width: int) -> Iterator[list[Line]]:
-    """The table whole, with gains beside the values or else below them; else in parts of as many columns as fit."""
-    for stacked in (False, True):
-        lines = list(_lines(table, stacked=stacked))
-        if _width(lines) <= width or (stacked and len(table.columns) <= 2):
-            yield lines
-            return
-    fitting = max(
-        n
-        for n in range(2, len(table.columns))
-        if n == 2 or _width(list(_lines(_part(table, 1, n), stacked=True))) <= width
-    )
-    yield from _fit(_part(table, 1, fitting), width)
-    yield [[("", "")]]
-    yield from _fit(_part(table, fitting, len(table.columns)), width)
+    """The table whole, with all that belongs to a value beside it; where that is too wide, in parts of as many columns as
+    fit, with words below the names and intervals below the values. Every part repeats the names, and has numbers."""
+    lines = list(_lines(table, stacked=False))
+    if _width(lines) <= width:
+        yield lines
+        return
+    first, last = table.text_columns, len(table.columns)
+    while first < last:
+        stop = first + 1
+        lines = list(_lines(_part(table, first, stop), stacked=True))
+        while stop < last and _width(wider := list(_lines(_part(table, first, stop + 1), stacked=True))) <= width:
+            lines, stop = wider, stop + 1
+        yield lines
+        if stop < last:
+            yield [[("", "")]]
+        first = stop
 
 
 def _part(table: Table, first: int, stop: int) -> Table:
-    """The row names and columns [first, stop)."""
-    rows = tuple(Row((row.cells[0], *row.cells[first:stop]), row.section) for row in table.rows)
-    return replace(table, columns=(table.columns[0], *table.columns[first:stop]), rows=rows)
+    """The columns of words and columns [first, stop)."""
+    words = table.text_columns
+    rows = tuple(Row((*row.cells[:words], *row.cells[first:stop]), row.section) for row in table.rows)
+    return replace(table, columns=(*table.columns[:words], *table.columns[first:stop]), rows=rows)
 
 
 def _width(lines: Sequence[Line]) -> int:
-    return max((sum(len(text) for text, _ in line) for line in lines if len(line) > 1), default=0)
+    return max((_length(line) for line in lines if len(line) > 1), default=0)
+
+
+def _length(line: Line) -> int:
+    return sum(len(text) for text, _ in line)
 
 
 def _lines(table: Table, *, stacked: bool) -> Iterator[Line]:
     """Header and rows, padded; a section's name stands on a line of its own."""
     headings = [_beside_heading([row.cells[at] for row in table.rows]) for at in range(len(table.columns))]
-    upper: Line = []
-    lower: Line = []
-    for column, heading in zip(table.columns, headings, strict=True):
-        stacks = column.n is not None
-        upper.append((column.title if stacks else "", "dim"))
-        lower.append((f"n={column.n:,}" if stacks else column.title, "dim"))
-        beside = [*[heading] * bool(heading and not stacked), *[column.interval] * bool(column.interval)]
-        upper += [("", "")] * len(beside)
-        lower += [(title, "dim") for title in beside]
-    header = [upper, lower] if any(text for text, _ in upper) else [lower]
-    body = [(row.section, list(_pieces(table, row, headings, stacked))) for row in table.rows]
+    header = list(_header(table, headings, stacked))
+    body = [(row.section, list(_row(table, row, headings, stacked))) for row in table.rows]
     every = [*header, *(line for _, lines in body for line in lines)]
-    widths = [max(len(line[at][0]) for line in every) for at in range(len(lower))]
-    yield from (_pad(line, widths, table.text_columns) for line in header)
+    widths = [max(_length(line[at]) for line in every) for at in range(len(every[0]))]
+    words = 1 if stacked else table.text_columns
+    yield from (_pad(line, widths, words) for line in header)
     for number, (section, rows) in enumerate(groupby(body, key=lambda pair: pair[0])):
         if table.sectioned:
             yield from [[("", "")]] * (number > 0)
             yield [(section, "italic")]
         for _, lines in rows:
-            yield from (_pad(line, widths, table.text_columns) for line in lines)
+            yield from (_pad(line, widths, words) for line in lines)
 
 
 def _beside_heading(cells: Sequence[Cell]) -> str:
@@ -110,21 +110,56 @@ def _beside_heading(cells: Sequence[Cell]) -> str:
     return "gain" if any(cell.gain is not None for cell in cells) else ""
 
 
-def _pieces(table: Table, row: Row, headings: list[str], stacked: bool) -> Iterator[Line]:
-    first: Line = []
-    second: Line = []
+def _header(table: Table, headings: list[str], stacked: bool) -> Iterator[list[Line]]:
+    """The lines of the header, each with what stands in every column."""
+    if stacked:
+        columns = []
+        for column in table.columns:
+            size = "" if column.n is None else f"n={column.n:,}"
+            columns.append(
+                [[(text, "dim")] for text in (column.title, size, column.interval and f"[{column.interval}]")]
+            )
+        yield from _below_names(table, columns)
+        return
+    upper: list[Line] = []
+    lower: list[Line] = []
+    for column, heading in zip(table.columns, headings, strict=True):
+        upper.append([(column.title if column.n is not None else "", "dim")])
+        lower.append([(column.title if column.n is None else f"n={column.n:,}", "dim")])
+        beside = [*[heading] * bool(heading), *[column.interval] * bool(column.interval)]
+        upper += [[("", "")]] * len(beside)
+        lower += [[(title, "dim")] for title in beside]
+    yield from [upper, lower] if any(map(_length, upper)) else [lower]
+
+
+def _row(table: Table, row: Row, headings: list[str], stacked: bool) -> Iterator[list[Line]]:
+    """The lines of a row, each with what stands in every column: all that a cell has side by side, or stacked."""
+    columns = []
     for column, cell, heading in zip(table.columns, row.cells, headings, strict=True):
-        first.append((value_text(cell) + cell.stars, "bold" if cell.best else ""))
-        second.append((beside_text(cell), _colour(cell)))
-        if heading and not stacked:
-            first.append(second.pop())
-            second += [("", "")] * 2
+        parts: list[Line] = [[(value_text(cell) + cell.stars, "bold" if cell.best else "")]]
+        beside = [(beside_text(cell), _colour(cell))]
+        if stacked and column.interval and heading == "gain":
+            parts[0].append((f"{beside[0][0]:>{GAIN}}", beside[0][1]))
+        elif heading:
+            parts.append(beside)
         if column.interval:
-            first.append((interval_text(cell), "dim"))
-            second.append(("", ""))
-    yield first
-    if stacked and any(text for text, _ in second):
-        yield second
+            parts.append([(interval_text(cell), "dim")])
+        columns.append(parts)
+    if stacked:
+        yield from _below_names(table, columns)
+    else:
+        yield [line for parts in columns for line in parts]
+
+
+def _below_names(table: Table, columns: list[list[Line]]) -> Iterator[list[Line]]:
+    """Stacked columns as lines: what is in a column of words stands below the name, and lines without a text are left out."""
+    words = table.text_columns
+    names = [columns[0][0], *([("  " + text, "dim") for text, _ in column[0]] for column in columns[1:words])]
+    numbers = columns[words:]
+    for at in range(max(map(len, [names, *numbers]))):
+        line = [column[at] if at < len(column) else [("", "")] for column in (names, *numbers)]
+        if any(text.strip() for column in line for text, _ in column):
+            yield line
 
 
 def _colour(cell: Cell) -> str:
@@ -132,12 +167,12 @@ def _colour(cell: Cell) -> str:
     return "green" if gain > 0 else "red" if gain < 0 else "dim"
 
 
-def _pad(line: Line, widths: list[int], text_columns: int) -> Line:
+def _pad(line: list[Line], widths: list[int], words: int) -> Line:
     """Words to the left, numbers to the right."""
     pieces: Line = []
-    for at, ((text, style), width) in enumerate(zip(line, widths, strict=True)):
-        padded = text.ljust(width) if at < text_columns else text.rjust(width)
-        pieces.append((" " * GAP * (at > 0) + padded, style))
+    for at, (column, width) in enumerate(zip(line, widths, strict=True)):
+        blank = (" " * (width - _length(column)), "")
+        pieces += [(" " * GAP * (at > 0), ""), *([*column, blank] if at < words else [blank, *column])]
     while len(pieces) > 1 and not pieces[-1][0].strip():
         pieces.pop()
     return pieces

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from radmoe.stats import Test
 
 Unit = Literal["text", "count", "percent", "points", "p", "number"]
 
@@ -12,13 +15,15 @@ Unit = Literal["text", "count", "percent", "points", "p", "number"]
 class Pair:
     """Two methods on the same problems: how many only the first and only the second gets right, and the exact p.
 
-    `adjusted` is that p after Holm's correction, where the cell is part of a family of tests.
+    `adjusted` is that p after Holm's correction, where the cell is part of a family of tests. `test` is "mcnemar" where each
+    problem occurs once, and "sign-flip" where configurations share problems (`stats.paired_test`).
     """
 
     first: int
     second: int
     p: float
     adjusted: float | None = None
+    test: Test = "mcnemar"
 
 
 @dataclass(frozen=True)

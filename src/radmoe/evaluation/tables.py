@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from radmoe.cohort.families import DOMAINS, WELL_POSED
 from radmoe.evaluation.accuracy import CI, POOLED
+from radmoe.evaluation.comparisons import compare, corrected, words_of_test
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.stats import holm, mcnemar, poisson_binomial_test, random_envelope
+from radmoe.stats import poisson_binomial_test, random_envelope
 
 PAIRS = (
     ("rad", "majority"),
@@ -111,7 +113,8 @@ def lift_table(pools: Collection, draws: Draws) -> Table:
     columns = _columns("dataset", "n", "avg@full", "avg@coh", "maj", "dens", "Δanc", "Δsel", "Δfull", "Δsel/HR")
     notes = (
         "n: problems with two located rollouts. Δanc = avg@coh - avg@full, Δsel = dens - avg@coh, Δfull = their sum.",
-        "Δsel/HR: share of the headroom 1 - avg@coh. Stars: Poisson-binomial exact, one-sided, p < 0.05, 0.01, 0.001.",
+        "Δsel/HR: share of the headroom 1 - avg@coh. Stars: Poisson-binomial exact, one-sided, p < 0.05, 0.01, 0.001, each row "
+        "by itself.",
     )
     return Table(
         "lift", "Where RAD's lift comes from", columns, tuple(_by_dataset(pools, cells)), notes, GROUPINGS[pools.by]
@@ -119,39 +122,40 @@ def lift_table(pools: Collection, draws: Draws) -> Table:
 
 
 def paired_table(pools: Collection, draws: Draws) -> Table:
-    """Two methods on the same problems: exact McNemar, Holm over the rows of a comparison, bootstrap interval."""
-    rows: list[Row] = []
+    """Two methods on the same problems: bootstrap interval, exact test, Holm over all rows of the table."""
+    compared: list[tuple[str, str, Cell]] = []  # section, label, difference
     reasons: dict[str, None] = {}
     for first, second in PAIRS:
-        compared: list[tuple[str, Scores]] = []
+        own: list[tuple[str, Scores]] = []
         for group, dataset, scores in pools.cells():
             reason = scores.why_not(second) or scores.why_not(first)
             if reason is None:
-                compared.append((f"{group} {dataset}" if len(pools.groups) > 1 else dataset, scores))
+                own.append((f"{group} {dataset}" if len(pools.groups) > 1 else dataset, scores))
             else:
                 reasons[reason] = None
-        if not compared:
-            continue
-        section = f"{compared[0][1].label(first)} - {compared[0][1].label(second)}"
-        adjusted = holm([mcnemar(s.hits(first), s.hits(second)).p for _, s in compared]).tolist()
-        if len(compared) > 1:
-            compared.append((POOLED, Scores([r for _, s in compared for r in s.records])))
-        for (label, scores), corrected in zip(compared, [*adjusted, None][: len(compared)], strict=True):
-            rows.append(Row((Cell(label), *_paired(scores, first, second, corrected, draws)), section))
+        if len(own) > 1:
+            own.append((POOLED, Scores([r for _, s in own for r in s.records])))
+        for label, scores in own:
+            section = f"{own[0][1].label(first)} - {own[0][1].label(second)}"
+            compared.append((section, label, compare(scores, first, second, draws)))
+    cells = corrected([cell for *_, cell in compared])
+    rows = [
+        Row((Cell(label), *_paired(cell)), section) for (section, label, _), cell in zip(compared, cells, strict=True)
+    ]
     columns = _columns("problems", "n", f"gap[{CI}]", "first", "second", "p", "Holm p")
     notes = (
-        "gap in points; first, second: problems that only this one gets right; p: exact McNemar, Holm over the rows above.",
+        f"gap in points; first, second: problems that only this one gets right; p: {words_of_test(cells)}; Holm over all "
+        f"{len(rows)} rows.",
         *(f"left out: {reason}." for reason in reasons),
     )
     return Table("paired", "Paired on the same problems", columns, tuple(rows), notes, "comparison")
 
 
-def _paired(scores: Scores, first: str, second: str, corrected: float | None, draws: Draws) -> tuple[Cell, ...]:
-    x, y = scores.hits(first), scores.hits(second)
-    test = mcnemar(x, y)
-    gap = Cell(test.gap, "points", **scores.bounds(x, draws, y))
-    adjusted = missing("pooled: no part of the family") if corrected is None else Cell(corrected, "p")
-    return (Cell(test.n, "count"), gap, Cell(test.b, "count"), Cell(test.c, "count"), Cell(test.p, "p"), adjusted)
+def _paired(cell: Cell) -> tuple[Cell, ...]:
+    pair = cell.pair
+    assert pair is not None
+    counts = Cell(pair.first, "count"), Cell(pair.second, "count")
+    return (Cell(cell.n, "count"), replace(cell, pair=None), *counts, Cell(pair.p, "p"), Cell(pair.adjusted, "p"))
 
 
 def envelope_table(pools: Collection) -> Table:

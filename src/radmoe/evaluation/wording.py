@@ -6,5 +6,5 @@ SURE = 0.05
 
 
 def p_text(p: float) -> str:
-    """A p-value for a sentence."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2f}" if p >= 0.01 else f"p = {p:.3f}"
+    """A p-value for a sentence, with as many places as show on which side of 0.05 it is."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2f}" if p >= 0.1 else f"p = {p:.3f}"

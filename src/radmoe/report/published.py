@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from radmoe.errors import InputError, RadmoeError
+from radmoe.evaluation.kinds import LEGEND, note_on_tests
 from radmoe.evaluation.render import markdown_table, markdown_text, visible_table
 from radmoe.evaluation.table import Table
 from radmoe.pool.files import write_atomic
@@ -58,10 +59,10 @@ def results_page(results: Results) -> str:
         f"{markdown_text(versions)}; {results.intervals['resamples']:,} resamples for each 95% interval. This page is written by "
         "`python -m radmoe.report.published`; docs/evaluate.md says how methods and tests are defined.",
         "## All configurations" if others else f"## {markdown_text(whole)}",
-        *_section(by_section[whole], tests[whole], methods.notes, baselines.notes),
+        *_section(by_section[whole], tests[whole], methods.notes, LEGEND),
     ]
     for name in others:
-        parts += [f"## {markdown_text(name)}", *_section(by_section[name], tests[name], (), ())]
+        parts += [f"## {markdown_text(name)}", *_section(by_section[name], tests[name])]
     return "\n\n".join([*parts, "## What was evaluated", _pools(results)]) + "\n"
 
 
@@ -97,11 +98,10 @@ def stale_pages(root: Path) -> list[str]:
     ]
 
 
-def _section(
-    methods: Table, baselines: Table, method_notes: tuple[str, ...], baseline_notes: tuple[str, ...]
-) -> list[str]:
-    parts = [markdown_table(methods), _notes(method_notes), f"{baselines.title}:", markdown_table(baselines)]
-    return [part for part in [*parts, _notes(baseline_notes)] if part]
+def _section(methods: Table, baselines: Table, notes: tuple[str, ...] = (), legend: str = "") -> list[str]:
+    """The two tables of a section, with the test that the p-values of this section come from."""
+    parts = [markdown_table(methods), _notes(notes), f"{baselines.title}:", markdown_table(baselines)]
+    return [part for part in [*parts, _notes((*[legend] * bool(legend), note_on_tests(baselines.rows)))] if part]
 
 
 def _notes(notes: tuple[str, ...]) -> str:

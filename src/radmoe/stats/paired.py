@@ -1,4 +1,4 @@
-"""Selectors compared on the same problems: exact McNemar with its power, and Cochran's Q.
+"""Selectors compared on the same problems: exact McNemar with its power, sign flips of problems, and Cochran's Q.
 
 Only discordant problems, which one of two selectors gets right and the other wrong, carry information.
 Given their number d, each falls to either side with probability 1/2 under the null hypothesis.
@@ -11,15 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import bdtr, chdtrc
+from scipy.special import bdtr, chdtrc, gammaln
 
 from radmoe.errors import InputError
-from radmoe.stats.checks import Floats, binary, counts, same_length, share
+from radmoe.stats.checks import Floats, binary, counts, members, numbers, same_length, share
+
+Test = Literal["mcnemar", "sign-flip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,22 @@ class McNemar:
     c: int
     gap: float
     p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Two selectors on n outcomes of some problems: b only the first gets right, c only the second; gap = (b - c) / n.
+
+    `test` is what p comes from: "mcnemar" where each problem has one outcome, "sign-flip" where some have several.
+    """
+
+    n: int
+    problems: int
+    b: int
+    c: int
+    gap: float
+    p: float
+    test: Test
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +83,47 @@ def mcnemar(x: ArrayLike, y: ArrayLike) -> McNemar:
         raise InputError("x and y are empty: at least one problem is needed")
     b, c = int((first & ~second).sum()), int((~first & second).sum())
     return McNemar(len(first), b, c, (b - c) / len(first), mcnemar_exact(b, c))
+
+
+def paired_test(x: ArrayLike, y: ArrayLike, problems: ArrayLike) -> Paired:
+    """The exact two-sided test of two selectors by their outcomes 0/1, with the label of the problem behind each outcome.
+
+    Where each problem occurs once this is exact McNemar. Where some occur several times, asked of several configurations, it
+    is `sign_flip_exact` over the problems' sums of x - y, because the outcomes of one problem are not independent.
+    """
+    outcomes = mcnemar(x, y)
+    count, member = members(problems, "problems")
+    same_length(np.asarray(x), member, "x and problems")
+    p, test = outcomes.p, cast(Test, "mcnemar")
+    if count < outcomes.n:
+        gaps = np.asarray(x, np.float64) - np.asarray(y, np.float64)
+        p, test = sign_flip_exact(np.bincount(member, gaps)), "sign-flip"
+    return Paired(outcomes.n, count, outcomes.b, outcomes.c, outcomes.gap, p, test)
+
+
+def sign_flip_exact(sums: ArrayLike) -> float:
+    """Two-sided exact p of the sum of whole numbers, one per problem, if each could as well have the other sign.
+
+    It is P(|T| >= |sum|) for T a sum over problems of +-|s_p|, all 2^d signs of the d numbers that are not 0 being equally
+    likely; 1 when there are none. With numbers of size 1 alone it is exact McNemar. Nothing is drawn: equal sizes are
+    counted by a binomial law, and the laws of different sizes are convolved. Cost: O(A^2) for A the sum of all sizes.
+    """
+    values = numbers(sums, "sums")
+    if (values != np.round(values)).any():
+        raise InputError(f"sums must be whole numbers, got {values[values != np.round(values)][0]:g}")
+    sizes, many = np.unique(np.abs(values[values != 0]).astype(np.int64), return_counts=True)
+    if not len(sizes):
+        return 1.0
+    law = np.ones(1)  # of the total of the sizes whose sign is positive
+    for size, count in zip(sizes.tolist(), many.tolist(), strict=True):
+        own = np.zeros(size * count + 1)
+        positive = np.arange(count + 1)
+        own[::size] = np.exp(
+            gammaln(count + 1) - gammaln(positive + 1) - gammaln(count - positive + 1) - count * math.log(2)
+        )
+        law = np.convolve(law, own)
+    few = (int(sizes @ many) - int(abs(values.sum()))) // 2
+    return min(1.0, 2 * math.fsum(law[: few + 1]))
 
 
 def mcnemar_power(n: int, n_disc: int, gap: float, *, alpha: float = 0.05) -> float:
