@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,7 +94,8 @@ def paired_test(x: ArrayLike, y: ArrayLike, problems: ArrayLike) -> Paired:
     outcomes = mcnemar(x, y)
     count, member = members(problems, "problems")
     same_length(np.asarray(x), member, "x and problems")
-    p, test = outcomes.p, cast(Test, "mcnemar")
+    p = outcomes.p
+    test: Test = "mcnemar"
     if count < outcomes.n:
         gaps = np.asarray(x, np.float64) - np.asarray(y, np.float64)
         p, test = sign_flip_exact(np.bincount(member, gaps)), "sign-flip"
