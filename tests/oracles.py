@@ -37,12 +37,15 @@ def oracle_fences(table, ids):
 
 
 def oracle_blocks(table, ids):
-    """Opener and closer (None) as (token, m), and what stands between: split into lines, walk them one by one."""
+    """Opener and closer (None) as (token, m), and what stands between: the response, walked line by line."""
     text, edges = spans(table, ids)
-    ends = [t for t, i in enumerate(ids) if table.token_bytes(i) == b"</think>"]
+    tokens = [table.token_bytes(i) for i in ids]
+    ends = [t for t, token in enumerate(tokens) if token == b"</think>"]
+    if not ends and b"<think>" in tokens:
+        return []
     cut = edges[ends[-1] + 1] if ends else 0
     found = []
-    for low, high in ((0, cut), (cut, len(text))):
+    for low, high in ((cut, len(text)),):
         fence, at = None, low
         for line in re.split(rb"[\n\r\0]", text[low:high]):
             bare = line.lstrip(b" \t")

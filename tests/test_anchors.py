@@ -222,11 +222,19 @@ def test_gpt_oss_falls_back_to_the_final_channel_and_qwen3_does_not(kind):
     assert locate(spec_for("delimiter", kind, qwen), encode("qwen3", "hm</think>It is 42."), qwen) is None
 
 
-@pytest.mark.parametrize(("kind", "opening"), [("math", "\\boxed{1}"), ("code", "\n```\n1\n```\n")])
-def test_the_delimiter_wins_over_the_fallback_wherever_it_stands(kind, opening):
+@pytest.mark.parametrize(
+    ("kind", "analysis", "final", "family"),
+    [
+        ("math", "\\boxed{1}", "", "delimiter"),
+        ("math", "", "\\boxed{1}", "delimiter"),
+        ("code", "", "\n```\n1\n```\n", "delimiter"),
+        ("code", "\n```\n1\n```\n", "", "boundary"),  # a draft is no answer
+    ],
+)
+def test_the_delimiter_wins_over_the_fallback_wherever_it_may_stand(kind, analysis, final, family):
     table = vocab("gpt-oss")
-    ids = encode("gpt-oss", f"thus {opening} so<|channel|>final<|message|>It is 42.")
-    assert locate(spec_for("delimiter", kind, table), ids, table).family == "delimiter"
+    ids = encode("gpt-oss", f"thus {analysis} so<|channel|>final<|message|>It is 42.{final}")
+    assert locate(spec_for("delimiter", kind, table), ids, table).family == family
 
 
 def test_an_alternative_that_occurs_decides_even_if_its_window_does_not_fit():
@@ -294,7 +302,9 @@ def test_users_bring_their_own_families_and_markers():
     assert pairs([locate(answer, ids, table)]) == oracle(table, ids, b"Final answer:")
     call = spec_for("boundary", "agent", table, name="<tool_call>Final")
     assert locate(call, ids, table) == Anchor(ids.index(table.special_id("<tool_call>")), 2, "boundary")
-    assert spec_for("delimiter", "math", table, name="```").find == (Fence(MARKERS["qwen3"].boundary),)
+    assert spec_for("delimiter", "math", table, name="```").find == (
+        Fence(MARKERS["qwen3"].boundary, MARKERS["qwen3"].thinking),
+    )
 
 
 # -- budgets -------------------------------------------------------------------------------------------

@@ -84,15 +84,31 @@ def last_fence(name, text):
 
 @pytest.mark.parametrize(
     ("name", "boundary"),
-    [("qwen3", "</think>"), ("gpt-oss", "<|end|><|start|>assistant<|channel|>final<|message|>")],
+    [
+        ("qwen3", "</think>"),
+        ("gpt-oss", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+        ("gpt-oss", "<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>"),
+    ],
 )
-def test_an_unclosed_fence_in_the_thinking_does_not_swallow_the_answer(name, boundary):
+def test_only_the_fences_of_the_response_count(name, boundary):
     thinking = "try\n```python\nx = 1\n"
     answer = "\n\n```python\ny = 2\n```\n"
     text = thinking + boundary + answer
     assert last_fence(name, text) == text.rindex("```python")
-    assert last_fence(name, thinking + boundary + "no code") == thinking.index("```")
     assert last_fence(name, f"{thinking}{boundary}```python\nz\n```") == len(thinking + boundary)
+    table = vocab(name)
+    fallback = (thinking + boundary).index("<|channel|>") if name == "gpt-oss" else None
+    for drafted in (thinking, f"{thinking}```\n"):
+        assert last_fence(name, drafted + boundary + "no code") == (
+            fallback and fallback + len(drafted) - len(thinking)
+        )
+        assert find_all(spec_for("closing", "code", table), encode(name, drafted + boundary), table) == []
+
+
+@pytest.mark.parametrize(("name", "opening"), [("qwen3", "<think>"), ("gpt-oss", "<|channel|>analysis<|message|>")])
+def test_thinking_that_never_ends_has_no_block(name, opening):
+    assert last_fence(name, f"{opening}try\n```python\nx = 1\n```\nor rather") is None
+    assert last_fence(name, "try\n```python\nx = 1\n```\nor rather") == len("try\n")
 
 
 def test_a_control_token_ends_the_line_of_a_fence():
@@ -121,6 +137,7 @@ def test_fences_agree_with_the_line_by_line_walk(name, data):
         "x = 1",
         "~~~",
         "\r\n",
+        "<think>",
         "</think>",
         "<|im_end|>",
         "\n```",

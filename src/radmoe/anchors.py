@@ -8,6 +8,10 @@ no anchor, and no marker reaches into a control token.
 
 There is at most one anchor per token: a second occurrence that begins in the same token is the
 same anchor. Occurrences that begin in different tokens all count, even where they overlap.
+
+Where the final response begins is defined here too, on token ids and, for what reads texts, in a text (`text_response`):
+behind the last marker that opens it. A rollout that began to think and has no such marker has no response, and one
+without either marker is all response.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
 from typing import ClassVar
 
@@ -78,11 +83,12 @@ class Fence:
     a line are no fences. Unlike CommonMark, a fence may be indented by any number of blanks, since
     models put fences into lists; the closing fence is at most three columns deeper than the opening
     one, so that a fence quoted in a docstring closes nothing. A control token ends a line. A block that
-    never closes counts. Pairing starts anew behind the last `boundary`, so that a block left open in
-    the thinking does not swallow the block of the answer.
+    never closes counts. Only blocks of the final response count, which follows the last `boundary`: what
+    was drafted in the thinking, or left open there, is no answer. `thinking` opens what precedes the response.
     """
 
     boundary: Marker
+    thinking: Marker
     family: ClassVar[str] = "delimiter"
 
 
@@ -149,11 +155,11 @@ _FINAL = Marker(
 _BOXED = Marker("delimiter", BOX.encode())
 
 _THINKING = Marker("boundary", b"<think>")
-_ANALYSIS = Marker("boundary", b"<|channel|>analysis")
+_CHANNEL = Marker("boundary", b"<|channel|>")  # analysis and commentary precede the final channel
 
 MARKERS = {
     "qwen3": Markers("qwen3", _THINK, _THINK, _THINKING),
-    "gpt-oss": Markers("gpt-oss", _FINAL, Marker("boundary", b"<|start|>"), _ANALYSIS, (_FINAL,)),
+    "gpt-oss": Markers("gpt-oss", _FINAL, Marker("boundary", b"<|start|>"), _CHANNEL, (_FINAL,)),
     "generic": Markers("generic", _THINK, _THINK, _THINKING),
 }
 
@@ -199,7 +205,7 @@ def spec_for(
     elif family == "trajectory":
         find = (_trajectory("so" if name is None else name, vocab),)
     elif name is not None:
-        find = (Fence(markers.boundary) if (family, name) == ("delimiter", "```") else Marker(family, name.encode()),)
+        find = (_fence(markers) if (family, name) == ("delimiter", "```") else Marker(family, name.encode()),)
     elif family == "boundary":
         find = (markers.action if kind == "agent" else markers.boundary,)
     elif kind is None:
@@ -207,7 +213,7 @@ def spec_for(
     elif kind in ("text", "agent"):
         raise ReadoutError(f"kind {kind!r} has no delimiter that opens an answer: use a boundary or trajectory anchor")
     else:
-        find = (Fence(markers.boundary) if kind == "code" else _BOXED, *markers.fallback)
+        find = (_fence(markers) if kind == "code" else _BOXED, *markers.fallback)
     if occurrence is None:
         occurrence = 1 if family == "trajectory" else "last"
     return AnchorSpec(family, find, occurrence)
@@ -220,7 +226,11 @@ def _closing(kind: Kind | None, markers: Markers) -> Closing:
         raise ReadoutError("kind 'agent' has no answer that closes: use a boundary or trajectory anchor, or all")
     if kind == "text":
         return Closing(markers.boundary, markers.thinking)
-    return Closing(Fence(markers.boundary) if kind == "code" else _BOXED)
+    return Closing(_fence(markers) if kind == "code" else _BOXED)
+
+
+def _fence(markers: Markers) -> Fence:
+    return Fence(markers.boundary, markers.thinking)
 
 
 def _trajectory(name: str, vocab: Vocab) -> Finder:
@@ -354,12 +364,19 @@ def _compile(marker: Marker, vocab: Vocab) -> tuple[str, bytes, re.Pattern[str]]
 # -- answers: blocks of code, boxes and texts ----------------------------------------------------------
 
 
+def _response(boundary: Marker, thinking: Marker, ids: Ids, vocab: Vocab) -> Anchor | None:
+    """What opens the final response: the last boundary; nothing, at 0, where no thinking began; None before the response."""
+    opening = next(_markers(boundary, ids, vocab, backwards=True), None)
+    if opening is None and next(_markers(thinking, ids, vocab, backwards=False), None) is None:
+        opening = Anchor(0, 0, boundary.family)
+    return opening
+
+
 def _fences(fence: Fence, ids: Ids, vocab: Vocab, backwards: bool) -> Iterator[Block]:
-    boundary = next(_markers(fence.boundary, ids, vocab, backwards=True), None)
-    cut = boundary.start + boundary.length if boundary else 0
-    parts = [(0, cut), (cut, len(ids))]
-    for low, high in reversed(parts) if backwards else parts:
-        blocks = fenced_blocks(ids[low:high], vocab, low)
+    opening = _response(fence.boundary, fence.thinking, ids, vocab)
+    if opening is not None:
+        start = opening.start + opening.length
+        blocks = fenced_blocks(ids[start:], vocab, start)
         yield from reversed(blocks) if backwards else blocks
 
 
@@ -368,12 +385,44 @@ def _extent(closing: Closing, ids: Ids, vocab: Vocab) -> Extent | None:
     if isinstance(closing.opening, Fence):
         block = next(_fences(closing.opening, ids, vocab, backwards=True), None)
         return None if block is None or block.closing is None else Extent(block.opening, block.closing)
+    if closing.thinking is not None:
+        opening = _response(closing.opening, closing.thinking, ids, vocab)
+        return None if opening is None else Extent(opening, Anchor(len(ids), 0, CLOSING))
     opening = next(_markers(closing.opening, ids, vocab, backwards=True), None)
-    if closing.thinking is None:
-        end = None if opening is None else closing_brace(ids, vocab, opening)
-        return None if opening is None or end is None else Extent(opening, end)
-    if opening is None:
-        if next(_markers(closing.thinking, ids, vocab, backwards=False), None) is not None:
-            return None
-        opening = Anchor(0, 0, closing.opening.family)
-    return Extent(opening, Anchor(len(ids), 0, CLOSING))
+    end = None if opening is None else closing_brace(ids, vocab, opening)
+    return None if opening is None or end is None else Extent(opening, end)
+
+
+# -- the response in a text ----------------------------------------------------------------------------------------------
+
+
+def markers_in(text: str) -> Markers:
+    """The markers of the models that write such a text: gpt-oss names channels, and others think between `<think>` marks."""
+    return MARKERS["gpt-oss" if "<|channel|>" in text else "qwen3"]
+
+
+def text_response(text: str, markers: Markers | None = None) -> tuple[int, int] | None:
+    """Where the marker that opens the final response of a text begins and ends; None if it has no response.
+
+    Both are 0 where no marker opens it. This is what an `Extent` of kind "text" is for token ids. Without `markers` the
+    text tells whose they are.
+    """
+    markers = markers or markers_in(text)
+    if (opening := _last_in(text, markers.boundary)) is not None:
+        return opening
+    return (0, 0) if _last_in(text, markers.thinking) is None else None
+
+
+def _last_in(text: str, marker: Marker) -> tuple[int, int] | None:
+    pattern, tail = marker.pattern.decode(), _text_regex(marker.tail.decode())
+    at = text.rfind(pattern)
+    while at >= 0:
+        if (found := tail.match(text, at + len(pattern))) is not None:
+            return at, found.end()
+        at = text.rfind(pattern, 0, at)
+    return None
+
+
+@cache
+def _text_regex(pattern: str) -> re.Pattern[str]:
+    return _regex(pattern, re.ASCII)

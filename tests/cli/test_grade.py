@@ -45,11 +45,22 @@ def test_labels_are_written_and_counted(run: Run, pool_path: Path, answers: Path
     shown = json.loads(result.stdout)
     right = sum(answer == m.truth for m in made for answer in m.answers)
     parseable = sum(answer is not None for m in made for answer in m.answers)
-    counts = {"problems": 4, "rollouts": 48, "graded": 48, "parseable": parseable, "right": right}
+    counts = {"problems": 4, "rollouts": 48, "graded": 48, "parseable": parseable, "unmarked": 0, "right": right}
     assert shown == {"pool": str(pool_path), **counts, "average": pytest.approx(right / 48)}
     labels = read_labels(pool_path)
     for m in made:
         assert [label.answer for label in labels[m.group.problem_id].values()] == m.answers
+
+
+def test_answers_that_selection_does_not_look_for_are_counted(run: Run, tmp_path: Path) -> None:
+    texts = [r"\boxed{8}", r"\fbox{8}", r"\boxed 8", r"\boxed {8}", r"\fbox{7} or \boxed{8}", "8", r"\fbox{8"]
+    path = write_texts(tmp_path / "pool", [("p", text) for text in texts], kind="math")
+    file = tmp_path / "answers.jsonl"
+    file.write_text(json.dumps({"problem_id": "p", "answer": "8"}))
+    assert json.loads(run(path, "--answers", file, "--json").stdout) | {"pool": ""} == {
+        "pool": "", "problems": 1, "rollouts": 7, "graded": 7, "parseable": 5, "unmarked": 3, "right": 5, "average": 5 / 7
+    }  # fmt: skip
+    assert "3 answers stand in rollouts without \\boxed{" in " ".join(run(path, "--answers", file).stdout.split())
 
 
 def test_a_table_shows_avg_at_n(run: Run, pool_path: Path, answers: Path) -> None:

@@ -3,12 +3,14 @@ r"""What counts as the answer: the last box, the last fenced block, and one spel
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from radmoe.errors import InputError
 from radmoe.grading.answers import boxed, extract, fenced, normalise
 from radmoe.lab.chat import STYLES, render
 from radmoe.lab.tasks import TASKS, training_example
@@ -23,7 +25,8 @@ PAIRS = [(family, style) for family, styles in STYLES.items() for style in style
         (r"so \boxed{5} and \boxed{12}.", "12"),
         (r"\boxed{\text{B}}", r"\text{B}"),
         (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
-        (r"\boxed{7} then \boxed{8", "7"),
+        (r"\boxed{7} then \boxed{8", None),
+        (r"\boxed{7} then \boxed{8<|im_end|>}", None),
         (r"\boxed{}", ""),
         (r"}} \boxed{3}", "3"),
         (r"\boxed {3}", "3"),
@@ -37,7 +40,11 @@ PAIRS = [(family, style) for family, styles in STYLES.items() for style in style
         (r"\boxed{9} or \boxedness", "9"),
         (r"\\boxed{12}", "12"),
         (r"\boxed{\left\{1, 2\right.}", r"\left\{1, 2\right."),
-        (r"\boxed{1} \boxed{2 \boxed{3", "1"),
+        (r"\boxed{1} \boxed{2 \boxed{3", None),
+        (r"\boxed{a\\} b}", "a\\\\"),
+        (r"\boxed{7}, and \fbox{8} or \boxed 9", "7"),
+        (r"\fbox{7}, then \fbox{8", None),
+        (r"\fbox{\boxed{7}}", "7"),
         (r"\boxed{8} which is the answer: 8 is even.", "8"),
         (r"\boxed{\boxed{8}}", "8"),
         (r"$\boxed{{8}}$", "{8}"),
@@ -45,12 +52,50 @@ PAIRS = [(family, style) for family, styles in STYLES.items() for style in style
         ("no box", None),
     ],
 )
-def test_the_last_balanced_box_counts(text: str, inside: str | None) -> None:
+def test_the_last_box_counts_if_it_closes(text: str, inside: str | None) -> None:
     assert boxed(text) == inside
+
+
+@pytest.mark.parametrize(
+    ("text", "integer", "answer"),
+    [
+        (r"so \boxed{5} and \boxed{12}.", True, "12, 5"),
+        (r"$\boxed{1}$ and $\boxed{2}$", False, "1, 2"),
+        (r"\(\boxed{1}\), \(\boxed{2}\), or **\boxed{3}**", False, "1, 2, 3"),
+        (r"\boxed{1}\text{ and }\boxed{2}", False, "1, 2"),
+        ("\\boxed{1},\n\\boxed{2}", False, "1, 2"),
+        (r"$x_1 = \boxed{2}$, $x_2 = \boxed{3}$", False, "2, 3"),
+        (r"$x = \boxed{1}$ and $y = \boxed{2}$", False, "x=1, y=2"),
+        (r"\boxed{1} and $y = \boxed{2}$", False, "1, 2"),
+        (r"\boxed{(1, 2)} and \boxed{(3, 4)}", False, "(1, 2), (3, 4)"),
+        (r"\boxed{\frac12} or \boxed{0.5}", False, r"\frac{1}{2}"),  # one answer, written twice
+        (r"First \boxed{5}. Then \boxed{12}.", True, "12"),
+        (r"\boxed{5} and so the sum is \boxed{12}.", True, "12"),
+        ("\\boxed{5},\n\n\\boxed{12}", True, "12"),
+        (r"\boxed{5} \boxed{12}", True, "12"),
+        (r"\boxed{5} = \boxed{12}", True, "12"),
+        (r"<think>\boxed{5} and </think>\boxed{12}", True, "12"),
+        (r"\boxed{5} and \boxed{12} but then \boxed{13}", True, "13"),
+        (r"\boxed{5 and \boxed{12}", True, "12"),
+        (r"\boxed{5} and \boxed{12", True, None),
+    ],
+)
+def test_boxes_of_one_statement_are_a_list_and_otherwise_the_last_counts(
+    text: str, integer: bool, answer: str | None
+) -> None:
+    assert extract("math", text, integer=integer) == answer
+
+
+@pytest.mark.parametrize("ask", [lambda kind: extract(kind, r"\boxed{1}"), lambda kind: normalise(kind, "1")])
+def test_an_unknown_kind_is_refused(ask: Callable[[str], object]) -> None:
+    with pytest.raises(InputError, match="unknown kind 'maths': use one of math, choice, code, text, agent"):
+        ask("maths")
 
 
 def test_a_flood_of_open_boxes_costs_nothing() -> None:
     started = time.monotonic()
+    assert boxed("\\fbox{" * 100_000) is None
+    assert extract("math", "\\boxed{1}, " * 100_000) is not None
     assert boxed("\\boxed{" * 100_000) is None
     assert boxed("\\boxed{" * 100_000 + "}" * 100_000) == ""
     assert time.monotonic() - started < 2

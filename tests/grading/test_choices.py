@@ -80,3 +80,77 @@ def test_words_and_formulas_name_no_letter(answer: str) -> None:
 )
 def test_without_a_box_the_response_may_state_the_letter(text: str, letter: str | None) -> None:
     assert extract("choice", text) == letter
+
+
+@pytest.mark.parametrize(
+    ("answer", "letters"),
+    [
+        ("(A, C)", "AC"),
+        ("(A,C,D)", "ACD"),
+        ("[B; D]", "BD"),
+        ("(A and C)", "AC"),
+        ("(A, B, and C)", "ABC"),
+        (r"\text{(A, C)}", "AC"),
+        ("(A) and (C)", "AC"),
+        ("(B", "B"),
+        ("The answer is (B", "B"),
+    ],
+)
+def test_letters_in_one_pair_of_brackets_and_a_bracket_cut_off_are_read(answer: str, letters: str) -> None:
+    assert letter_of(answer) == letters
+
+
+@pytest.mark.parametrize("answer", ["(a, b)", "(Boron", "(A proton", "(A, proton)", "(1, 2)", "("])
+def test_brackets_around_anything_else_name_no_letter(answer: str) -> None:
+    named = letter_of(answer)
+    assert named is not None
+    assert not (named.isalpha() and named.isupper())
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        (r"S=\boxed{2}. The answer is (A).", "A"),
+        (r"The answer is (A), since $S=\boxed{2}$.", "A"),
+        (r"The answer is (A), or rather \boxed{C}", "C"),
+        (r"S=\boxed{2}.", "2"),
+        (r"<think>The answer is A. $S=\boxed{2}$", "2"),  # the thinking has not ended, so nothing is stated
+        (r"\boxed{A} and \boxed{C}", "AC"),
+        (r"Not \boxed{A}. It is \boxed{C}", "C"),
+        ("(a) The ball rises and falls.", None),
+        ("a. The ball rises and falls.", None),
+        ("(a)", "A"),
+        ("b", "B"),
+        ("(A) The ball rises and falls.", "A"),
+        ("(A) The ball rises. (B) The ball falls.", None),
+        ("D) none of (A) and (B)", "D"),
+        ("Let us consider each choice: (A) means the ball rises.", None),
+        ("We look at every answer: (A) means the ball rises.", None),
+        ("The price of the put option is: P", None),
+        ("The price of the call option is C", None),
+        ("The best choice is: (B)", "B"),
+        ("Option: C", "C"),
+        ("It rises.\nThe option is (D).", "D"),
+        ("It rises.\nMy choice: (B) because it falls.", "B"),
+        ("It rises.\nAnswer: (A, C)", "AC"),
+        ("It rises.\nThe answer is (B", "B"),
+    ],
+)
+def test_what_states_a_letter_and_what_only_mentions_one(text: str, letter: str | None) -> None:
+    assert extract("choice", text) == letter
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        (r"\boxed{P}. So the answer is (B).", "B"),
+        (r"\boxed{E}. So the answer is (B).", "B"),
+        (r"\boxed{D}. So the answer is (B).", "D"),
+        (r"\boxed{A, E}", "A,E"),
+        ("The answer is P", None),
+        ("The answer is D", "D"),
+        ("The answer is (B). By the way, its answer is V.", "B"),
+    ],
+)
+def test_letters_beyond_the_options_name_nothing(text: str, letter: str | None) -> None:
+    assert extract("choice", text, letters="ABCD") == letter

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -337,3 +338,31 @@ def _rewordings(text: str) -> Iterator[str]:
     rng = Random(0)
     while True:
         yield say(rng, Pipeline(ops))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "shown", "letters"),
+    [
+        ("Which?\nA) 1\nB) 2\nC) 3", (), None, "ABC"),
+        ("Which?", ("1", "2", "3", "4"), None, "ABCD"),
+        ("", (), "Which?\n(A) 1\n(B) 2", "AB"),
+        ([{"role": "user", "content": "Which? A. 1 B. 2 C. 3"}], (), None, "ABC"),
+        ("Which?\n(B) 1\n(C) 2", (), None, ""),  # nothing tells what A is
+        ("Which?", (), None, ""),
+        ("", (), None, ""),
+    ],
+)
+def test_the_letters_of_the_options_are_those_that_are_listed(
+    prompt: Any, options: tuple[str, ...], shown: str | None, letters: str
+) -> None:
+    problem = Problem("p", "own", prompt, "B", options=options, kind="choice")
+    assert answer_key(problem, None, shown).letters == letters
+    assert answer_key(replace(problem, answer="H", kind="choice"), None, shown).letters == ""  # the list is not whole
+    assert answer_key(replace(problem, answer="7", kind="math"), None, shown).letters == ""
+
+
+def test_a_letter_beyond_the_options_does_not_hide_the_answer(tmp_path: Path) -> None:
+    text = r"Call it $\boxed{P}$. The answer is (B)."
+    for name, prompt, right in (("listed", "Which?\nA) 1\nB) 2", 1), ("unknown", "Which?", 0)):
+        path = write_texts(tmp_path / name, [("p", text)], kind="choice", prompt=prompt)
+        assert grade_pool(path, [Problem("p", "answers", "", "B")]).right == right

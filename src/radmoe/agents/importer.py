@@ -26,6 +26,7 @@ from radmoe.agents.candidates import (
 )
 from radmoe.agents.conversation import Conversation, plain
 from radmoe.agents.trajectory import steps_of
+from radmoe.anchors import MARKERS, markers_for, text_response
 from radmoe.engines.base import Engine
 from radmoe.engines.prompts import render
 from radmoe.engines.replay import replay
@@ -34,7 +35,8 @@ from radmoe.errors import InputError
 from radmoe.pool import Profile, open_pool
 from radmoe.types import Kind
 
-_OPEN, _CLOSE = "<think>", "</think>"
+_MARKERS = MARKERS["qwen3"]  # of the models whose trajectories are imported
+_OPEN, _CLOSE = (marker.pattern.decode() for marker in (_MARKERS.thinking, _MARKERS.boundary))
 
 
 class Request(NamedTuple):
@@ -166,7 +168,7 @@ def _source(
     """The trajectories of run directories; those that can be replayed are found by reading all of them once."""
     if not runs:
         raise InputError("an import needs at least one run directory")
-    if _CLOSE not in engine.vocab.added:
+    if markers_for(engine.vocab) is not _MARKERS:
         raise InputError(f"{engine.model_name} has no token {_CLOSE}: trajectories of ChatML models are imported")
     paths = [find_trajectories(run) for run in runs]
     names = sorted({name for own in paths for name in own})
@@ -227,7 +229,7 @@ def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict
         if message["role"] == "assistant" or refused is not None:
             prompt = conversation.prompt(history)
             text = _answer(message if refused is None else refused, history, conversation, engine.tokenizer)
-            reasoned = reasoned or _CLOSE in text
+            reasoned = reasoned or _has_boundary(text)
             answer = engine.tokenizer(text, add_special_tokens=False)["input_ids"]
             if engine.context is not None and len(prompt) + len(answer) > engine.context:
                 raise InputError(
@@ -247,6 +249,11 @@ def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict
             "agent so that reasoning stays in its messages"
         )
     return requests
+
+
+def _has_boundary(text: str) -> bool:
+    """Whether a text has the marker behind which its action stands."""
+    return text_response(text, _MARKERS) not in ((0, 0), None)
 
 
 def _refused_answer(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -284,7 +291,7 @@ def _answer(
             raise InputError("the chat template does not render tool calls so that they follow the request")
         return text[len(before) :].partition(end)[0] + end if end else text[len(before) :]
     text = own["content"]
-    if _CLOSE not in text and reasoning:
+    if not _has_boundary(text) and reasoning:
         text = f"{_OPEN}\n{reasoning.strip()}\n{_CLOSE}\n\n{text.lstrip()}"
     if before.rstrip().endswith(_OPEN):  # the template opens the reasoning itself
         text = text.removeprefix(_OPEN).lstrip("\n")

@@ -17,7 +17,6 @@ import numpy as np
 from radmoe.archive.files import Packed, PackedTask, write_archive
 from radmoe.archive.source import check_checkpoint, texts
 from radmoe.errors import InputError, RadmoeError
-from radmoe.grading.answers import extract
 from radmoe.grading.grade import answer_key, grade_texts
 from radmoe.lab.models import weights
 from radmoe.lab.sample import Sampled, read_sampled
@@ -80,8 +79,7 @@ def _graded(sampled: Sampled, task: str, tokenizer: Any, jobs: int) -> PackedTas
     answers = {
         (place[0], place[1]): label.answer
         for place, label, (problem_id, _, text) in zip(places, labels, spelled, strict=True)
-        if label.answer is not None
-        and label.answer != extract(keys[problem_id].kind, text, integer=keys[problem_id].integer)
+        if label.answer is not None and label.answer != keys[problem_id].extract(text)
     }
     return replace(ungraded, correct=correct, answers=answers)
 

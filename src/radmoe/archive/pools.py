@@ -20,7 +20,6 @@ import numpy as np
 from radmoe.archive.files import Archive, PackedTask
 from radmoe.archive.source import PackedSource, check_checkpoint
 from radmoe.errors import ArchiveError, InputError, PoolMismatch
-from radmoe.grading.answers import extract
 from radmoe.grading.grade import answer_key
 from radmoe.grading.labels import Label, write_labels
 from radmoe.lab.tasks import TASKS
@@ -276,7 +275,7 @@ def _labels(pool: Pool, problems: dict[str, Problem], rollouts: PackedTask) -> I
         if problem_id in pool.problems:
             key = answer_key(problem)
             for index, text in zip(pool.rollout_indices(problem_id), pool.texts(problem_id), strict=True):
-                answer = extract(key.kind, text or "", integer=key.integer)
+                answer = key.extract(text or "")
                 answer = rollouts.answers.get((place, index), answer)
                 yield Label(problem_id, index, answer, bool(rollouts.correct[place, index]))
 

@@ -17,7 +17,7 @@ EXAMPLES = (
     "radmoe grade pool/ --jobs 4 --timeout 2",
     "radmoe grade pool/ --task hmmt_feb_2025",
     "radmoe grade pool/ --data problems.jsonl",
-    "radmoe grade pool/ --behaviours",
+    "radmoe grade mine/ --behaviours",
     "radmoe grade pool/ --task gpqa_diamond --data gpqa.jsonl --seed 7",
     "radmoe grade pool/ --answers answers.jsonl --json",
 )
@@ -138,5 +138,10 @@ def command(
     counts = (summary.rollouts, summary.graded, summary.parseable, summary.right)
     table.add_row(*map(str, counts), f"{100 * summary.average:.1f}%")
     console().print(table)
+    if summary.unmarked:
+        say(
+            f"{summary.unmarked} answers stand in rollouts without \\boxed{{, which is what selection looks for: in \\fbox or "
+            "\\boxed without braces, or as a letter stated in words"
+        )
     if behaving is not None:
         say(f"{behaving} programs return something for the examples in their prompts")

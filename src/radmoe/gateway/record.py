@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from radmoe.errors import PoolMismatch
 from radmoe.gateway.backends import Backend, Router, Sampled
@@ -35,7 +34,6 @@ class Recorder:
             writer = self._open(model, sampled.router)
             for i, rollout in enumerate(pick.group.rollouts):
                 choice = sampled.choices[i]
-                message = choice.get("message") or {}
                 assert isinstance(rollout, Rollout)
                 kept = rollout if self._logprobs else replace(rollout, sampled_logprobs=None, topk_logprobs=None)
                 writer.add(
@@ -43,7 +41,7 @@ class Recorder:
                     kept,
                     kind=pick.group.kind,
                     rollout_index=i,
-                    text=choice.get("text") or _text(message),
+                    text=pick.group.vocab.decode_bytes(rollout.token_ids).decode("utf-8", "replace"),
                     prompt=sampled.prompt,
                     finish_reason=choice["finish_reason"],
                     extra={"n": len(pick.group), "pick": pick.order[0], "method": pick.document["method"]},
@@ -77,8 +75,3 @@ class Recorder:
         if model != self._model:
             raise PoolMismatch(f"{self._path} records {self._model}, this group is of {model}: one pool has one model")
         return self._writer
-
-
-def _text(message: dict[str, Any]) -> str:
-    thinking = message.get("reasoning") or message.get("reasoning_content")
-    return "\n".join(part for part in (thinking, message.get("content")) if isinstance(part, str))

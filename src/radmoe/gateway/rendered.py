@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from radmoe.anchors import MARKERS, markers_for, text_response
 from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, sampling_for
 from radmoe.engines.prompts import encode
 from radmoe.errors import InputError
@@ -58,8 +59,9 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {  # what changes nothing
     "suffix": ("",),
 }
 _MOST_STOPS = 16
-_FINAL = re.compile(r"<\|channel\|>final.*?<\|message\|>", re.DOTALL)
-_CONTROL = re.compile(r"<\|(?:start|end|return|call)\|>(?:assistant)?|<\|channel\|>\w*|<\|message\|>")
+_CONTROL = re.compile(  # what Harmony writes around its messages
+    r"<\|(?:start|end|return|call)\|>(?:assistant)?|<\|channel\|>\w*|\s*<\|constrain\|>\s*\w*|<\|message\|>"
+)
 
 
 class Prompt(NamedTuple):
@@ -135,19 +137,15 @@ def choice_of(ask: Ask, index: int, done: Completion, vocab: Vocab) -> dict[str,
 
 
 def split_thinking(text: str, vocab: Vocab) -> tuple[str | None, str]:
-    """The thinking in a text, None where there is none, and the answer."""
-    if "<|channel|>" in vocab.added:  # gpt-oss
-        found = _FINAL.search(text)
-        if found is None:
-            return (_CONTROL.sub("", text).strip(), "") if "<|channel|>" in text else (None, text)
-        thinking = _CONTROL.sub("", text[: found.start()]).strip()
-        return thinking or None, _CONTROL.sub("", text[found.end() :])
-    before, mark, behind = text.partition("</think>")
-    if mark:
-        return before.replace("<think>", "", 1).strip("\n"), behind.lstrip("\n")
-    if text.startswith("<think>"):
-        return text.removeprefix("<think>").strip("\n"), ""
-    return None, text
+    """The thinking in a text, None where there is none, and the answer, which is the final response (`text_response`)."""
+    markers = markers_for(vocab)
+    opening = text_response(text, markers)
+    if opening == (0, 0):
+        return None, text
+    before, answer = (text, "") if opening is None else (text[: opening[0]], text[opening[1] :])
+    if markers is MARKERS["gpt-oss"]:
+        return _CONTROL.sub("", before).strip() or None, _CONTROL.sub("", answer)
+    return before.replace(markers.thinking.pattern.decode(), "", 1).strip("\n"), answer.lstrip("\n")
 
 
 def _check_fields(ask: Ask) -> None:

@@ -1,13 +1,15 @@
 r"""Multiple choice: the letter that an answer names, however it is dressed.
 
 `(B)`, `\text{B. the second}`, `The answer is B`, `B (10 GeV)` and a full-width B are B. Several letters are an answer of their
-own (`(A) and (B)` is `AB`), and what names no letter stays as it is: in "A proton" the A is a word.
+own (`(A) and (B)` and `(A, B)` are `AB`), and what names no letter stays as it is: in "A proton" the A is a word. Where the
+letters of the options are known, another letter names nothing.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 _DRESS = re.compile(
     r"\\(?:text|math)[a-z]*\s*(?=\{)|\\(?:operatorname|mbox|hbox|boxed|fbox|framebox|underline|uline|emph|bm|boldsymbol|pmb|"
@@ -22,39 +24,63 @@ _LEAD = re.compile(
     re.I,
 )
 _LABEL = re.compile(
-    r"[(\[]\s*([A-Za-z])\s*[)\]]|"  # in brackets; or with a sign, a number, a bracket or nothing behind it
+    r"[(\[]\s*([A-Za-z])\s*(?:[)\]]|\Z)|"  # in brackets; or with a sign, a number, a bracket or nothing behind it
     r"([A-Za-z])(?=\s*(?:\Z|[.,;:!)\]=/&(]|-+\s|and\b|or\b|are\b|is\s+(?:correct|right|the)\b)|\s+[-+\\\d])"
 )
 _ARTICLE = re.compile(r"[AIai]\s+[-+\\\d]")  # "A 10 GeV photon" names no option
 _NEXT = re.compile(r"\s*[.)\]]?\s*(?:(?:[,;/&]|and\b|or\b)\s*)*(?:(?:options?|choices?)\s+)?", re.I)
 _SEPARATE = re.compile(r"[A-Za-z]\s*(?:\Z|[.,;:!)\]/&]|and\b|or\b|is\b|are\b)")  # "B", "B." and "B and C", not "B = 3"
 _IN_BRACKETS = re.compile(r"\s*[(\[]\s*[A-Za-z]\s*[)\]]")
+_LIST_IN_BRACKETS = re.compile(r"[(\[]\s*([A-Z](?:(?:\s*(?:[,;/&]|and\b|or\b))+\s*[A-Z]\b)+)\s*[)\]]")
 _SET = re.compile(r"[A-J]{2,6}")
-_STATED = re.compile(r"\b(?:answer|option|choice)\s*(?:is|:|=)\s*", re.I)
+_STATED = re.compile(
+    r"(?:(?<!\beach )(?<!\bevery )(?<!\bany )(?<!\bno )(?<!\bother )(?<!\bwrong )(?<!\bincorrect )(?<!\bpossible )\banswer|"
+    r"(?:\A|[.:;!?-]\s+|\b(?:the|my|your|correct|right|best|final|chosen)\s+)(?:option|choice))\s*(?:is\b\s*:?|[:=])\s*",
+    re.I,
+)
+_NUMBERED = re.compile(r"[(\[]?\s*([a-z])\s*[)\].:]?\s+\S")  # "(a) The ball", in which the letter numbers a part
 
 
-def letter_of(answer: str) -> str | None:
-    """The letter that an answer names, or its letters in alphabetical order; else the answer without blanks and dress."""
+def letter_of(answer: str, letters: str = "") -> str | None:
+    """The letter that an answer names, or its letters in alphabetical order; else the answer without blanks and dress.
+
+    `letters` are those of the options; empty where they are not known.
+    """
     plain = _undressed(answer)
-    return _letters(plain) or plain.replace(" ", "") or None
+    return _letters(plain, letters) or plain.replace(" ", "") or None
 
 
-def stated_letter(response: str) -> str | None:
-    """The letter of a response without a box: what its last "the answer is" names, or the whole response; None without."""
+def letters_in(answer: str, letters: str = "") -> str:
+    """The letter or letters that an answer names; empty if it names none."""
+    return _letters(_undressed(answer), letters)
+
+
+def stated_letter(response: str, letters: str = "", *, whole: bool = True) -> str | None:
+    """The letter that a response states: what its last "the answer is" names, or the `whole` response; None without.
+
+    A whole response is a letter if it has one line, alone or with its option. A line that begins a list of options, or
+    that a small letter numbers, is none.
+    """
     plain = _undressed(response)
     for stated in reversed(list(_STATED.finditer(plain))):
-        if letters := _letters(plain[stated.end() :]):
-            return letters
-    return _letters(plain) or None if len(response.strip().splitlines()) == 1 else None
+        if named := _letters(plain[stated.end() :], letters):
+            return named
+    if not whole or len(response.strip().splitlines()) != 1 or _NUMBERED.match(plain):
+        return None
+    named = _letters(plain, letters)
+    following = chr(ord(named[-1]) + 1) if named else ""
+    return None if not named or re.search(rf"[(\[\s]{following}[)\].:]", plain) else named
 
 
-def _letters(plain: str) -> str:
+def _letters(plain: str, known: str) -> str:
     """The letters that a text begins with, behind words such as "The answer is"; empty if it begins with none."""
     rest = plain[match.end() :] if (match := _LEAD.match(plain)) else plain
     rest = re.sub(r"\A(?:both|either)\s+", "", rest, flags=re.I)
+    if several := _LIST_IN_BRACKETS.match(rest):
+        rest = several[1] + rest[several.end() :]
     together = rest.rstrip(" .")
     if _SET.fullmatch(together) and len(set(together)) == len(together):
-        return "".join(sorted(together))
+        return _known(together, known)
     letters, joint = set[str](), ""
     while (label := _LABEL.match(rest)) and not _ARTICLE.match(rest):
         if letters and label[2] and not _SEPARATE.match(rest):
@@ -69,7 +95,12 @@ def _letters(plain: str) -> str:
     else:
         if re.search("and|or", joint):  # "A and the rest" names more than a letter
             return ""
-    return "".join(sorted(letters))
+    return _known(letters, known)
+
+
+def _known(letters: Iterable[str], known: str) -> str:
+    """These letters in order, if all of them are letters of options or none is known; empty otherwise."""
+    return "".join(sorted(letters)) if not known or set(letters) <= set(known) else ""
 
 
 def _undressed(answer: str) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from radmoe.closing import BOX
 from radmoe.errors import InputError
 from radmoe.grading import equivalence
 from radmoe.grading.answers import extract, normalise
@@ -31,28 +34,43 @@ if TYPE_CHECKING:
 
 CONTEST_TIMEOUT_S = 6.0  # per test, as LiveCodeBench has it
 CONTEST_MEMORY = 1 << 30
+_LETTERS = "ABCDEFGHIJ"
 _OPTION = re.compile(r"(?:^|[\n\s])[*(]{0,3}([A-Ja-j])[*]{0,2}[).:\]]", re.MULTILINE)  # "A) 12", "(b) 12", "**C.** 12"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How a pool did. `average` is the mean over problems of the share of right rollouts (Avg@N), in [0, 1]."""
+    """How a pool did. `average` is the mean over problems of the share of right rollouts (Avg@N), in [0, 1].
+
+    `unmarked` counts the answers to math and choice problems in rollouts without a `\\boxed{`, which is what selection
+    looks for: those in an `\\fbox{...}` or a box without braces, and letters that are stated in words.
+    """
 
     problems: int
     rollouts: int
     graded: int
     parseable: int
+    unmarked: int
     right: int
     average: float
 
 
 @dataclass(frozen=True)
 class AnswerKey:
-    """One problem, the kind of its answers, and whether a math answer is a whole number."""
+    """One problem, the kind of its answers, and how to read them.
+
+    `integer` says whether a math answer is a whole number. `letters` are those of the options of a choice; empty where
+    nothing says which there are.
+    """
 
     problem: Problem
     kind: Kind
     integer: bool
+    letters: str = ""
+
+    def extract(self, text: str) -> str | None:
+        """The normalised answer of a rollout to this problem; None where there is none."""
+        return extract(self.kind, text, integer=self.integer, letters=self.letters)
 
 
 def answer_key(problem: Problem, recorded: Kind | None = None, prompt: str | None = None) -> AnswerKey:
@@ -61,7 +79,8 @@ def answer_key(problem: Problem, recorded: Kind | None = None, prompt: str | Non
     The kind is the problem's own, else the one that the pool recorded, else what tests, the answer and the prompt tell.
     A problem with tests is code. An answer of a single letter is a choice if the prompt lists options under letters; if
     there is no prompt to look at, a capital from A to J is, and any other letter is a variable. All else is math. A math
-    answer is a whole number where the data set says so, or where it says nothing and the right answer is one.
+    answer is a whole number where the data set says so, or where it says nothing and the right answer is one. The options
+    of a choice have the letters under which the data set or the prompt lists them, if the right one is among them.
     """
     kind = problem.kind or recorded
     if kind is None:
@@ -69,18 +88,31 @@ def answer_key(problem: Problem, recorded: Kind | None = None, prompt: str | Non
     integer = problem.integer
     if integer is None:
         integer = re.fullmatch(r"-?\d+", normalise("math", problem.answer) or "") is not None
-    return AnswerKey(problem, kind, integer)
+    return AnswerKey(problem, kind, integer, _letters(problem, prompt) if kind == "choice" else "")
+
+
+def _letters(problem: Problem, prompt: str | None) -> str:
+    """The letters of a choice's options, from A on; empty where the problem does not tell, or tells too few."""
+    listed = _listed_letters(problem, prompt)
+    letters = _LETTERS[: len(problem.options)] or "".join(takewhile(listed.__contains__, _LETTERS))
+    return letters if len(letters) > 1 and set(letter_of(problem.answer) or "") <= set(letters) else ""
+
+
+def _listed_letters(problem: Problem, prompt: str | None) -> set[str]:
+    """The letters under which the prompt lists something; the recorded prompt, or else the problem's own."""
+    own = problem.prompt
+    if not isinstance(own, str):
+        own = "\n".join(str(message.get("content")) for message in own)
+    return {match[1].upper() for match in _OPTION.finditer(prompt or own)}
 
 
 def _is_choice(problem: Problem, prompt: str | None) -> bool:
     letter = problem.answer.strip()
     if re.fullmatch(r"[A-Za-z]", letter) is None:
         return False
-    shown = prompt or (problem.prompt if isinstance(problem.prompt, str) else "")
-    if not shown:
-        return letter in "ABCDEFGHIJ"
-    options = {match[1].upper() for match in _OPTION.finditer(shown)}
-    return {"A", "B", letter.upper()} <= options
+    if not prompt and not problem.prompt:
+        return letter in _LETTERS
+    return {"A", "B", letter.upper()} <= _listed_letters(problem, prompt)
 
 
 def grade_pool(
@@ -106,8 +138,7 @@ def grade_pool(
     if problems is None:
         problems = problems_of(pool)
     known = dict(problems) if isinstance(problems, Mapping) else {problem.problem_id: problem for problem in problems}
-    silent = {i for i, kind in pool.kinds.items() if kind is None and i in known and known[i].kind is None}
-    prompts = dict(_prompts(pool, silent))
+    prompts = dict(_prompts(pool, {i for i, kind in pool.kinds.items() if i in known and _is_unclear(known[i], kind)}))
     keys = {
         problem_id: _checked_key(known[problem_id], recorded, prompts.get(problem_id), path)
         for problem_id, recorded in pool.kinds.items()
@@ -120,9 +151,10 @@ def grade_pool(
             "give the --task, --data or --answers they come from"
         )
     _check_options(pool, {problem_id: key.problem for problem_id, key in keys.items() if key.problem.options})
+    without_box: set[tuple[str, int]] = set()
     labels = grade_texts(
         keys,
-        _texts(pool, keys),
+        _noted(_texts(pool, keys), without_box),
         jobs=jobs,
         timeout=timeout,
         memory=memory,
@@ -138,6 +170,12 @@ def grade_pool(
         rollouts=len(pool),
         graded=len(labels),
         parseable=sum(label.answer is not None for label in labels),
+        unmarked=sum(
+            label.answer is not None
+            and keys[label.problem_id].kind in ("math", "choice")
+            and (label.problem_id, label.rollout_index) in without_box
+            for label in labels
+        ),
         right=sum(label.correct for label in labels),
         average=sum(sum(marks) / len(marks) for marks in right.values()) / len(right),
     )
@@ -154,11 +192,7 @@ def grade_texts(
     progress: Callable[[int], object] = lambda done: None,
 ) -> list[Label]:
     """The labels of rollouts, each given as problem, rollout index and text; the options are those of `grade_pool`."""
-    extracted = [
-        Label(problem_id, index, extract(key.kind, text, integer=key.integer), False)
-        for problem_id, index, text in texts
-        for key in (keys[problem_id],)
-    ]
+    extracted = [Label(problem_id, index, keys[problem_id].extract(text), False) for problem_id, index, text in texts]
     verdicts = _verdicts(extracted, keys, jobs, timeout, memory, unconfined)
     return list(_judged(extracted, keys, verdicts, timeout, progress))
 
@@ -170,6 +204,20 @@ def _prompts(pool: Pool, problem_ids: Collection[str]) -> list[tuple[str, str]]:
     runs = pool.runs(["problem_id", "prompt"]).to_pydict()
     shown = dict.fromkeys(zip(runs["problem_id"], runs["prompt"], strict=True))
     return [(problem_id, prompt) for problem_id, prompt in shown if prompt is not None and problem_id in problem_ids]
+
+
+def _is_unclear(problem: Problem, recorded: Kind | None) -> bool:
+    """Whether the recorded prompt must tell the kind of a problem, or the letters of its options."""
+    kind = problem.kind or recorded
+    return kind is None or (kind == "choice" and not problem.options and not problem.prompt)
+
+
+def _noted(texts: Iterable[tuple[str, int, str]], without_box: set[tuple[str, int]]) -> Iterator[tuple[str, int, str]]:
+    """The texts as they are; rollouts in which selection finds no box are added to a set on the way."""
+    for problem_id, index, text in texts:
+        if BOX not in text:
+            without_box.add((problem_id, index))
+        yield problem_id, index, text
 
 
 def _checked_key(problem: Problem, recorded: Kind | None, prompt: str | None, path: str | Path) -> AnswerKey:
@@ -255,8 +303,8 @@ def _classes(key: AnswerKey, equal: Equivalence) -> Classes | TextClasses:
     """Where the answers to a problem are sorted: by value, by letter, or by their text."""
     if key.kind == "math":
         return Classes(equal, key.problem.answer, integer=key.integer)
-    gold = normalise(key.kind, key.problem.answer) or ""
-    return TextClasses(gold, letter_of if key.kind == "choice" else text_key)
+    gold = normalise(key.kind, key.problem.answer, letters=key.letters) or ""
+    return TextClasses(gold, partial(letter_of, letters=key.letters) if key.kind == "choice" else text_key)
 
 
 def _verdicts(
