@@ -46,8 +46,9 @@ _NO_TOKENS = np.empty(0, np.int32)
 Anchors = Sequence[Anchor | None]
 
 _READOUT = re.compile(
-    r"(?P<family>[a-z-]+)(?::(?P<name>.+?))?(?P<occurrence>\*|#\d+|#shared)?@(?P<width>[^@]+)", re.DOTALL
+    r"(?P<family>[a-z-]+)(?::(?P<name>.+?))?(?P<occurrence>\*|#\d{1,9}|#shared)?@(?P<width>[^@]+)", re.DOTALL
 )
+_TOKENS = re.compile(r"\d{1,9}")
 _FORM = (
     "use family@width, such as delimiter@16, delimiter@marker, delimiter@span, closing@-16, boundary@16, "
     "trajectory:now@16 or boundary@union; or all"
@@ -73,7 +74,7 @@ class Readout:
         if match is None or match["family"] == ALL:
             raise ReadoutError(f"unknown readout {text!r}: {_FORM}")
         width: int | str = match["width"]
-        if match["width"].removeprefix("-" if match["family"] == CLOSING else "").isdecimal():
+        if _TOKENS.fullmatch(match["width"].removeprefix("-" if match["family"] == CLOSING else "")):
             width = int(match["width"])
         mark = match["occurrence"]
         occurrence: str | int | None = None
@@ -110,6 +111,11 @@ class Readout:
             raise ReadoutError("union reads every occurrence: leave the occurrence out")
         if self.occurrence == 0:
             raise ReadoutError("occurrences count from 1: use #1 for the first")
+
+    @property
+    def is_regex(self) -> bool:
+        """Whether its tokens are those that a regular expression matches. It may search without end, so none is taken from a file."""
+        return self.family in ("trajectory", BEFORE) and re.fullmatch("/.+/", self.name or "", re.DOTALL) is not None
 
     def __str__(self) -> str:
         if self.family == ALL:

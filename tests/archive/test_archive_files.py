@@ -128,6 +128,8 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "no tasks": lambda: lzma.compress(npz(tasks=np.frombuffer(b"[]", np.uint8), expert_ids=np.zeros((3, 2, 2), "u1"))),
     "pickled": lambda: lzma.compress(npz(tasks=np.array([print], object), expert_ids=np.zeros(1))),
     "deep": lambda: lzma.compress(npz(tasks=np.frombuffer(b"[" * 100_000, np.uint8))),
+    "a task that is code": lambda: packed(Packed({"stranger.notes.X": small()}, np.zeros((3, 2, 2), np.uint8))),
+    "a task that leads elsewhere": lambda: packed(Packed({"../../x": small()}, np.zeros((3, 2, 2), np.uint8))),
 }
 
 
@@ -139,18 +141,29 @@ def test_a_hostile_file_with_the_right_checksum_is_one_line(name: str, tmp_path:
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert unpacked(whole()).tasks  # at its own size it is read
-    bomb = lzma.compress(bytes(200 << 20))
-    assert len(bomb) < 1 << 20
-    monkeypatch.setattr(files, "_LARGEST", 100 << 20)
-    with pytest.raises(ArchiveError, match="cannot be unpacked"):
-        open_archive(archive_of(bomb, tmp_path / "a")).read(NAME)
-
-
 def test_routing_of_another_number_of_tokens_is_refused() -> None:
     with pytest.raises(ValueError, match="routing that is not that of the first problem"):
         Packed({"math-1": small()}, np.zeros((4, 2, 2), np.uint8))
+
+
+def one_entry(**change: Any) -> str:
+    """A manifest of one configuration, named by its model and style."""
+    entry: dict[str, Any] = {
+        "sha256": "",
+        "model": "lab-qwen",
+        "style": "thinking",
+        "n": 1,
+        "sampling": {"seed": 0},
+        "checkpoint": {},
+        "tasks": {"math-1": {"problems": 1, "tokens": 1}},
+    }
+    entry |= change
+    return json.dumps({"format": 1, "configurations": {f"{entry['model']}-{entry['style']}": entry}})
+
+
+def test_a_manifest_of_one_configuration_is_read(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text(one_entry())
+    assert list(open_archive(tmp_path).configurations) == [NAME]
 
 
 MANIFESTS = {
@@ -176,6 +189,9 @@ MANIFESTS = {
             },
         }
     ),
+    "a model of somebody's": one_entry(model="/home/stranger/model"),
+    "a style that is none": one_entry(style="../.."),
+    "a task that is code": one_entry(tasks={"stranger.notes.X": {"problems": 1, "tokens": 1}}),
 }
 
 

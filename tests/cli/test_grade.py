@@ -151,7 +151,7 @@ def test_a_file_of_one_s_own_is_graded_as_it_was_captured(run: Run, tmp_path: Pa
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["right"] == 1
     result = run(path)
-    assert "was captured from 'capitals': unknown task 'capitals'" in str(result.exception)
+    assert "records the task 'capitals', and a file chooses only among math-1" in str(result.exception)
 
 
 def test_a_kind_that_contradicts_the_pool_is_one_clear_line(run: Run, pool_path: Path, tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ def test_the_lab_s_problems_are_found_by_their_ids(tmp_path: Path) -> None:
 def test_a_pool_that_names_nothing_known_says_what_to_give(tmp_path: Path) -> None:
     assert problems_of(open_pool(write_texts(tmp_path / "a", [("own", "x")]))) == {}
     own = open_pool(write_texts(tmp_path / "b", [("own", "x")], task="mine"))
-    with pytest.raises(InputError, match=r"was captured from 'mine': unknown task 'mine': .* give --data FILE"):
+    with pytest.raises(
+        InputError, match=r"records the task 'mine', and a file chooses only among math-1, .*: give --data FILE"
+    ):
         problems_of(own)
 
 

@@ -13,6 +13,7 @@ from radmoe.errors import InputError
 from radmoe.grading import grade_pool
 from radmoe.pool import open_pool
 from radmoe.problems import Dataset, Gold, Record, load_questions
+from radmoe.problems.gold import load_problems
 
 ROWS = [{"country": "France", "capital": "Paris"}, {"country": "Norway", "capital": "Oslo"}]
 
@@ -50,7 +51,7 @@ def test_a_dotted_path_is_asked_and_graded_like_a_name(tmp_path: Path) -> None:
     task = f"{__name__}.CAPITALS"
     path = write_texts(tmp_path / "pool", answers(task), task=task, kind="text")
     assert open_pool(path).task == task
-    summary = grade_pool(path)
+    summary = grade_pool(path, load_problems(task))
     assert (summary.problems, summary.graded, summary.parseable, summary.right) == (2, 4, 4, 2)
 
 
@@ -59,7 +60,7 @@ def test_its_rows_may_come_from_a_file(tmp_path: Path) -> None:
 
     task, file = f"{__name__}.FROM_FILES", samples.write(tmp_path / "rows.jsonl", ROWS)
     path = write_texts(tmp_path / "pool", answers(task, file), task=task, kind="text")
-    assert grade_pool(path, problems_of(open_pool(path), data=file)).right == 2
+    assert grade_pool(path, problems_of(open_pool(path), task=task, data=file)).right == 2
     with pytest.raises(InputError, match="capitals is not on the hub: pass --data with a JSONL file of its rows"):
         load_questions(task)
 

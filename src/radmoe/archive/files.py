@@ -1,7 +1,8 @@
 """Packed rollouts on disk: one file per configuration, and a manifest with the checksum of each.
 
 A configuration is a model in one style, such as lab-qwen-thinking. Its file is an npz archive (numpy, nothing compressed)
-inside one xz stream; docs/lab.md lists the arrays. A file is read only if its checksum is the manifest's.
+inside one xz stream; docs/lab.md lists the arrays. A file is read only if its checksum is the manifest's. Somebody else may have
+made both: models, styles and tasks are names of the lab's, or refused.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import ArchiveError, InputError
+from radmoe.foreign import check_recorded, unpack_arrays
 from radmoe.lab.models import MODELS, PACKAGE
 from radmoe.lab.sample import FINISH_REASONS
+from radmoe.lab.tasks import TASKS
 from radmoe.pool.files import write_atomic
 from radmoe.problems import DEFAULT_SEED
 
@@ -32,7 +35,6 @@ SAMPLINGS = {  # how the shipped rollouts were sampled, and where in the distrib
     "paper": "paper",  # at temperature 0.7 and top-p 0.9, as in the paper
 }
 _DTYPES = {"tokens": "u2", "lengths": "u2", "finish_reasons": "u1", "logprobs": "f4", "correct": "?"}
-_LARGEST = 1 << 30  # bytes of an unpacked file
 # Tokens are two bytes wide: lp and pb say that the place of a byte in its pair matters.
 _FILTERS = [
     {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 2, "lp": 1, "pb": 1, "dict_size": 1 << 26}
@@ -154,7 +156,12 @@ def _configurations(path: Path) -> dict[str, dict[str, Any]]:
                 f"{path} is of format {body['format']}, this radmoe reads {FORMAT}: install the other one"
             )
         for name, entry in body["configurations"].items():
-            tasks = {task: (int(each["problems"]), int(each["tokens"])) for task, each in entry["tasks"].items()}
+            model = MODELS[check_recorded(entry["model"], MODELS, "model", name, "pack it again")]
+            check_recorded(entry["style"], model.styles, f"style of {model.name}", name, "pack it again")
+            tasks = {
+                check_recorded(task, TASKS, "task", name, "pack it again"): (int(each["problems"]), int(each["tokens"]))
+                for task, each in entry["tasks"].items()
+            }
             known = tasks and f"{entry['model']}-{entry['style']}" == name and isinstance(entry["sha256"], str)
             if not known or not isinstance(entry["sampling"]["seed"], int) or not isinstance(entry["checkpoint"], dict):
                 raise ValueError(f"the entry of {name!r}")
@@ -179,18 +186,14 @@ def packed(rollouts: Packed) -> bytes:
 
 
 def unpacked(data: bytes) -> Packed:
-    """The configuration in the bytes of a file; whatever they are, no more than so much memory is taken."""
-    opened = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_LARGEST)
-    plain = opened.decompress(data, max_length=_LARGEST)
-    if not opened.eof or opened.unused_data:
-        raise ValueError("it ends too early, or too late")
-    with np.load(io.BytesIO(plain), allow_pickle=False) as arrays:
-        tasks = {}
-        for task in _value(arrays["tasks"]):
-            fields = {name: arrays[f"{task}/{name}"] for name in PackedTask.__dataclass_fields__}
-            answers = {(int(problem), int(i)): str(answer) for problem, i, answer in _value(fields["answers"])}
-            tasks[str(task)] = PackedTask(**fields | {"answers": answers})
-        return Packed(tasks, arrays["expert_ids"])
+    """The configuration in the bytes of a file."""
+    arrays, tasks = unpack_arrays(data), {}
+    for name in _value(arrays["tasks"]):
+        task = check_recorded(name, TASKS, "task", "it", "pack it again")
+        fields: dict[str, Any] = {name: arrays[f"{task}/{name}"] for name in PackedTask.__dataclass_fields__}
+        answers = {(int(problem), int(i)): str(answer) for problem, i, answer in _value(fields["answers"])}
+        tasks[task] = PackedTask(**fields | {"answers": answers})
+    return Packed(tasks, arrays["expert_ids"])
 
 
 def write_archive(directory: Path, configurations: dict[str, tuple[Packed, dict[str, Any]]]) -> None:

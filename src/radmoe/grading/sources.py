@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radmoe.errors import InputError
+from radmoe.foreign import check_recorded
 from radmoe.lab.tasks import named
 from radmoe.problems import DATASETS, Problem, dataset_named
 from radmoe.problems.gold import load_problems
@@ -26,7 +27,8 @@ def problems_of(
 
     The lab's problems are found by their ids, which say task and seed. For others the pool's recorded task is
     loaded, from `data` where that is given. `seed` is the one that the ids name, unless it is given. Empty where
-    the pool names no task. Raises InputError where a task is unknown or cannot be loaded.
+    the pool names no task. Raises InputError where a task is unknown or cannot be loaded, and where the pool records the
+    dotted path of one: importing it would run code that whoever made the pool chose, so it must be given as `task`.
     """
     if task is None and data is None:
         drawn = named(pool.problems)
@@ -36,18 +38,28 @@ def problems_of(
     if task is not None:
         return load_problems(task, data, seed=seed)
     if data is not None:
-        return load_problems(_task_of_file(Path(data), pool.task), data, seed=seed)
+        return load_problems(_task_of_file(Path(data), pool), data, seed=seed)
+    recorded = _registered(pool)
     try:
-        return load_problems(pool.task, seed=seed)
+        return load_problems(recorded, seed=seed)
     except InputError as error:
-        raise InputError(f"{pool.path} was captured from {pool.task!r}: {error}") from None
+        raise InputError(f"{pool.path} was captured from {recorded!r}: {error}") from None
 
 
-def _task_of_file(path: Path, recorded: str | None) -> str | None:
+def _task_of_file(path: Path, pool: Pool) -> str | None:
     """The data set whose rows a file holds, if the pool records one; None for a file that speaks for itself."""
+    recorded = pool.task
     if recorded is None or recorded == path.stem or ("." not in recorded and recorded not in DATASETS):
         return None
-    return recorded if dataset_named(recorded).rows is None else None
+    return recorded if dataset_named(_registered(pool)).rows is None else None
+
+
+def _registered(pool: Pool) -> str:
+    """The task that a pool records, if it is in the table of data sets."""
+    path = f"--task {pool.task} if that is a Dataset of your own, " if "." in str(pool.task) else ""
+    return check_recorded(
+        pool.task, DATASETS, "task", pool.path, f"give {path}--data FILE of the problems or --answers FILE"
+    )
 
 
 def read_answers(path: str | Path) -> dict[str, Problem]:

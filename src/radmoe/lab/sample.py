@@ -28,6 +28,7 @@ from radmoe.engines.base import Completion, sampling_for
 from radmoe.engines.models import SHIPPED_DTYPE
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.errors import InputError, RadmoeError
+from radmoe.foreign import check_recorded
 from radmoe.lab.models import model_named, weights
 from radmoe.lab.tasks import TASKS, task_named
 from radmoe.printing import say
@@ -107,7 +108,9 @@ def read_sampled(path: Path) -> Sampled:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             tasks = {
-                task: TaskRollouts(**{name: arrays[f"{task}/{name}"] for name in TaskRollouts.__dataclass_fields__})
+                check_recorded(task, TASKS, "task", "it", "sample it again"): TaskRollouts(
+                    **{name: arrays[f"{task}/{name}"] for name in TaskRollouts.__dataclass_fields__}
+                )
                 for task in header["settings"]["problems"]
             }
             return Sampled(header, tasks, arrays["expert_ids"], arrays["weights"])

@@ -15,6 +15,7 @@ from radmoe.grading.labels import Label, read_labels
 from radmoe.kinds import settle_kinds
 from radmoe.pool import Pool, files, open_pool
 from radmoe.pool.schema import LABELS, disk_errors
+from radmoe.readout import Readout
 from radmoe.selector import Setting, setting_for
 from radmoe.types import Kind
 
@@ -128,6 +129,10 @@ class _Source:
             notes.append("the routing has expert ids only: every chosen expert counts alike")
         if pool.profile.readouts is not None:
             notes.append(f"the routing was kept at {', '.join(pool.profile.readouts)} alone")
+            if regexes := [name for name in pool.profile.readouts if Readout.parse(name).is_regex]:
+                notes.append(
+                    f"{', '.join(regexes)} is the pool's regular expression: --readout with it searches for it"
+                )
         return cls(pool, name, problems, kinds, labels, tuple(notes))
 
     def settings(self, kind: Kind | None, options: Options) -> tuple[Setting, ...]:
@@ -136,7 +141,8 @@ class _Source:
             return tuple(
                 setting_for(kind, readout=readout, k=options.k, kernel=options.kernel) for readout in options.readouts
             )
-        usual = usual_settings(kind, self.pool.profile.readouts)
+        stored = self.pool.profile.readouts
+        usual = usual_settings(kind, stored and [name for name in stored if not Readout.parse(name).is_regex])
         return tuple(setting_for(kind, readout=s.readout, k=options.k, kernel=options.kernel) for s in usual)
 
     def encode(self, records: Sequence[Records], options: Options) -> Iterator[EncodedProblem]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
+from radmoe.foreign import unpack_arrays
 from radmoe.lab.agent.loop import EXIT_STATUSES, Conversation, Encode
 from radmoe.lab.agent.repositories import Repository
 from radmoe.lab.agent.verdicts import UNKNOWN, VERDICTS, judge_many
@@ -111,8 +112,7 @@ def write_trajectories(path: Path, header: dict[str, Any], trajectories: Sequenc
 def read_trajectories(path: Path) -> tuple[dict[str, Any], list[AgentTrajectory]]:
     """What a file says about itself, and its trajectories; InputError where it is damaged or something else."""
     try:
-        with np.load(io.BytesIO(lzma.decompress(path.read_bytes())), allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = unpack_arrays(path.read_bytes())
         header = json.loads(bytes(arrays["header"]))
         if header["format"] != FORMAT:
             raise ValueError(f"format {header['format']}, not {FORMAT}")
