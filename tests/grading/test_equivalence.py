@@ -3,6 +3,7 @@ r"""Equal answers fall into one class, different ones never do, and no expressio
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from grading.messy import CLASSES
 from radmoe.errors import InputError
 from radmoe.grading import equivalence
 from radmoe.grading.equivalence import Classes, Equivalence
+from radmoe.grading.latex import normal_form
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the algebra process needs POSIX")
 
@@ -295,3 +297,45 @@ def test_without_mpmath_one_line_says_what_to_install(tmp_path: Path, monkeypatc
 def test_a_timeout_that_cannot_be_used_is_named() -> None:
     with pytest.raises(InputError, match="must be positive, got 0"):
         Equivalence(timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("gold", "same", "other"),
+    [
+        (
+            "20",
+            (r"20\%", r"20\text{ percent}", "20 percent", r"20\,\%", r"2000\%"),
+            (r"0.2", r"\frac15", r"2\%", r"21\%"),
+        ),
+        ("12.5", (r"12.5\%", r"\frac{25}{2}\%", r"1250\%"), (r"\frac18", r"12\%", r"125\%")),
+        ("-3", (r"-3\%", r"-300\%"), (r"3\%",)),
+        ("1", (r"100\%", r"1\%"), (r"10\%",)),
+        ("0", (r"0\%",), (r"1\%",)),
+        ("0.2", (r"20\%", r"\frac15"), (r"0.2\%", "20", r"2\%")),
+        (r"\frac18", (r"12.5\%", "0.125"), ("12.5", r"\frac18\%")),
+        (r"20\%", (r"20\text{ percent}", "0.2", r"\frac15"), ("20", r"2000\%")),
+        (r"20\text{ cm}", ("20", r"20\text{ cm}"), (r"20\%",)),
+        ("20, 30", (r"20\%, 30\%", r"20\%\text{ and }30\%"), ("0.2, 0.3",)),
+        ("(20, 30)", (r"(20\%, 30\%)",), (r"(30\%, 20\%)",)),
+        (r"5\sqrt2", (), (r"5\%",)),
+        ("20", (r"x = 20\%", r"\text{about }20\%"), (r"5 + 20\%", r"20\%x")),
+    ],
+)
+@pytest.mark.parametrize("extracted", [True, False])
+def test_percent_signs_are_read_as_the_gold_answer_is_written(
+    gold: str, same: tuple[str, ...], other: tuple[str, ...], extracted: bool
+) -> None:
+    integer = re.fullmatch(r"-?\d+", gold) is not None
+    with Equivalence() as equal:
+        classes = Classes(equal, gold, integer=integer)
+        for answer, right in [(answer, True) for answer in same] + [(answer, False) for answer in other]:
+            normal = normal_form(answer, integer=integer) if extracted else answer
+            assert normal is not None
+            assert (classes.add(normal) == classes.gold) == right, answer
+
+
+def test_wrong_answers_in_percent_are_one_class_with_those_without() -> None:
+    with Equivalence() as equal:
+        classes = Classes(equal, "20", integer=True)
+        assert classes.add("30") == classes.add(r"30\%") == classes.add("30 percent")
+        assert classes.add("0.3") != classes.add("30")

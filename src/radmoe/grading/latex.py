@@ -20,14 +20,17 @@ from radmoe.grading.prose import COUNTS, LEAD_IN
 from radmoe.grading.shapes import (
     ABOUT,
     OPEN,
+    PERCENT,
     Shape,
     balanced,
     build,
     consecutive,
     depths,
     in_terms_of,
+    is_short,
     number,
     outer,
+    percentage,
     split,
     text,
     trim,
@@ -319,6 +322,9 @@ def _formula(expression: list[str]) -> Shape:
     except (UnreadableError, RecursionError):
         return text(_BASE.sub(r"\1_{\2}", plain))
     value = exact(tree)
+    in_percent = value is not None and is_short(value) and expression[-1] == PERCENT
+    if value is not None and in_percent and exact(parse(expression[:-1])) == 100 * value:
+        return percentage(value)
     plain = _DECIMAL.sub(lambda decimal: written(Fraction(decimal[0])), plain)
     return number(value, plain) if value is not None else Shape("algebra", plain, tree=tree)
 

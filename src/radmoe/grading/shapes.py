@@ -17,6 +17,7 @@ from radmoe.grading.units import Unit
 UNORDERED = ("list", "set", "union", "either", "=")
 OPEN, CLOSE = {"(", "[", "\\{"}, {")", "]", "\\}"}
 ABOUT = {"\\approx", "\\simeq", "\\doteq"}
+PERCENT = "\\%"
 _LEADING = {"=", "+", "\\cdot", "\\therefore", "\\implies", "\\Rightarrow", ":", "\\sim", *ABOUT}
 _TRAILING = {"\\cdot", ".", ",", ";", ":", "\\\\", "\\."}
 _BETWEEN = {
@@ -74,8 +75,17 @@ def text(plain: str) -> Shape:
 
 def number(value: Fraction, plain: str) -> Shape:
     """A rational number. One with many digits stays as it was written: `2^{99}`."""
-    short = value.numerator.bit_length() + value.denominator.bit_length() < 120
-    return Shape("number", written(value) if short else plain, value=value)
+    return Shape("number", written(value) if is_short(value) else plain, value=value)
+
+
+def is_short(value: Fraction) -> bool:
+    """Whether a number is written out."""
+    return value.numerator.bit_length() + value.denominator.bit_length() < 120
+
+
+def percentage(value: Fraction) -> Shape:
+    """A number that was written in percent, and stays so until the gold answer says whether it is asked in percent."""
+    return Shape("number", written(100 * value) + PERCENT, value=value)
 
 
 def with_unit(shape: Shape, unit: Unit, name: str) -> Shape:
@@ -134,10 +144,13 @@ def alone(equation: Shape) -> Shape | None:
 def in_terms_of(shape: Shape, gold: Shape) -> Shape:
     """An answer in the terms of the gold answer, which says more or less than it does.
 
-    Where the gold answer has no unit, units are dropped; where it has one, an answer without gets it. And `(1, 2)` is
+    Where the gold answer has no unit, units are dropped; where it has one, an answer without gets it. Percent signs are
+    dropped where the gold answer has none and is no share (`_percent_dropped`). And `(1, 2)` is
     an interval where the gold answer is one, a point where it is one, and otherwise what is an interval, or a point
     with named coordinates, becomes `(1, 2)`. So equality is transitive among the answers to one problem.
     """
+    if PERCENT in shape.normal:
+        shape = _percent_dropped(shape, gold)
     units = {part.unit: part for part in _leaves(gold) if part.unit is not None}
     if not units:
         shape = _changed(shape, lambda leaf: replace(leaf, normal=leaf.bare, unit=None, unit_text=""))
@@ -155,6 +168,27 @@ def in_terms_of(shape: Shape, gold: Shape) -> Shape:
     if shape.kind == "interval":
         return build("()", shape.parts)
     return build("()", (part.parts[1] for part in shape.parts)) if consecutive(shape.names) else shape
+
+
+def _percent_dropped(shape: Shape, gold: Shape) -> Shape:
+    r"""An answer without percent signs where the gold answer is a number, or numbers, without unit or percent sign.
+
+    Of a gold answer from 1 up the problem has said that it wants percent: `20\%` is 20, unless 20 hundredths are the gold
+    answer itself (`800\%` is 8). If the gold answer is a share, as 0.2 is, `20\%` is that share.
+    """
+    numbers = [leaf for leaf in _leaves(gold) if leaf.value is not None]
+    if not numbers or PERCENT in gold.normal or any(leaf.unit is not None for leaf in _leaves(gold)):
+        return shape
+    values = {leaf.value for leaf in numbers} - {Fraction(0)}
+    whole = bool(values) and all(abs(value) >= 1 for value in values if value is not None)
+
+    def plain(leaf: Shape) -> Shape:
+        if leaf.value is None or not leaf.bare.endswith(PERCENT):
+            return leaf
+        value = 100 * leaf.value if whole and leaf.value not in values else leaf.value
+        return number(value, written(value))
+
+    return _changed(shape, plain)
 
 
 def named(names: Iterable[str], values: Iterable[Shape]) -> Shape:
