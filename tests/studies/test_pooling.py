@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 
 from planted_panels import panel
-from radmoe.studies.pooling import Rows, clusters, configuration, groups, of_pool, shown, stack, stars_of
+from radmoe.studies.pooling import (
+    QWEN_THINKING,
+    THINKING,
+    Rows,
+    clusters,
+    configuration,
+    groups,
+    of_pool,
+    others,
+    shown,
+    stack,
+    stars_of,
+)
 
 MATH, CODE = panel(problems=5, n=4), panel(problems=3, n=4, kind="code", dataset="code")
 
@@ -48,3 +60,15 @@ def test_what_is_no_number_is_an_empty_cell_that_says_why(value: float | None) -
 def test_an_interval_without_numbers_is_not_shown_and_stars_follow_p() -> None:
     assert shown(0.5, "percent", (np.nan, np.nan)).low is None
     assert [stars_of(p) for p in (0.2, 0.04, 0.009, 0.0001)] == ["", "*", "**", "***"]
+
+
+def test_instruct_is_told_by_style_or_by_the_models_name_and_everything_else_is_thinking_class() -> None:
+    styles = {style: panel(problems=2, n=4, style=style) for style in ("thinking", "instruct", "low", "high", "")}
+    assert [name for name, one in styles.items() if THINKING.holds(one)] == ["thinking", "low", "high", ""]
+    named = panel(problems=2, n=4, model="Qwen/Qwen3-30B-A3B-Instruct-2507", style="")
+    assert not THINKING.holds(named)
+    qwen = [panel(problems=2, n=4, model=model, style="thinking") for model in ("lab-qwen", "lab-next")]
+    effort = panel(problems=2, n=4, model="lab-oss", style="high")
+    assert [QWEN_THINKING.holds(one) for one in (*qwen, effort, styles["instruct"])] == [True, True, False, False]
+    beside = others([*qwen, effort, styles["instruct"]], QWEN_THINKING)
+    assert beside == {"other thinking-class configurations": [effort], "instruct configurations": [styles["instruct"]]}

@@ -7,7 +7,8 @@ import numpy as np
 from planted_panels import panel
 from radmoe.evaluation.table import Cell, missing
 from radmoe.studies.base import Options
-from radmoe.studies.quantities import by_configuration, mean_cell, mean_of, number, pooled, quantity, series
+from radmoe.studies.quantities import by_configuration, mean_cell, mean_of, number, pooled, series, usable
+from radmoe.studies.resample import Quantity
 
 OPTIONS = Options(resamples=300)
 
@@ -33,11 +34,11 @@ def test_a_problem_of_two_configurations_is_one_cluster_and_one_without_a_number
 
 
 def test_a_rule_is_not_asked_about_few_problems_or_few_draws() -> None:
-    draws = np.linspace(0, 1, 300)
-    assert quantity(0.5, draws, 4) is None
-    assert quantity(np.nan, draws, 40) is None
-    assert quantity(0.5, np.where(draws > 0.4, np.nan, draws), 40) is None
-    kept = quantity(0.5, np.where(draws > 0.9, np.nan, draws), 40)
+    draws, many = np.linspace(0, 1, 300), frozenset(range(40))
+    assert usable(Quantity(0.5, draws, frozenset(range(4)))) is None
+    assert usable(Quantity(np.nan, draws, many)) is None
+    assert usable(Quantity(0.5, np.where(draws > 0.4, np.nan, draws), many)) is None
+    kept = usable(Quantity(0.5, np.where(draws > 0.9, np.nan, draws), many))
     assert kept is not None
     assert np.isfinite(kept.draws).all()
     assert mean_of(None, 0) is None

@@ -16,15 +16,15 @@ from radmoe.studies.rates import (
     DELIMITER,
     GROUPS,
     Decided,
-    Mean,
     curves,
     is_above,
     is_below,
     is_near,
     mean,
     pooled_rates,
-    thinking_class,
+    readable,
 )
+from radmoe.studies.resample import Quantity
 from radmoe.studies.subcohorts import CHANCE, DC, MAJORITY, RAD, Cell
 
 OPTIONS = Options(resamples=300, subcohorts=10)
@@ -35,14 +35,13 @@ def made(**options: object) -> Panel:
     return panel(**({"problems": 12, "n": 16, "requests": ANCHORS} | options))  # type: ignore[arg-type]
 
 
-def around(value: float) -> Mean:
-    return Mean(value, value + 0.01 * np.sin(np.arange(300)), 20)
+def around(value: float) -> Quantity:
+    return Quantity(value, value + 0.01 * np.sin(np.arange(300)), frozenset(range(20)))
 
 
-def test_instruct_panels_and_kinds_without_a_delimiter_are_left_out() -> None:
-    thinking, instruct, text = made(), made(style="instruct"), made(kind="text")
-    assert thinking_class(evidence(thinking, instruct, text)) == [thinking]
-    assert thinking_class(evidence(instruct, text)) == [instruct]
+def test_kinds_without_a_delimiter_are_left_out() -> None:
+    thinking, text = made(), made(kind="text")
+    assert readable(evidence(thinking, text)) == [thinking]
 
 
 def test_rows_are_the_problems_that_fit_a_cell_or_those_chosen() -> None:
@@ -79,12 +78,12 @@ def test_a_mean_over_fewer_than_ten_problems_is_none() -> None:
 
 
 def test_a_claim_of_several_parts_names_the_weakest_and_one_that_lacks_a_part_is_a_note() -> None:
-    both = Decided().with_claim(CLAIM, [("low", around(-0.1), is_below()), ("high", around(0.0), is_above())])
+    both = Decided().with_claim(CLAIM, [("low", around(-0.1), is_below(-0.02)), ("high", around(0.02), is_above(0.02))])
     (decision,) = both.decisions
-    assert decision.verdict == Verdict.CANNOT_TELL
-    assert decision.estimate == 0.0
+    assert decision.verdict == Verdict.AT_THE_MARGIN
+    assert decision.estimate == 0.02
     assert "the weakest part, high" in decision.reading
-    lacking = both.with_claim(CLAIM, [("low", around(-0.1), is_below()), ("high", None, is_above())])
+    lacking = both.with_claim(CLAIM, [("low", around(-0.1), is_below(-0.02)), ("high", None, is_above(0.02))])
     assert lacking.decisions == both.decisions
     assert lacking.notes == ("key was not tested: fewer than 10 problems for high.",)
 
@@ -94,4 +93,4 @@ def test_near_a_place_is_judged_and_shown_at_that_place(value: float, verdict: V
     decision = is_near(0.4, 0.1, "share")(CLAIM, around(value))
     assert decision.estimate == pytest.approx(value)
     assert decision.low < value < decision.high
-    assert decision.verdict == (verdict or Verdict.CANNOT_TELL)
+    assert decision.verdict == (verdict or Verdict.AT_THE_MARGIN)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from planted_panels import evidence, panel
@@ -52,3 +54,29 @@ def test_quick_draws_a_tenth_and_never_too_few() -> None:
     assert Options(resamples=1).draws == 200
     with pytest.raises(InputError, match="resamples must be at least 1, got 0"):
         Options(resamples=0)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "population"),
+    [
+        ((2, 3, 5, *range(11, 17), *range(21, 27)), "thinking-class configurations"),
+        ((4,), "thinking configurations of the Qwen models"),
+    ],
+)
+def test_the_papers_population_is_declared_and_named_in_every_rule(numbers: tuple[int, ...], population: str) -> None:
+    for study in (one for one in STUDIES.values() if one.number in numbers):
+        assert study.population.name == population, study.name
+        assert all(population in claim.rule for claim in study.claims), study.name
+
+
+def test_no_rule_asks_for_more_than_nothing() -> None:
+    """A rule that says "above 0" or "below 0" would be met by +0.0 [0, 0]."""
+    rules = {claim.key: claim.rule for study in STUDIES.values() for claim in study.claims}
+    assert not [key for key, rule in rules.items() if re.search(r"\b(above|below) 0(?![.\d])", rule)]
+
+
+def test_each_claim_of_the_paper_counts_once_and_the_agents_are_among_them() -> None:
+    keys = [claim.key for study in STUDIES.values() for claim in study.claims]
+    assert sum(key.startswith("agent.") for key in keys) == 5
+    assert not [key for key in keys if key.startswith("cross-anchor.")]
+    assert sum(key.startswith("effort.") for key in keys) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +38,11 @@ def command(
         str, typer.Option("--cite", help="What claims.md cites for the rules, such as a commit of docs/rules.md.")
     ] = "",
     readings: Annotated[
-        Path | None, typer.Option("--readings", help="A TOML file of readings by claim, which claims.md shows.")
+        Path | None,
+        typer.Option(
+            "--readings",
+            help="A TOML file of readings by claim, and of earlier verdicts ([before]), which claims.md shows.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write pages, CSV, JSON, figures and claims.md into this directory.")
@@ -97,11 +102,11 @@ def command(
         raise typer.Exit(1)
 
 
-def _readings(path: Path | None) -> dict[str, str]:
-    from radmoe.report.readings import read_readings
+def _readings(path: Path | None) -> Any:
+    from radmoe.report.readings import Readings, read_readings
     from radmoe.studies.base import load
 
-    return {} if path is None else read_readings(path, (c.key for study in load().values() for c in study.claims))
+    return Readings() if path is None else read_readings(path, (c.key for s in load().values() for c in s.claims))
 
 
 def _list(as_json: bool) -> None:
@@ -168,7 +173,7 @@ def _show(
     typed: str,
     pools: list[Path],
     cited: str,
-    readings: dict[str, str],
+    readings: Any,
 ) -> None:
     from radmoe.evaluation.cache import checksum
     from radmoe.evaluation.render import visible_table
@@ -176,9 +181,20 @@ def _show(
     from radmoe.pool.files import write_atomic
     from radmoe.pool.schema import disk_errors
     from radmoe.printing import json_text
-    from radmoe.report.studies import Source, estimate_text, ledger, study_json, write_study
+    from radmoe.report.studies import (
+        Source,
+        decisions_of,
+        estimate_text,
+        ledger,
+        study_json,
+        verdict_counts,
+        verdict_text,
+        write_study,
+    )
+    from radmoe.studies.evidence import sampling_of
 
-    source = Source(typed, {pool.name: checksum(pool) for pool in pools})
+    ways = Counter(sampling_of(pool) for pool in pools)
+    source = Source(typed, {pool.name: checksum(pool) for pool in pools}, dict(ways))
     if out is not None:
         for ran in rans:
             write_study(ran, out, source)
@@ -201,8 +217,14 @@ def _show(
             show_table(visible_table(table, NAME), screen)
         screen.print()
         for decision in ran.findings.decisions:
-            screen.print(f"{str(decision.verdict).upper()}: {decision.claim.sentence} {estimate_text(decision)}")
+            verdict = verdict_text(decision).replace(decision.verdict, decision.verdict.upper(), 1)
+            screen.print(f"{verdict}: {decision.claim.sentence} {estimate_text(decision)}")
+            if decision.inexpressible:
+                screen.print(f"Not expressible: {decision.inexpressible}.", style="dim")
         for note in ran.findings.notes:
             screen.print(note, style="dim")
+    if decisions := decisions_of(rans):
+        screen.print()
+        screen.print(verdict_counts(decisions), style="bold")
     if out is not None:
         say(f"written to {out}: a page, CSV, JSON and figures per study, and claims.md", err=True)

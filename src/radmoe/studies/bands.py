@@ -16,7 +16,7 @@ from radmoe.studies.evidence import Floats, Panel, Request
 from radmoe.studies.gains import of_domains
 from radmoe.studies.picks import rad
 from radmoe.studies.pooling import problems_of, shown
-from radmoe.studies.resample import Resampled, interval, resample
+from radmoe.studies.resample import Quantity, Resampled, resample
 
 READOUTS = ("boundary@marker", "boundary@16", "delimiter@marker", "delimiter@16")
 KERNELS = ("weighted", "binary")
@@ -72,17 +72,21 @@ class Arms(NamedTuple):
         """The bands of a group that hold layers in some panel, if picks were made at all."""
         return [band for band in group if np.isfinite(self.means.draws[:, BANDS.index(band)]).all()]
 
-    def loss(self, band: str) -> tuple[float, Floats]:
-        """Accuracy with all layers minus that of a band, over problems that have both, and its draws."""
+    def loss(self, band: str) -> Quantity:
+        """Accuracy with all layers minus that of a band, over problems that have both."""
         return self.means.difference(len(BANDS) + BANDS.index(band), BANDS.index(band))
 
-    def gap(self, near: tuple[str, ...], far: tuple[str, ...]) -> tuple[float, Floats] | None:
-        """The mean accuracy of some bands minus that of others, and its draws; None where there are none."""
+    def gap(self, near: tuple[str, ...], far: tuple[str, ...]) -> Quantity | None:
+        """The mean accuracy of some bands minus that of others; None where there are none."""
         one, other = ([BANDS.index(band) for band in self.bands(group)] for group in (near, far))
         if not one or not other:
             return None
         estimates, draws = self.means[:2]
-        return float(estimates[one].mean() - estimates[other].mean()), draws[:, one].mean(1) - draws[:, other].mean(1)
+        return self.means.quantity(
+            estimates[one].mean() - estimates[other].mean(),
+            draws[:, one].mean(1) - draws[:, other].mean(1),
+            (*one, *other),
+        )
 
 
 def arms_of(panels: list[Panel], readout: str, kernel: str, options: Options) -> Arms:
@@ -103,11 +107,11 @@ def loss_cells(arms: Arms, band: str) -> tuple[Cell, Cell, float]:
     """What a band loses, with its interval, and McNemar's p."""
     if not arms.bands((band,)):
         return missing("no layer"), missing("no layer"), 1.0
-    estimate, draws = arms.loss(band)
+    loss = arms.loss(band)
     pair = arms.hits[:, [0, BANDS.index(band)]]
     pair = pair[np.isfinite(pair).all(1)]
     p = mcnemar(pair[:, 0], pair[:, 1]).p
-    return shown(estimate, "points", interval(draws)), shown(p, "p"), p
+    return shown(loss.estimate, "points", loss.interval), shown(p, "p"), p
 
 
 def omnibus(arms: Arms, group: tuple[str, ...]) -> Cell:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 
-from radmoe.errors import InputError
+from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation.table import Table
 from radmoe.studies.charts import Chart
 from radmoe.studies.decision import Claim, Decision
 from radmoe.studies.evidence import Evidence, Panel, Request
 from radmoe.studies.needs import Need
+from radmoe.studies.pooling import EVERYONE, Population, others
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,16 @@ class Study:
     requests: Requests
     claims: tuple[Claim, ...] = ()
     needs: tuple[Need, ...] = ()
+    population: Population = EVERYONE
 
     def unmet(self, evidence: Evidence) -> list[str]:
-        """What the pools lack for it, each with the way to get it; empty where it can run."""
-        return [reason for need in self.needs if (reason := need.lacking(evidence)) is not None]
+        """What the pools lack for it, each with the way to get it; empty where it can run.
+
+        Where some of them are of its population, these must have it.
+        """
+        inside = [panel for panel in evidence.panels if self.population.holds(panel)]
+        asked = replace(evidence, panels=inside or evidence.panels)
+        return [reason for need in self.needs if (reason := need.lacking(asked)) is not None]
 
 
 STUDIES: dict[str, Study] = {}
@@ -101,17 +109,51 @@ def study(
     requests: Requests = _nothing,
     claims: Iterable[Claim] = (),
     needs: Iterable[Need] = (),
+    population: Population = EVERYONE,
 ) -> Callable[[Run], Run]:
-    """Register a function as a study."""
+    """Register a function as a study. It sees the configurations of the population alone, whoever calls it."""
+    needs = tuple(needs)
 
     def register(run: Run) -> Run:
         taken = next((s for s in STUDIES.values() if number == s.number or name == s.name), None)
         if taken is not None and taken.run.__qualname__ != run.__qualname__:
             raise InputError(f"study {number} {name!r} is taken by {taken.number} {taken.name!r}")
-        STUDIES[name] = Study(number, name, title, where, run, requests, tuple(claims), tuple(needs))
-        return run
+        within = run if population is EVERYONE else _within(run, population, needs)
+        STUDIES[name] = Study(number, name, title, where, within, requests, tuple(claims), needs, population)
+        return within
 
     return register
+
+
+def _within(run: Run, population: Population, needs: tuple[Need, ...]) -> Run:
+    """A study of one population: its findings, and beside them the tables of the configurations that no claim is about."""
+
+    @wraps(run)
+    def ran(evidence: Evidence, options: Options) -> Findings:
+        inside = replace(evidence, panels=[panel for panel in evidence.panels if population.holds(panel)])
+        outside = others(evidence.panels, population)
+        found = Findings(notes=(f"No claim is judged: they are about {population.name}, and these pools have none.",))
+        if inside.panels or not outside:
+            found = run(inside, options)
+        tables = list(found.tables)
+        for name, panels in outside.items():
+            part = replace(evidence, panels=panels)
+            try:
+                beside = Findings() if any(need.lacking(part) for need in needs) else run(part, options)
+            except MethodUnavailable:
+                continue
+            tables += [
+                replace(
+                    table,
+                    key=f"{table.key}-{name.split()[0]}",
+                    title=f"{table.title}: {name}, which no claim is about",
+                    rows=tuple(row for row in table.rows if "paper" not in row.section),
+                )
+                for table in beside.tables
+            ]
+        return replace(found, tables=tuple(tables))
+
+    return ran
 
 
 def study_named(name: str) -> Study:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.studies.base import Options
-from radmoe.studies.evidence import Floats, Panel, Request
+from radmoe.studies.evidence import Panel, Request
 from radmoe.studies.gains import Gains, gains, of_domains, pooled
 from radmoe.studies.pooling import problems_of
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.resample import Quantity, Resampled, resample
 
 BUDGETS = (16, 32, 64, 128, 256, 512)
 EARLY, LATE = 64, 512  # before most rollouts of the lab open an answer, and behind the end of all
@@ -47,9 +47,8 @@ class Frontier(NamedTuple):
     def known(self, *columns: int) -> bool:
         return bool(np.isfinite(self.means.draws[:, list(columns)]).all())
 
-    def mean(self, anchor: str, budget: int, part: str) -> tuple[float, Floats]:
-        at = self.column(anchor, budget, part)
-        return float(self.means.estimate[at]), self.means.draws[:, at]
+    def mean(self, anchor: str, budget: int, part: str) -> Quantity:
+        return self.means.mean(self.column(anchor, budget, part))
 
 
 def _gains(panels: list[Panel], anchor: str, budget: int) -> Gains:

@@ -29,7 +29,9 @@ from radmoe.studies import store
 from radmoe.studies.reading import COSINE, Bools, Reader, Request
 from radmoe.types import Kind
 
-__all__ = ["COSINE", "Bools", "Evidence", "Floats", "Ints", "Panel", "Progress", "Read", "Request", "gather"]
+__all__ = [
+    "COSINE", "Bools", "Evidence", "Floats", "Ints", "Panel", "Progress", "Read", "Request", "gather", "sampling_of",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -204,7 +206,30 @@ def gather(
         evidence.cohorts[path] = cohort
         evidence.panels += _panels(cohort, jobs, use_cache)
         progress(number + 1, len(pools))
+    _check_sampling(evidence.panels)
     return evidence
+
+
+def sampling_of(path: str | Path) -> str:
+    """How the rollouts of a pool were sampled, in words: temperature, top-p and seed, as far as its run record says."""
+    record = manifest(Path(path))["run"].get("sampling") or {}
+    record = record.get("sampled") or record
+    names = (("temperature", "temperature"), ("top-p", "top_p"), ("seed", "seed"))
+    return ", ".join(f"{word} {record[key]}" for word, key in names if record.get(key) is not None) or "not recorded"
+
+
+def _check_sampling(panels: Sequence[Panel]) -> None:
+    """Refuse one configuration's rollouts of the same problems that were sampled in two ways: a verdict would mix them."""
+    seen: dict[tuple[str, str, str], Panel] = {}
+    for panel in panels:
+        key = panel.configuration, panel.dataset, panel.domain
+        other = seen.setdefault(key, panel)
+        ways = [sampling_of(one.path) for one in (other, panel)]
+        if ways[0] != ways[1] and set(other.problem_ids) & set(panel.problem_ids):
+            raise InputError(
+                f"{other.path} and {panel.path} hold the same problems of one configuration, sampled at {ways[0]} and at "
+                f"{ways[1]}: a study judges one way of sampling, so run it once for each"
+            )
 
 
 def _panels(cohort: Cohort, jobs: int, use_cache: bool) -> list[Panel]:

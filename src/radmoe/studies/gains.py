@@ -13,6 +13,7 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell, missing
 from radmoe.stats import PoissonBinomial, poisson_binomial_test
+from radmoe.studies.decision import POINT
 from radmoe.studies.evidence import Bools, Floats, Panel, Request
 from radmoe.studies.picks import eligible, highest, hits, rate
 from radmoe.studies.pooling import shown
@@ -79,6 +80,27 @@ def pooled(panels: Iterable[Panel], of: Callable[[Panel], Gains]) -> Gains:
 def of_domains(panels: Iterable[Panel], domains: Sequence[str] = DOMAINS) -> list[Panel]:
     """The panels whose problems have a delimiter, or those of some domains."""
     return [panel for panel in panels if panel.domain in domains]
+
+
+def all_arrive(panels: Iterable[Panel], request: Request, least: float) -> str:
+    """Why delta-anchor cannot be `least` on these panels, whatever routing says; empty where it can.
+
+    It can be no larger than the share of rollouts that never reach the anchor: at most all of them are wrong.
+    """
+    lost = [1 - rate_located(panel, request) for panel in panels]
+    share = float(np.mean(np.concatenate(lost))) if lost else 0.0
+    if share >= least:
+        return ""
+    return (
+        f"only {100 * share:.1f}% of the rollouts do not reach the anchor, so that reaching it cannot tell right from wrong by "
+        f"{100 * least:g} {'point' if least == POINT else 'points'}"
+    )
+
+
+def rate_located(panel: Panel, request: Request) -> Floats:
+    """The share of each problem's rollouts that a request locates [P]."""
+    located = panel.read(request).located & panel.here
+    return np.asarray(located.sum(1) / np.maximum(panel.here.sum(1), 1), np.float64)
 
 
 def gain_cells(values: Floats, test: PoissonBinomial | None) -> tuple[Cell, Cell]:

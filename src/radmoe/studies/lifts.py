@@ -17,12 +17,10 @@ from radmoe.studies import picks
 from radmoe.studies.evidence import Floats, Panel, Request
 from radmoe.studies.fusions import fused
 from radmoe.studies.pooling import Rows, clusters, stack
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.resample import Quantity, Resampled, resample
 
 FULL, COHORT, MAJORITY, DENSE, FUSED = range(5)
 COLUMNS = ("avg@full", "avg@coh", "maj", "dens", "RAD+DC")
-
-Estimate = tuple[float, Floats]  # a quantity, and its draws
 
 
 def lifts(panel: Panel) -> Floats:
@@ -66,25 +64,21 @@ class Lift:
         return float(self.means.estimate[column])
 
     @property
-    def anchor(self) -> Estimate:
+    def anchor(self) -> Quantity:
         return self.means.difference(COHORT, FULL)
 
     @property
-    def selection(self) -> Estimate:
+    def selection(self) -> Quantity:
         return self.means.difference(DENSE, COHORT)
 
     @property
-    def full(self) -> Estimate:
+    def full(self) -> Quantity:
         return self.means.difference(DENSE, FULL)
 
     @property
-    def headroom(self) -> Estimate:
+    def headroom(self) -> Quantity:
         """Delta-sel as a share of what a perfect selector could add; NaN where every located rollout is right."""
-        value, draws = self.selection
-        left = 1 - np.append(self.means.draws[:, COHORT], self.means.estimate[COHORT])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            shares = np.where(left > 0, np.append(draws, value) / left, np.nan)
-        return float(shares[-1]), shares[:-1]
+        return _headroom(self.selection, self.means, COHORT)
 
     @cached_property
     def p(self) -> float:
@@ -116,30 +110,23 @@ class Contrast:
     """Lifts in two styles on the same problems, and how they differ: the first minus the second."""
 
     def __init__(self, rows: Rows, resamples: int, seed: int) -> None:
-        self.n = len(rows.table)
         self.means = resample(*rows, resamples=resamples, seed=seed)
+        self.n = self.means.n
 
-    def lift(self, side: int, top: int = DENSE, floor: int = COHORT) -> Estimate:
+    def lift(self, side: int, top: int = DENSE, floor: int = COHORT) -> Quantity:
         """A lift in the first style (0) or the second (1)."""
         return self.means.difference(side * len(COLUMNS) + top, side * len(COLUMNS) + floor)
 
-    def share(self, side: int) -> Estimate:
+    def share(self, side: int) -> Quantity:
         """Delta-sel as a share of the headroom in one style."""
-        value, draws = self.lift(side)
-        cohort = side * len(COLUMNS) + COHORT
-        left = 1 - np.append(self.means.draws[:, cohort], self.means.estimate[cohort])
-        shares = np.divide(np.append(draws, value), left, out=np.full(len(left), np.nan), where=left > 0)
-        return float(shares[-1]), shares[:-1]
+        return _headroom(self.lift(side), self.means, side * len(COLUMNS) + COHORT)
 
-    def difference(self, top: int = DENSE, floor: int = COHORT) -> Estimate:
-        return minus(self.lift(0, top, floor), self.lift(1, top, floor))
+    def difference(self, top: int = DENSE, floor: int = COHORT) -> Quantity:
+        return self.lift(0, top, floor).minus(self.lift(1, top, floor))
 
 
-def minus(one: Estimate, other: Estimate, times: float = 1.0) -> Estimate:
-    """One quantity minus `times` another, draw by draw."""
-    return one[0] - times * other[0], one[1] - times * other[1]
-
-
-def finite(estimate: Estimate) -> bool:
-    """Whether a rule can be put to a quantity: it and all its draws are numbers."""
-    return bool(np.isfinite(estimate[0]) and np.isfinite(estimate[1]).all())
+def _headroom(gain: Quantity, means: Resampled, cohort: int) -> Quantity:
+    """A gain as a share of what a perfect selector could add to the mean of a column; NaN where that is nothing."""
+    left = 1 - np.append(means.draws[:, cohort], means.estimate[cohort])
+    shares = np.divide(np.append(gain.draws, gain.estimate), left, out=np.full(len(left), np.nan), where=left > 0)
+    return Quantity(float(shares[-1]), shares[:-1], gain.problems)

@@ -35,12 +35,12 @@ def _any(condition: Callable[[Panel], bool]) -> Callable[[Evidence], bool]:
 LOGPROBS = Need(
     "top-k log-probabilities",
     _any(lambda panel: "cbw" in panel.scalars),
-    "radmoe capture keeps them unless --topk-logprobs 0",
+    "radmoe capture keeps them unless --no-logprobs",
 )
 LIKELIHOOD = Need(
     "log-probabilities of the sampled tokens",
     _any(lambda panel: "likelihood" in panel.scalars),
-    "radmoe capture keeps them unless --topk-logprobs 0",
+    "radmoe capture keeps them unless --no-logprobs",
 )
 VOTES = Need(
     "answers that can be counted (math or choice)",

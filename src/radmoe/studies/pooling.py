@@ -19,11 +19,48 @@ POOLS: dict[str, tuple[str, ...]] = {
     "code": ("code",),
 }
 NOTHING = "no problem to compare"
+INSTRUCT = "instruct"
+
+
+class Population(NamedTuple):
+    """The configurations that the claims of a study are about. Others are never pooled with them."""
+
+    name: str  # as rules say it
+    holds: Callable[[Panel], bool]
+
+
+def is_instruct(panel: Panel) -> bool:
+    """Whether a configuration does not think, by its style or its model's name; what says nothing counts as thinking-class."""
+    return INSTRUCT in (panel.style, *panel.model.lower().replace("_", "-").split("-"))
+
+
+EVERYONE = Population("all configurations", lambda panel: True)
+THINKING = Population("thinking-class configurations", lambda panel: not is_instruct(panel))
+QWEN_THINKING = Population(
+    "thinking configurations of the Qwen models",
+    lambda panel: not is_instruct(panel) and panel.style in ("thinking", "") and "oss" not in panel.model.lower(),
+)
+
+
+def others(panels: Iterable[Panel], population: Population) -> dict[str, list[Panel]]:
+    """The panels outside a population, by what they are: instruct configurations, and thinking-class ones."""
+    outside = [panel for panel in panels if not population.holds(panel)]
+    return groups(
+        outside, lambda panel: f"{INSTRUCT if is_instruct(panel) else 'other thinking-class'} configurations"
+    )
 
 
 def of_pool(panels: Iterable[Panel], pool: str) -> list[Panel]:
     """The panels of a pool of domains."""
     return [panel for panel in panels if panel.domain in POOLS[pool]]
+
+
+def no_science(panels: Iterable[Panel]) -> str:
+    """Why claims about GPQA cannot be put to these panels; empty where some of the questions are not the lab's own."""
+    science = of_pool(panels, "science")
+    if not all(panel.model.startswith("lab-") and panel.dataset.startswith("choice") for panel in science):
+        return ""
+    return "the lab's choice questions ask for arithmetic, and the claim is about GPQA's, which ask for knowledge"
 
 
 def groups(panels: Iterable[Panel], name: Callable[[Panel], str]) -> dict[str, list[Panel]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from radmoe.studies.charts import Series
 from radmoe.studies.decision import FEWEST
 from radmoe.studies.evidence import Floats, Panel
 from radmoe.studies.pooling import configuration, groups, problems_of
-from radmoe.studies.resample import Resampled, interval, resample
+from radmoe.studies.resample import Quantity, Resampled, interval, resample
 
 ALL = "all"
 DRAWS = 100  # finite draws that a rule needs
@@ -40,26 +41,16 @@ def pooled(panels: Sequence[Panel], tables: Mapping[Panel, Floats], options: Opt
     return resample(rows[known], own, resamples=options.draws, seed=options.seed)
 
 
-class Quantity(NamedTuple):
-    """An estimate that a rule can be asked about: its draws are finite, and enough."""
-
-    estimate: float
-    draws: Floats
-    n: int
-
-
-def quantity(estimate: float, draws: Floats, n: int) -> Quantity | None:
-    """An estimate with its finite draws; None where too few problems or draws are behind it."""
-    finite = draws[np.isfinite(draws)]
-    enough = n >= FEWEST and len(finite) >= max(DRAWS, len(draws) // 2) and np.isfinite(estimate)
-    return Quantity(float(estimate), finite, n) if enough else None
+def usable(quantity: Quantity) -> Quantity | None:
+    """A quantity with its finite draws alone; None where too few problems or draws are behind it to ask a rule about it."""
+    finite = quantity.draws[np.isfinite(quantity.draws)]
+    enough = len(finite) >= max(DRAWS, len(quantity.draws) // 2) and np.isfinite(quantity.estimate)
+    return replace(quantity, draws=finite) if enough and quantity.n >= FEWEST else None
 
 
 def mean_of(resampled: Resampled | None, column: int) -> Quantity | None:
-    """The mean of a column as a quantity."""
-    if resampled is None:
-        return None
-    return quantity(float(resampled.estimate[column]), resampled.draws[:, column], resampled.n)
+    """The mean of a column, where a rule can be asked about it."""
+    return None if resampled is None else usable(resampled.mean(column))
 
 
 def number(value: float, unit: Number = "number", draws: Floats | None = None, why: str = "no problem has one") -> Cell:

@@ -1,6 +1,6 @@
 """Hit rates in sub-cohorts, pooled over configurations: rows are problems of a configuration, problems are clusters.
 
-The paper pools its thinking-class configurations (App. "Composition control"); so do we, unless only others are given.
+The paper pools its thinking-class configurations (App. "Composition control"), and so do the studies that use this.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from radmoe.studies.charts import Series
 from radmoe.studies.decision import FEWEST, Claim, Decision, above, all_of, below, within
 from radmoe.studies.evidence import Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.pooling import clusters as clusters_of
-from radmoe.studies.resample import Resampled, interval, intervals, resample
+from radmoe.studies.resample import Quantity, Resampled, intervals, resample
 from radmoe.studies.subcohorts import CHANCE, METHODS, Cell, hit_rates
 
 BOUNDARY, DELIMITER = Request("boundary@16"), Request("delimiter@16")
@@ -27,10 +27,7 @@ ANCHORS = (BOUNDARY, DELIMITER)
 DOMAINS = ("math", "science", "code")
 ALL = "all"
 GROUPS = (ALL, *DOMAINS, WELL_POSED)
-POOLING = (
-    "All thinking-class configurations are pooled (those whose style is instruct are left out, unless there are no "
-    "others); a problem that several of them answered is one cluster."
-)
+POOLING = "Thinking-class configurations are pooled; a problem that several of them answered is one cluster."
 
 _KEPT: WeakKeyDictionary[Panel, dict[tuple[object, ...], Floats]] = WeakKeyDictionary()
 
@@ -40,15 +37,14 @@ def wanted(panel: Panel) -> tuple[Request, ...]:
     return ANCHORS if panel.domain in DOMAINS else ()
 
 
-def thinking_class(evidence: Evidence) -> list[Panel]:
-    """The panels that are pooled."""
-    panels = [panel for panel in evidence.panels if wanted(panel)]
-    return [panel for panel in panels if panel.style != "instruct"] or panels
+def readable(evidence: Evidence) -> list[Panel]:
+    """The panels that are pooled: those with both anchors."""
+    return [panel for panel in evidence.panels if wanted(panel)]
 
 
 def remarks(evidence: Evidence) -> tuple[str, ...]:
     """What is pooled, and where these pools differ from the paper's."""
-    windows = ", ".join(str(window) for window in sorted({panel.window for panel in thinking_class(evidence)}))
+    windows = ", ".join(str(window) for window in sorted({panel.window for panel in readable(evidence)}))
     scale = f"A confidence window has {windows} tokens here and 2,048 in the paper, whose rollouts are far longer."
     return (POOLING, scale) if windows else (POOLING,)
 
@@ -96,7 +92,7 @@ def pooled_rates(
     """
     cells = tuple(cells)
     rows, clusters, domains, families = [], [], [], []
-    for panel in thinking_class(evidence):
+    for panel in readable(evidence):
         right, wrong = located_counts(panel, request)
         if choice is not None:
             mask = choice(right, wrong)
@@ -132,47 +128,29 @@ def _once(
     return kept[key]
 
 
-class Mean(NamedTuple):
-    """A mean over rows, its bootstrap draws, and the number of problems behind it."""
-
-    estimate: float
-    draws: Floats
-    n: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return interval(self.draws)
-
-
-def mean(values: Floats, clusters: Sequence[Hashable], options: Options) -> Mean | None:
+def mean(values: Floats, clusters: Sequence[Hashable], options: Options) -> Quantity | None:
     """The mean of the rows that have a number; None where they come from fewer than FEWEST problems."""
     known = np.flatnonzero(np.isfinite(values))
     own = [clusters[int(i)] for i in known]
     if len(set(own)) < FEWEST:
         return None
-    result = resample(values[known, None], own, resamples=options.draws, seed=options.seed)
-    return Mean(float(result.estimate[0]), result.draws[:, 0], result.n)
+    return resample(values[known, None], own, resamples=options.draws, seed=options.seed).mean(0)
 
 
-Rule = Callable[[Claim, Mean], Decision]
+Rule = Callable[[Claim, Quantity], Decision]
 
 
-def is_above(threshold: float = 0.0) -> Rule:
-    return lambda claim, m: above(claim, m.estimate, m.draws, n=m.n, unit="points", threshold=threshold)
+def is_above(threshold: float) -> Rule:
+    return lambda claim, quantity: above(claim, quantity, unit="points", threshold=threshold)
 
 
-def is_below(threshold: float = 0.0) -> Rule:
-    return lambda claim, m: below(claim, m.estimate, m.draws, n=m.n, unit="points", threshold=threshold)
+def is_below(threshold: float) -> Rule:
+    return lambda claim, quantity: below(claim, quantity, unit="points", threshold=threshold)
 
 
 def is_near(place: float, margin: float, unit: str = "points") -> Rule:
     """The rule that a quantity equals `place` up to a margin."""
-
-    def rule(claim: Claim, m: Mean) -> Decision:
-        made = within(claim, m.estimate - place, m.draws - place, n=m.n, unit=unit, margin=margin)
-        return replace(made, estimate=made.estimate + place, low=made.low + place, high=made.high + place)
-
-    return rule
+    return lambda claim, quantity: within(claim, quantity, unit=unit, margin=margin, place=place)
 
 
 class Decided(NamedTuple):
@@ -181,7 +159,7 @@ class Decided(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def with_claim(self, claim: Claim, parts: Iterable[tuple[str, Mean | None, Rule]]) -> Decided:
+    def with_claim(self, claim: Claim, parts: Iterable[tuple[str, Quantity | None, Rule]]) -> Decided:
         """With one more claim, of which every part must hold: its name, its mean, its rule."""
         parts = list(parts)
         lacking = [name for name, part, _ in parts if part is None]

@@ -1,11 +1,13 @@
 """Bootstrap distributions that several quantities of one study share: the same resampled problems for all of them.
 
-A problem that several configurations answered is one cluster: its rows come and go together.
+A problem that several configurations answered is one cluster: its rows come and go together. What a rule is asked about is a
+`Quantity`, which knows the problems behind it, so that its n is a number of problems and never one of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,22 +31,69 @@ def intervals(draws: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
     return low, high
 
 
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """A number, its draws over resampled problems [R], and the distinct problems that it was computed from."""
+
+    estimate: float
+    draws: Floats
+    problems: frozenset[Hashable]
+
+    @property
+    def n(self) -> int:
+        """How many problems: one that several configurations answered counts once."""
+        return len(self.problems)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return interval(self.draws)
+
+    @property
+    def finite(self) -> bool:
+        """Whether a rule can be asked about it: it and all its draws are numbers."""
+        return bool(np.isfinite(self.estimate) and np.isfinite(self.draws).all())
+
+    def minus(self, other: Quantity, times: float = 1.0) -> Quantity:
+        """This quantity minus `times` another of the same resamples, draw by draw."""
+        problems = self.problems | other.problems
+        return Quantity(self.estimate - times * other.estimate, self.draws - times * other.draws, problems)
+
+
 class Resampled(NamedTuple):
-    """Means of the columns of a table over its rows [C], and over resampled clusters of rows [R, C]."""
+    """Means of the columns of a table over its rows [C], and over resampled clusters of rows [R, C].
+
+    `clusters` names the problems, and `known` [clusters, C] says which of them have a number in a column.
+    """
 
     estimate: Floats
     draws: Floats
-    n: int  # clusters
+    clusters: tuple[Hashable, ...]
+    known: NDArray[np.bool_]
+
+    @property
+    def n(self) -> int:
+        """How many clusters there are, with a number in any column."""
+        return len(self.clusters)
 
     def interval(self, column: int, level: float = 0.95) -> tuple[float, float]:
         return interval(self.draws[:, column], level)
 
-    def difference(self, one: int, other: int) -> tuple[float, Floats]:
-        """The difference of two columns' means, and its draws."""
-        return float(self.estimate[one] - self.estimate[other]), self.draws[:, one] - self.draws[:, other]
+    def quantity(self, estimate: float, draws: Floats, columns: Sequence[int] | None = None) -> Quantity:
+        """A number made of some columns (all unless given), with the problems that have a number in one of them."""
+        known = self.known if columns is None else self.known[:, list(columns)]
+        problems = (self.clusters[int(i)] for i in np.flatnonzero(known.any(1)))
+        return Quantity(float(estimate), draws, frozenset(problems))
+
+    def mean(self, column: int) -> Quantity:
+        """The mean of a column."""
+        return self.quantity(float(self.estimate[column]), self.draws[:, column], [column])
+
+    def difference(self, one: int, other: int) -> Quantity:
+        """The difference of two columns' means."""
+        return self.mean(one).minus(self.mean(other))
 
 
-def resample(table: Floats, clusters: Sequence[object], *, resamples: int, seed: int = 0) -> Resampled:
+def resample(table: Floats, clusters: Sequence[Hashable], *, resamples: int, seed: int = 0) -> Resampled:
     """Means of each column over rows that have a number there (not NaN), with whole clusters resampled."""
     table = np.atleast_2d(np.asarray(table, np.float64))
     if len(table) != len(clusters) or not len(table):
@@ -59,7 +108,7 @@ def resample(table: Floats, clusters: Sequence[object], *, resamples: int, seed:
     with np.errstate(invalid="ignore", divide="ignore"):
         estimate = sums.sum(0) / counts.sum(0)
         draws = (weights @ sums) / (weights @ counts)
-    return Resampled(estimate, draws, len(numbers))
+    return Resampled(estimate, draws, tuple(numbers), counts > 0)
 
 
 def _weights(clusters: int, resamples: int, seed: int) -> Floats:

@@ -49,7 +49,7 @@ def test_tokens_saved_on_problems_that_are_settled_are_found_to_pay() -> None:
 
 def test_where_every_problem_is_settled_at_once_half_of_the_tokens_do() -> None:
     found = adaptive(evidence(easy("math"), easy("code")), OPTIONS)
-    assert verdicts(found) == {BETTER.key: Verdict.CANNOT_TELL, CHEAPER.key: Verdict.SUPPORTS}
+    assert verdicts(found) == {BETTER.key: Verdict.REFUTES, CHEAPER.key: Verdict.SUPPORTS}
 
 
 def test_where_more_rollouts_are_better_stopping_costs_accuracy() -> None:

@@ -56,12 +56,14 @@ def test_large_wrong_basins_are_a_false_consensus_and_large_right_ones_are_not()
 
 def test_science_is_compared_with_math() -> None:
     math = panel(problems=80, right=0.9, signal=0.4, requests=READ)
-    science = panel(problems=80, right=0.2, wrong_answers=1, signal=0.4, requests=READ, kind="choice", dataset="choice")
+    science = panel(problems=80, right=0.2, wrong_answers=1, signal=0.4, requests=READ, kind="choice", dataset="gpqa")
     assert verdicts({math: 20, science: 20})["false-consensus-on-science"] == Verdict.SUPPORTS
     turned = panel(problems=80, right=0.2, wrong_answers=1, signal=0.4, requests=READ)
-    easy = panel(problems=80, right=0.9, signal=0.4, requests=READ, kind="choice", dataset="choice")
+    easy = panel(problems=80, right=0.9, signal=0.4, requests=READ, kind="choice", dataset="gpqa")
     assert verdicts({turned: 20, easy: 20})["false-consensus-on-science"] == Verdict.REFUTES
     assert "false-consensus-on-science" not in verdicts({math: 20})
+    lab = replace(science, dataset="choice")
+    assert verdicts({math: 20, lab: 20})["false-consensus-on-science"] == Verdict.NOT_EXPRESSIBLE
 
 
 def test_tables_count_cases_by_set_and_difficulty_with_examples() -> None:

@@ -72,7 +72,7 @@ def test_without_confidences_rad_is_still_judged_and_the_papers_numbers_stand_be
 
 
 @pytest.mark.parametrize("right", [0.0, 1.0])
-def test_where_nothing_differs_nothing_can_be_told(right: float) -> None:
+def test_a_lift_that_is_exactly_zero_is_less_than_the_smallest_effect(right: float) -> None:
     found = domain_lift(evidence(*(domain(name, 0.3, right) for name in KINDS)), OPTIONS)
-    assert verdicts(found)[EVERYWHERE.key] == Verdict.CANNOT_TELL
+    assert verdicts(found)[EVERYWHERE.key] == Verdict.REFUTES
     assert verdicts(found)[ORDER.key] != Verdict.SUPPORTS

@@ -63,13 +63,33 @@ def test_the_papers_order_is_found_where_it_was_planted() -> None:
 
 
 def test_the_opposite_order_refutes_it() -> None:
-    found = domains(evidence(*made({"math": 0.55, "science": 0.7, "code": 0.85})), OPTIONS)
+    found = domains(evidence(*made({"math": 0.55, "science": 0.7, "code": 0.85}, lost=0.03)), OPTIONS)
     assert verdicts(found) == dict.fromkeys(ALL, Verdict.REFUTES)
+
+
+def test_where_every_rollout_arrives_the_share_of_who_arrives_cannot_be_asked_for() -> None:
+    found = domains(evidence(*made({"math": 0.55, "science": 0.7, "code": 0.85}, problems=100)), OPTIONS)
+    (decision,) = (one for one in found.decisions if one.claim.key == "domains.a-large-share-is-mechanical")
+    assert decision.verdict is Verdict.NOT_EXPRESSIBLE
+    assert "only 0.0% of the rollouts do not reach the anchor" in decision.inexpressible
+
+
+def test_n_counts_problems_and_not_the_configurations_that_answered_them() -> None:
+    panels = [
+        panel
+        for style in ("low", "medium", "high")
+        for panel in made({"math": 0.8, "code": 0.6}, style=style, problems=50)
+    ]
+    found = domains(evidence(*panels), OPTIONS)
+    assert {decision.claim.key.partition(".")[2]: decision.n for decision in found.decisions} == {
+        "so-is-null-on-code": 50,
+        "a-large-share-is-mechanical": 50,
+    }
 
 
 def test_few_problems_tell_nothing_about_the_order() -> None:
     found = domains(evidence(*made(dict.fromkeys(KINDS, 0.6), problems=30)), OPTIONS)
-    assert verdicts(found)["so-selects-best-in-math"] is Verdict.CANNOT_TELL
+    assert verdicts(found)["so-selects-best-in-math"] is Verdict.UNDECIDED
 
 
 def test_claims_about_domains_that_are_not_there_are_left_out() -> None:
@@ -82,7 +102,7 @@ def test_claims_about_domains_that_are_not_there_are_left_out() -> None:
 
 def test_configurations_with_different_numbers_of_rollouts_stand_in_one_table() -> None:
     one = made(dict.fromkeys(KINDS, 0.6), problems=50)
-    other = made(dict.fromkeys(KINDS, 0.6), problems=50, style="instruct")
+    other = made(dict.fromkeys(KINDS, 0.6), problems=50, style="high")
     other = [
         replace(
             panel,
@@ -92,8 +112,8 @@ def test_configurations_with_different_numbers_of_rollouts_stand_in_one_table() 
         for panel in other
     ]  # fmt: skip
     found = domains(evidence(*one, *other), OPTIONS)
-    assert [row.cells[0].value for row in found.tables[1].rows] == ["lab-qwen thinking", "lab-qwen instruct"]
-    assert [row.cells[1].value for row in found.tables[0].rows[:3]] == [100] * 3
+    assert [row.cells[0].value for row in found.tables[1].rows] == ["lab-qwen thinking", "lab-qwen high"]
+    assert [row.cells[1].value for row in found.tables[0].rows[:3]] == [50] * 3
 
 
 def test_real_pools_of_two_domains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,16 +32,15 @@ def test_a_ceiling_is_found_where_it_was_planted() -> None:
     found = verdicts(at("low", 0.6, 0), at("medium", 0.75, 1), without_half_of_the_wrong(at("high", 0.93, 2), READ[0]))
     assert found["gain-shrinks"] == Verdict.SUPPORTS
     assert found["skill-stays"] == Verdict.SUPPORTS
-    assert found["anchor-takes-over"] == Verdict.SUPPORTS
-    assert found["operational-lift-stays"] == Verdict.REFUTES  # .4 of headroom at low effort, .07 at high
+    assert found["anchor-takes-over"] == Verdict.REFUTES  # the lift is .4 at low effort, .1 at high: it does not stay
 
 
 def test_the_same_rollouts_at_every_effort_keep_their_lift() -> None:
     one = at("low", 0.7, 0)
     found = verdicts(one, replace(one, style="medium"), replace(one, style="high"))
-    assert found["operational-lift-stays"] == Verdict.SUPPORTS
     assert found["skill-stays"] == Verdict.SUPPORTS
-    assert found["gain-shrinks"] == Verdict.CANNOT_TELL
+    assert found["gain-shrinks"] == Verdict.REFUTES  # by +0.0 [0, 0], which is less than two points
+    assert found["anchor-takes-over"] == Verdict.NOT_EXPRESSIBLE  # every rollout reaches the anchor
 
 
 def test_a_selector_that_goes_blind_loses_its_skill_and_one_that_wakes_up_gains() -> None:
@@ -50,7 +49,20 @@ def test_a_selector_that_goes_blind_loses_its_skill_and_one_that_wakes_up_gains(
         without_half_of_the_wrong(at("low", 0.7, 0, 0.0), READ[0]), at("medium", 0.7, 1), at("high", 0.7, 2)
     )
     assert waking["gain-shrinks"] == Verdict.REFUTES
-    assert waking["anchor-takes-over"] == Verdict.REFUTES
+    assert waking["anchor-takes-over"] == Verdict.NOT_EXPRESSIBLE
+    filtered = verdicts(
+        without_half_of_the_wrong(at("low", 0.7, 0, problems=800), READ[0]),
+        at("medium", 0.7, 1),
+        without_half_of_the_wrong(at("high", 0.7, 2, problems=800), READ[0]),
+    )
+    assert filtered["anchor-takes-over"] == Verdict.REFUTES  # as many arrive at either effort
+
+
+def test_a_lift_that_stays_because_the_anchor_makes_up_for_selection_is_found() -> None:
+    """At low effort RAD adds three points; at high effort it adds none, and who arrives adds as much."""
+    low, high = at("low", 0.97, 0, problems=2000), at("high", 0.93, 2, 0.0, problems=2000)
+    found = verdicts(low, at("medium", 0.95, 1), without_half_of_the_wrong(high, READ[0]))
+    assert found["anchor-takes-over"] == Verdict.SUPPORTS
 
 
 def test_the_tables_hold_lifts_that_add_up_and_only_shared_problems() -> None:

@@ -56,7 +56,7 @@ def planted_panels(chance: object, cover: object, share: float) -> list[Panel]:
             ),
             share,
         )
-        for seed, style in enumerate(("thinking", "instruct"))
+        for seed, style in enumerate(("thinking", "high"))
     ]  # fmt: skip
 
 

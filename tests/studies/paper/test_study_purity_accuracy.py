@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from planted_panels import evidence, panel
@@ -14,7 +16,7 @@ from radmoe.studies.paper.purity_accuracy import purity_accuracy
 from radmoe.studies.picks import rate
 
 OPTIONS = Options(resamples=300)
-RISING = dict(zip(REQUESTS, (0.03, 0.06, 0.12, 0.3), strict=True))
+RISING = dict(zip(REQUESTS, (0.02, 0.03, 0.04, 0.06), strict=True))
 
 
 def verdicts(found: Findings) -> dict[str, Verdict]:
@@ -37,8 +39,22 @@ def mixed(right: float, wrong_answers: int) -> list[Panel]:
     ]
 
 
+def written(one: Panel, tokens: int) -> Panel:
+    """The panel whose rollouts have so many tokens behind the delimiter, which is at 40."""
+    return replace(one, lengths=np.full_like(one.lengths, 40 + tokens))
+
+
+def test_a_trend_over_widths_cannot_be_asked_for_where_rollouts_end_behind_the_answer() -> None:
+    one = panel(requests=REQUESTS, signal=RISING, right=0.4, n=64, problems=60)
+    short = {d.claim.key: d for d in purity_accuracy(evidence(written(one, 20)), OPTIONS).decisions}
+    decision = short["purity-accuracy.rise-with-window"]
+    assert decision.verdict is Verdict.NOT_EXPRESSIBLE
+    assert decision.inexpressible.startswith("16 and 32 of the widths 16, 32, 64, 128 differ")
+    assert not short["purity-accuracy.rise-with-rollouts"].inexpressible
+
+
 def test_a_weak_signal_gets_clearer_with_more_rollouts_and_with_wider_windows() -> None:
-    one = panel(requests=REQUESTS, signal=RISING, right=0.4, n=64, problems=200)
+    one = written(panel(requests=REQUESTS, signal=RISING, right=0.35, n=64, problems=300), 200)
     found = purity_accuracy(evidence(one), OPTIONS)
     assert verdicts(found)["rise-with-rollouts"] == Verdict.SUPPORTS
     assert verdicts(found)["rise-with-window"] == Verdict.SUPPORTS
@@ -48,7 +64,7 @@ def test_a_weak_signal_gets_clearer_with_more_rollouts_and_with_wider_windows() 
 
 
 def test_decoys_that_only_large_cohorts_hold_make_purity_fall() -> None:
-    one = panel(requests=REQUESTS, signal=dict(zip(REQUESTS, (0.3, 0.1, 0.03, 0.0), strict=True)), n=64)
+    one = written(panel(requests=REQUESTS, signal=dict(zip(REQUESTS, (0.3, 0.1, 0.03, 0.0), strict=True)), n=64), 200)
     read = one.read(REQUESTS[0])
     for row, answer in enumerate(one.answer):
         order = np.argsort(answer, kind="stable")

@@ -14,7 +14,7 @@ from radmoe.lab import planted
 from radmoe.lab.planted import Planted
 from radmoe.studies.base import Options
 from radmoe.studies.decision import Verdict
-from radmoe.studies.evidence import gather
+from radmoe.studies.evidence import Request, gather
 from radmoe.studies.paper.readouts import (
     MARKER,
     ONE,
@@ -41,7 +41,8 @@ def test_the_papers_order_is_found_where_it_was_planted() -> None:
     planted = {RAND: 0.0, ONE: 0.0, PRE: 0.02, MARKER: 0.04, WINDOW: 0.3}
     assert verdicts(planted) == {
         "random-is-near-chance": Verdict.SUPPORTS,
-        "marker-then-window": Verdict.SUPPORTS,
+        "marker-knows": Verdict.SUPPORTS,
+        "window-wins": Verdict.SUPPORTS,
     }
 
 
@@ -50,12 +51,30 @@ def test_random_positions_that_know_the_answer_and_a_window_that_does_not_refute
     assert set(verdicts(planted).values()) == {Verdict.REFUTES}
 
 
+@pytest.mark.parametrize("better", [RAND, ONE, PRE, MARKER])
+def test_any_of_the_other_four_bars_that_is_as_high_refutes_that_the_window_wins(better: Request) -> None:
+    planted = {RAND: 0.0, ONE: 0.0, PRE: 0.02, MARKER: 0.04, WINDOW: 0.05} | {better: 0.3}
+    assert verdicts(planted)["window-wins"] == Verdict.REFUTES
+
+
+def test_instruct_configurations_stand_beside_and_change_no_number() -> None:
+    """Instruct rollouts whose window knows nothing would turn the verdict if they were pooled."""
+    papers = {RAND: 0.0, ONE: 0.0, PRE: 0.02, MARKER: 0.04, WINDOW: 0.3}
+    thinking = panel(requests=READOUTS, signal=papers)
+    blind = panel(requests=READOUTS, signal=dict.fromkeys(READOUTS, 0.0), style="instruct", seed=1)
+    alone, both = (readouts(evidence(*panels), OPTIONS) for panels in ([thinking], [thinking, blind, blind]))
+    assert both.decisions == alone.decisions
+    assert [table.key for table in both.tables] == ["readouts", "readouts-instruct"]
+    assert both.tables[0] == alone.tables[0]
+    assert "instruct configurations, which no claim is about" in both.tables[1].title
+
+
 def test_the_table_has_every_configuration_and_all_of_them() -> None:
     one = panel(requests=READOUTS, style="thinking")
-    other = panel(requests=READOUTS, style="instruct", seed=1)
+    other = panel(requests=READOUTS, style="high", seed=1)
     found = readouts(evidence(one, other), OPTIONS)
     names = [row.cells[0].value for row in found.tables[0].rows]
-    assert names == ["lab-qwen thinking", "lab-qwen instruct", "all"]
+    assert names == ["lab-qwen thinking", "lab-qwen high", "all"]
     assert found.tables[0].rows[2].cells[1].value == 60  # the problems are the same: clusters, not rows
 
 

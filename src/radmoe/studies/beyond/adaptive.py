@@ -19,13 +19,13 @@ from radmoe.selector import rule_for
 from radmoe.studies.arrivals import arrive, consistent, orders, picks, settled, votes
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import FEWEST, Claim, Decision, above, all_of, below
+from radmoe.studies.decision import EFFECT, FEWEST, Claim, Decision, above, all_of, below, changed
 from radmoe.studies.evidence import Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.falls import Falls, falls, filtered
 from radmoe.studies.needs import MANY
 from radmoe.studies.pooling import clusters
 from radmoe.studies.races import WARM_UP, LogProbs, log_probs, race
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.resample import Quantity, Resampled, resample
 from radmoe.studies.subcohorts import Problem, problem_key
 
 SIZES = (64, 32, 16)  # the most rollouts: the largest of these that FEWEST problems have
@@ -36,7 +36,7 @@ USUAL = 0.95  # adaptive consistency's own threshold
 LANES = 8  # rollouts side by side, of which those under way are cancelled
 KEPT = (0.9, 0.1)  # of the warm-up, by DeepConf's two settings
 RACES = (None, 8, 4, 2)  # patience among rollouts that finish a race; None begins all of them
-LOSS = 0.005  # what stopping early may cost in accuracy
+LOSS = 0.005  # of accuracy: what stopping early may cost, and the least that it must gain to be better
 SAVED = 0.5  # the share of the tokens that it may take at most
 DOMAINS = ("math", "science", "code", "text")
 PRESETS = ("paper", "best")  # of `select`, by which the online selector and fixed N pick
@@ -52,7 +52,8 @@ BETTER = Claim(
     "no number: the paper takes N as given",
     "not in the paper",
     "The online selector's accuracy minus that of a fixed N at the online selector's mean tokens (between two N, the mix of "
-    f"both that costs as much) is above 0 on math and on code, one-sided, {_CASES}",
+    f"both that costs as much) is above {100 * LOSS:g} points on math and on code, one-sided, {_CASES}",
+    changed(EFFECT),
 )
 CHEAPER = Claim(
     "adaptive.half-the-tokens",
@@ -208,22 +209,23 @@ class Costs(NamedTuple):
         )
         return value, draws
 
-    def gap(self, i: int) -> tuple[float, Floats]:
+    def gap(self, i: int) -> Quantity:
         """An arm's accuracy minus that of a fixed N of the same cost."""
         hit, tokens, _ = self.arm(i)
         value, draws = self.fixed_at(self.means.draws[:, tokens], float(self.means.estimate[tokens]))
-        return float(self.means.estimate[hit]) - value, self.means.draws[:, hit] - draws
+        return self.means.quantity(self.means.estimate[hit] - value, self.means.draws[:, hit] - draws, [hit, tokens])
 
-    def ratio(self, i: int) -> tuple[float, Floats]:
+    def ratio(self, i: int) -> Quantity:
         """An arm's tokens as a share of those of the most rollouts."""
         _, tokens, _ = self.arm(i)
         whole = 2 * self.most - 1
-        return (
-            float(self.means.estimate[tokens] / self.means.estimate[whole]),
+        return self.means.quantity(
+            self.means.estimate[tokens] / self.means.estimate[whole],
             self.means.draws[:, tokens] / self.means.draws[:, whole],
+            [tokens],
         )
 
-    def loss(self, i: int) -> tuple[float, Floats]:
+    def loss(self, i: int) -> Quantity:
         """An arm's accuracy minus that of the most rollouts."""
         return self.means.difference(self.arm(i)[0], self.most - 1)
 
@@ -292,10 +294,10 @@ def _decide(costs: dict[str, Costs]) -> tuple[list[Decision], list[str]]:
         if domain not in costs or costs[domain].means.n < FEWEST:
             lacking.append(domain)
             continue
-        own, n = costs[domain], costs[domain].means.n
-        better.append(above(BETTER, *own.gap(i), n=n, unit="points"))
-        cheaper.append(above(CHEAPER, *own.loss(i), n=n, unit="points", threshold=-LOSS))
-        cheaper.append(below(CHEAPER, *own.ratio(i), n=n, unit="share", threshold=SAVED))
+        own = costs[domain]
+        better.append(above(BETTER, own.gap(i), unit="points", threshold=LOSS))
+        cheaper.append(above(CHEAPER, own.loss(i), unit="points", threshold=-LOSS))
+        cheaper.append(below(CHEAPER, own.ratio(i), unit="share", threshold=SAVED, resolution=0.1 * SAVED))
     if lacking:
         return [], [
             f"No claim was tested: fewer than {FEWEST} problems with enough rollouts on {' and '.join(lacking)}."
@@ -324,10 +326,10 @@ def _table(costs: dict[str, Costs]) -> Table:
                         Cell(arm.name),
                         Cell(_reads(arm.reads, domain)),
                         Cell(round(float(own.means.estimate[tokens])), "count"),
-                        Cell(own.ratio(i)[0], "percent"),
+                        Cell(own.ratio(i).estimate, "percent"),
                         Cell(round(float(own.means.estimate[rollouts])), "count"),
                         _cell(own.means.estimate[hit], "percent", own.means.draws[:, hit]),
-                        _cell(own.gap(i)[0], "points", own.gap(i)[1]),
+                        _cell(own.gap(i).estimate, "points", own.gap(i).draws),
                     ),
                     domain,
                 )

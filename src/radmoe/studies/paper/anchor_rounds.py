@@ -16,9 +16,10 @@ from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.basins import majority_label, neighbours, purities_of
 from radmoe.studies.charts import Chart, Line, Plot
-from radmoe.studies.decision import Claim, Decision, above, all_of
+from radmoe.studies.decision import EFFECT, Claim, Decision, above, all_of, changed
 from radmoe.studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe.studies.needs import MATH
+from radmoe.studies.pooling import QWEN_THINKING
 from radmoe.studies.quantities import mean_cell, mean_of, pooled, series
 from radmoe.studies.resample import Resampled
 
@@ -27,14 +28,16 @@ ROUNDS = (1, 2, 3, 4, 6, 8)
 WIDTH, K = 16, 8
 WINDOW = Request(f"delimiter@{WIDTH}")
 LABELS = ("majority", "answer", "correct")
+RISE = 0.01  # purity per round: five such rounds make the smallest difference of purity
 JUMP = 0.10  # purity: less is a step like others, not a jump
 ENOUGH = 2 * K  # rollouts: where all others are neighbours, purity is 0 whatever routing says
 REACHED = 0.50  # of the problems with a first round must have a round, for it to count
 
 _COHORT = (
     f"Purity (K={K}, label 'equals majority') over the rollouts with an answer and an r-th anchor before their delimiter, "
-    f"of which a problem must have {ENOUGH}, math problems, all configurations pooled; L is the largest r that half of the problems with a first round reach. "
+    f"of which a problem must have {ENOUGH}, math problems, {QWEN_THINKING.name} pooled; L is the largest r that half of the problems with a first round reach. "
 )
+_QWEN = "the paper's figure has the two Qwen Thinking checkpoints, and every other configuration was pooled with them"
 SHAPE = Claim(
     "anchor-rounds.steep-then-plateau",
     "Purity rises steeply over the first rounds of an anchor and then stays on a plateau.",
@@ -42,8 +45,9 @@ SHAPE = Claim(
     "Fig. exp23",
     _COHORT
     + "With m the middle round up to L, over problems with a purity in rounds 1, m and L: the rise per round from 1 "
-    "to m is above 0, and above that from m to L, for each anchor that reaches three rounds: one-sided on the bootstrap "
-    "over problems, the weakest decides.",
+    f"to m is above {RISE}, and above that from m to L by {RISE}, for each anchor that reaches three rounds: one-sided on the "
+    "bootstrap over problems, the weakest decides.",
+    changed(_QWEN, EFFECT),
 )
 LEAP = Claim(
     "anchor-rounds.delimiter-jump",
@@ -53,6 +57,7 @@ LEAP = Claim(
     _COHORT
     + f"delimiter@{WIDTH} over the same rollouts as round L, less round L, is above {JUMP}, for each anchor: one-sided on "
     "the bootstrap over problems, the weaker decides.",
+    changed(_QWEN),
 )
 
 
@@ -119,12 +124,12 @@ def reached(traces: Sequence[Trace]) -> int:
     requests=requests,
     claims=(SHAPE, LEAP),
     needs=(MATH,),
+    population=QWEN_THINKING,
 )
 def anchor_rounds(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if requests(panel)]
     notes = [
-        "The paper's figure has two Qwen thinking models and four math sets; here all configurations are pooled. It prints "
-        "no numbers.",
+        "The paper's figure has two Qwen thinking models and four math sets. It prints no numbers.",
         f"A round of a problem counts if {ENOUGH} rollouts reach it. The paper asks for two, but with {K + 1} or fewer all "
         "others are neighbours, and purity is 0 by construction.",
     ]
@@ -180,7 +185,7 @@ def _shape(panels: list[Panel], own: dict[Panel, Trace], count: int, options: Op
     parts = [mean_of(result, column) for column in (0, 1)]
     if any(q is None for q in parts):
         return None
-    return [above(SHAPE, q.estimate, q.draws, n=q.n, unit="purity per round") for q in parts if q is not None]
+    return [above(SHAPE, q, unit="purity per round", threshold=RISE) for q in parts if q is not None]
 
 
 def _rises(values: Floats, middle: int, last: int) -> Floats:
@@ -194,7 +199,7 @@ def _leap(panels: list[Panel], own: dict[Panel, Trace], count: int, options: Opt
         return []
     last = {panel: (one.delimiter - one.rounds["majority"])[:, count - 1 : count] for panel, one in own.items()}
     q = mean_of(pooled(panels, last, options), 0)
-    return [] if q is None else [above(LEAP, q.estimate, q.draws, n=q.n, unit="purity", threshold=JUMP)]
+    return [] if q is None else [above(LEAP, q, unit="purity", threshold=JUMP)]
 
 
 def _rows(anchor: str, own: dict[str, Resampled | None], traces: dict[Panel, Trace]) -> list[Row]:

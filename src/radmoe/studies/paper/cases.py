@@ -7,6 +7,7 @@ consensus: the basin that RAD picks from holds at least half of the rollouts, an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,11 @@ from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.studies import picks
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above
+from radmoe.studies.decision import EFFECT, POINT, Claim, Decision, above, changed
 from radmoe.studies.evidence import Bools, Evidence, Floats, Ints, Panel
 from radmoe.studies.lifts import wanted
 from radmoe.studies.outcomes import records_of
-from radmoe.studies.pooling import Rows, groups, of_pool, shown, stack
+from radmoe.studies.pooling import Rows, groups, no_science, of_pool, shown, stack
 from radmoe.studies.resample import Resampled
 
 TIED = 3  # answers that share the most votes
@@ -43,8 +44,10 @@ SCIENCE = Claim(
     "False consensus is more common on science than on math.",
     "no number: 'concentrated on GPQA'",
     "App. case-studies",
-    "The share of science problems with a false consensus minus that of math problems, all configurations pooled, is above 0: "
-    "one-sided on the bootstrap over problems.",
+    f"The share of science problems with a false consensus minus that of math problems, all configurations pooled, is above {POINT}: "
+    "one-sided on the bootstrap over problems. Not expressible where the only science questions are the lab's, which ask for arithmetic "
+    "and have no misconception to agree on: the paper's claim is about GPQA.",
+    changed(EFFECT, "the lab's choice questions are no counterpart of GPQA"),
 )
 TIES = Claim(
     "cases.density-breaks-ties",
@@ -52,7 +55,8 @@ TIES = Claim(
     "no number: 'over-represented on AIME25, BRUMO25'",
     "App. case-studies",
     f"On well-posed problems on which {TIED} or more answers share the most votes, all configurations pooled, RAD's hit minus "
-    "the share of right ones among the tied answers is above 0: one-sided on the bootstrap over problems.",
+    f"the share of right ones among the tied answers is above {100 * POINT:g} point: one-sided on the bootstrap over problems.",
+    changed(EFFECT),
 )
 
 
@@ -143,21 +147,22 @@ def _decide(own: Mapping[Panel, Cases], options: Options) -> tuple[list[Decision
     notes: list[str] = []
     panels = list(own)
 
-    def put(claim: Claim, result: Resampled | None, column: int, less: int | None, unit: str, threshold: float) -> None:
+    def put(
+        claim: Claim, result: Resampled | None, less: int | None, unit: str, threshold: float, why: str = ""
+    ) -> None:
         if result is None or result.n < FEWEST or not np.isfinite(result.draws).all():
             notes.append(f"{claim.key} cannot be tested: fewer than {FEWEST} problems are such a case.")
             return
-        value, draws = float(result.estimate[column]), result.draws[:, column]
-        if less is not None:
-            value, draws = result.difference(column, less)
-        decisions.append(above(claim, value, draws, n=result.n, unit=unit, threshold=threshold))
+        quantity = result.mean(0) if less is None else result.difference(1, less)
+        decisions.append(replace(above(claim, quantity, unit=unit, threshold=threshold), inexpressible=why))
 
     def means(rows: Rows) -> Resampled | None:
         return rows.resampled(options.draws, options.seed)
 
-    put(TRUTH, means(stack(panels, wrong)), 0, None, "share", RARE)
-    put(SCIENCE, means(stack(of_pool(panels, "well-posed"), by_domain)), 1, 0, "share", 0.0)
-    put(TIES, means(stack(of_pool(panels, "well-posed"), ties)), 0, None, "points", 0.0)
+    put(TRUTH, means(stack(panels, wrong)), None, "share", RARE)
+    posed = of_pool(panels, "well-posed")
+    put(SCIENCE, means(stack(posed, by_domain)), 0, "share", POINT, no_science(panels))
+    put(TIES, means(stack(posed, ties)), None, "points", POINT)
     return decisions, notes
 
 

@@ -12,9 +12,10 @@ from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot
-from radmoe.studies.decision import Claim
+from radmoe.studies.decision import EFFECT, POINT, POINTS, Claim, changed
 from radmoe.studies.evidence import Evidence, Floats, Request
 from radmoe.studies.needs import MANY
+from radmoe.studies.pooling import THINKING
 from radmoe.studies.rates import (
     ALL,
     ANCHORS,
@@ -24,7 +25,6 @@ from radmoe.studies.rates import (
     GROUPS,
     Curves,
     Decided,
-    Mean,
     Rates,
     curves,
     is_above,
@@ -36,7 +36,7 @@ from radmoe.studies.rates import (
     remarks,
     wanted,
 )
-from radmoe.studies.resample import resample
+from radmoe.studies.resample import Quantity, resample
 from radmoe.studies.subcohorts import CHANCE, DC, FUSED, MAJORITY, METHODS, RAD, Cell
 
 M = 16
@@ -49,8 +49,8 @@ SIZES = (8, 16, 32)
 SHOWN = (RAD, DC, FUSED, MAJORITY)
 
 _CASES = (
-    f"sub-cohorts of {M}, problems with at least {M - 1} right and {M - 1} wrong located rollouts, thinking-class "
-    "configurations pooled; bootstrap over problems"
+    f"sub-cohorts of {M}, problems with at least {M - 1} right and {M - 1} wrong located rollouts, {THINKING.name} "
+    "pooled; bootstrap over problems"
 )
 _DEPLOYED = f"(delimiter@16, {_CASES})"
 CURVE = Claim(
@@ -58,7 +58,9 @@ CURVE = Claim(
     "RAD is below chance where right rollouts are few, and above it where they are most.",
     "-8.16 points at f=.25, +23.77 at f=.62",
     "tab:rollout-composition",
-    f"RAD's lift at c=4 is below 0 and its lift at c=10 is above 0, both one-sided, the weaker decides {_DEPLOYED}.",
+    f"RAD's lift at c=4 is below -{100 * POINTS:g} points and its lift at c=10 is above {100 * POINTS:g} points, both one-sided, the "
+    f"weaker decides {_DEPLOYED}.",
+    changed(EFFECT),
 )
 CROSSES = Claim(
     "composition.crosses-near-.4",
@@ -73,15 +75,17 @@ COMPLEMENT = Claim(
     "The most confident rollout is above chance where right rollouts are few.",
     "+6.07 points at f=.25 (boundary +9.65)",
     "tab:rollout-composition",
-    f"The DeepConf pick's lift at c=4 is above 0, one-sided {_DEPLOYED}.",
+    f"The DeepConf pick's lift at c=4 is above {100 * POINTS:g} points, one-sided {_DEPLOYED}.",
+    changed(EFFECT),
 )
 GROWS = Claim(
     "composition.amplitude-grows",
     "The S-curve is steeper in larger cohorts.",
     "a figure, no number",
     "fig:rollout-sharpen",
-    "RAD's lift at f=.62 minus that at f=.25 is larger for m=32 than for m=8: the difference is above 0, one-sided "
-    "(delimiter@16, problems that have all four sorts of sub-cohorts, pooled as above; bootstrap over problems).",
+    f"RAD's lift at f=.62 minus that at f=.25 is larger for m=32 than for m=8: the difference is above {100 * POINT:g} point, one-sided "
+    f"(delimiter@16, problems that have all four sorts of sub-cohorts, {THINKING.name} pooled; bootstrap over problems).",
+    changed(EFFECT),
 )
 
 # Points as the paper prints them for each c: RAD, DC, RAD+DC.
@@ -107,7 +111,7 @@ def balanced_rates(evidence: Evidence, request: Request, options: Options) -> Ra
     )
 
 
-def lift(rates: Rates, cell: Cell, method: int, options: Options) -> Mean | None:
+def lift(rates: Rates, cell: Cell, method: int, options: Options) -> Quantity | None:
     """A method's mean lift over chance in one sort of sub-cohorts."""
     return mean(rates.lifts[:, rates.column(cell), method], rates.clusters, options)
 
@@ -127,16 +131,16 @@ def crossings(shares: Floats, lifts: Floats) -> Floats:
     return out
 
 
-def crossing(rates: Rates, options: Options) -> Mean | None:
+def crossing(rates: Rates, options: Options) -> Quantity | None:
     """The share of right rollouts at which RAD's mean lift crosses zero."""
     if lift(rates, FEW, RAD, options) is None:
         return None
     shares = np.array([cell.right / cell.m for cell in rates.cells])
     result = resample(rates.lifts[:, :, RAD], rates.clusters, resamples=options.draws, seed=options.seed)
-    return Mean(float(crossings(shares, result.estimate[None])[0]), crossings(shares, result.draws), result.n)
+    return result.quantity(crossings(shares, result.estimate[None])[0], crossings(shares, result.draws))
 
 
-def amplitude_growth(rates: Rates, options: Options) -> Mean | None:
+def amplitude_growth(rates: Rates, options: Options) -> Quantity | None:
     """How much more RAD's lift differs between f=.62 and f=.25 for m=32 than for m=8, on the same problems."""
     lifts = rates.lifts[:, :, RAD]
     low, high = ([rates.column(Cell(m, round(share * m))) for m in (8, 32)] for share in (2 / 8, 5 / 8))
@@ -152,6 +156,7 @@ def amplitude_growth(rates: Rates, options: Options) -> Mean | None:
     requests=wanted,
     claims=(CURVE, CROSSES, COMPLEMENT, GROWS),
     needs=(MANY,),
+    population=THINKING,
 )
 def composition(evidence: Evidence, options: Options) -> Findings:
     rates = {request: balanced_rates(evidence, request, options) for request in ANCHORS}
@@ -164,13 +169,13 @@ def composition(evidence: Evidence, options: Options) -> Findings:
         .with_claim(
             CURVE,
             [
-                ("c=4", lift(deployed, FEW, RAD, options), is_below()),
-                ("c=10", lift(deployed, MOST, RAD, options), is_above()),
+                ("c=4", lift(deployed, FEW, RAD, options), is_below(-POINTS)),
+                ("c=10", lift(deployed, MOST, RAD, options), is_above(POINTS)),
             ],
         )
         .with_claim(CROSSES, [("the curve", crossing(deployed, options), is_near(CROSSING, NEAR, "share"))])
-        .with_claim(COMPLEMENT, [("c=4 with confidences", lift(deployed, FEW, DC, options), is_above())])
-        .with_claim(GROWS, [("m=8 and m=32", amplitude_growth(feasible, options), is_above())])
+        .with_claim(COMPLEMENT, [("c=4 with confidences", lift(deployed, FEW, DC, options), is_above(POINTS))])
+        .with_claim(GROWS, [("m=8 and m=32", amplitude_growth(feasible, options), is_above(POINT))])
     )
     note = (
         "The majority is scored by expectation over tied answers, so its entry at c=1 can be shown; the paper leaves it "

@@ -1,6 +1,7 @@
 """Study 26: is it the same mechanism at both anchors? (App. "Composition control", cross-anchor robustness.)
 
-What studies 21 to 23 find at the delimiter is asked of the boundary too, and must hold at both.
+What studies 21 to 23 find at the delimiter is measured at the boundary too, beside the paper's numbers. It decides nothing: the
+claims are those of 21 to 23, and count once.
 """
 
 from __future__ import annotations
@@ -12,71 +13,25 @@ from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
-from radmoe.studies.decision import Claim
 from radmoe.studies.evidence import Evidence, Request
 from radmoe.studies.needs import MANY
 from radmoe.studies.paper.composition import COUNTS, FEW, MOST, M, balanced_rates, lift
 from radmoe.studies.paper.needle import lifts_of, needle_rates
-from radmoe.studies.paper.scaling import FLAT, TIE, gap, scaling_rates, slope
+from radmoe.studies.paper.scaling import gap, scaling_rates, slope
+from radmoe.studies.pooling import THINKING
 from radmoe.studies.rates import (
     ALL,
     ANCHORS,
     BOUNDARY,
     DELIMITER,
-    Decided,
-    Mean,
     Rates,
-    Rule,
     curves,
-    is_above,
-    is_below,
-    is_near,
     paper_cell,
     remarks,
     wanted,
 )
+from radmoe.studies.resample import Quantity
 from radmoe.studies.subcohorts import DC, FUSED, METHODS, RAD
-
-_BOTH = (
-    "at boundary@16 and at delimiter@16 each, the weakest decides; problems, pooling and bootstrap as in the study of one "
-    "anchor."
-)
-SCALES = Claim(
-    "cross-anchor.rad-scales",
-    "RAD picks better as the cohort grows, at both anchors.",
-    "+2.90 / +3.26 points",
-    "fig:rollout-anchor",
-    f"RAD's accuracy at the largest m minus that at m=2 is above 0, one-sided, {_BOTH}",
-)
-FLATTENS = Claim(
-    "cross-anchor.deepconf-does-not",
-    "The most confident rollout is no better in a larger cohort, at both anchors.",
-    "+0.37 / -0.36 points",
-    "fig:rollout-anchor",
-    f"The DeepConf pick's accuracy at the largest m minus that at m=2 is below {100 * FLAT:g} points, one-sided, {_BOTH}",
-)
-CURVE = Claim(
-    "cross-anchor.s-curve",
-    "RAD's lift changes its sign from few to most right rollouts, at both anchors.",
-    "-8.16 to +20.11 / -8.16 to +23.77 points",
-    "fig:rollout-anchor",
-    f"RAD's lift among {M} rollouts is below 0 at c=4 and above 0 at c=10, one-sided, {_BOTH}",
-)
-NEEDLE = Claim(
-    "cross-anchor.needle",
-    "A lone right rollout is missed by RAD and found by confidence, at both anchors.",
-    "RAD -3.93 / -3.96, DC +5.23 / +3.27 points at m=16",
-    "tab:rollout-needle",
-    f"With one right rollout among 16, RAD's lift is below 0 and the DeepConf pick's is above 0, one-sided, {_BOTH}",
-)
-TIES = Claim(
-    "cross-anchor.fused-ties-majority",
-    "RAD+DC reaches the majority vote, at both anchors.",
-    "-0.39 / +0.11 points",
-    "fig:rollout-anchor",
-    f"RAD+DC's accuracy minus the majority's at the largest m lies within {100 * TIE:g} points of 0, two one-sided tests, "
-    f"math and science only, {_BOTH}",
-)
 
 
 class AtAnchor(NamedTuple):
@@ -88,25 +43,21 @@ class AtAnchor(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A quantity that a claim depends on, its rule, and the paper's numbers at boundary and delimiter."""
+    """A quantity that studies 21 to 23 decide about, and the paper's numbers at boundary and delimiter."""
 
-    claim: Claim
     name: str
-    compute: Callable[[AtAnchor, Options], Mean | None]
-    rule: Rule
+    compute: Callable[[AtAnchor, Options], Quantity | None]
     paper: tuple[float, float]
 
 
 PARTS = (
-    Part(SCALES, "RAD, m=2 to the largest", lambda at, o: slope(at.scaling, RAD, o), is_above(), (2.90, 3.26)),
-    Part(FLATTENS, "DC, m=2 to the largest", lambda at, o: slope(at.scaling, DC, o), is_below(FLAT), (0.37, -0.36)),
-    Part(CURVE, "RAD, 4 right of 16", lambda at, o: lift(at.balanced, FEW, RAD, o), is_below(), (-8.16, -8.16)),
-    Part(CURVE, "RAD, 10 right of 16", lambda at, o: lift(at.balanced, MOST, RAD, o), is_above(), (20.11, 23.77)),
-    Part(NEEDLE, "RAD, 1 right of 16", lambda at, o: lifts_of(at.needle, RAD, o)["m=16"], is_below(), (-3.93, -3.96)),
-    Part(NEEDLE, "DC, 1 right of 16", lambda at, o: lifts_of(at.needle, DC, o)["m=16"], is_above(), (5.23, 3.27)),
-    Part(
-        TIES, "RAD+DC - majority at the largest m", lambda at, o: gap(at.scaling, o), is_near(0.0, TIE), (-0.39, 0.11)
-    ),
+    Part("RAD, m=2 to the largest", lambda at, o: slope(at.scaling, RAD, o), (2.90, 3.26)),
+    Part("DC, m=2 to the largest", lambda at, o: slope(at.scaling, DC, o), (0.37, -0.36)),
+    Part("RAD, 4 right of 16", lambda at, o: lift(at.balanced, FEW, RAD, o), (-8.16, -8.16)),
+    Part("RAD, 10 right of 16", lambda at, o: lift(at.balanced, MOST, RAD, o), (20.11, 23.77)),
+    Part("RAD, 1 right of 16", lambda at, o: lifts_of(at.needle, RAD, o)["m=16"], (-3.93, -3.96)),
+    Part("DC, 1 right of 16", lambda at, o: lifts_of(at.needle, DC, o)["m=16"], (5.23, 3.27)),
+    Part("RAD+DC - majority at the largest m", lambda at, o: gap(at.scaling, o), (-0.39, 0.11)),
 )
 
 
@@ -116,8 +67,8 @@ PARTS = (
     "Is it the same mechanism at both anchors?",
     where="fig:rollout-anchor",
     requests=wanted,
-    claims=(SCALES, FLATTENS, CURVE, NEEDLE, TIES),
     needs=(MANY,),
+    population=THINKING,
 )
 def cross_anchor(evidence: Evidence, options: Options) -> Findings:
     rates = {
@@ -125,19 +76,10 @@ def cross_anchor(evidence: Evidence, options: Options) -> Findings:
         for request in ANCHORS
     }
     means = {request: [part.compute(own, options) for part in PARTS] for request, own in rates.items()}
-    made = Decided()
-    for claim in (SCALES, FLATTENS, CURVE, NEEDLE, TIES):
-        parts = [
-            (f"{request.readout}, {part.name}", one, part.rule)
-            for request in ANCHORS
-            for part, one in zip(PARTS, means[request], strict=True)
-            if part.claim is claim
-        ]
-        made = made.with_claim(claim, parts)
-    return Findings((_table(means),), _charts(rates, options), made.decisions, (*remarks(evidence), *made.notes))
+    return Findings((_table(means),), _charts(rates, options), notes=remarks(evidence))
 
 
-def _table(means: dict[Request, list[Mean | None]]) -> Table:
+def _table(means: dict[Request, list[Quantity | None]]) -> Table:
     rows = []
     for side, request in enumerate(ANCHORS):
         for part, one in zip(PARTS, means[request], strict=True):

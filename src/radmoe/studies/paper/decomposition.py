@@ -9,7 +9,6 @@ from radmoe.studies.evidence import Evidence
 from radmoe.studies.lifts import COHORT, DENSE, FULL, MAJORITY, Lift, lifts, wanted
 from radmoe.studies.pooling import POOLS, configuration, groups, of_pool, shown, stars_of
 from radmoe.studies.printed import percent, pool_of, printed
-from radmoe.studies.resample import interval
 
 MEANS = ("avg_full", "avg_coh", "maj", "dens")  # columns of the paper's table
 
@@ -45,7 +44,7 @@ def decomposition(evidence: Evidence, options: Options) -> Findings:
 def _table(parts: dict[tuple[str, str], Lift]) -> Table:
     rows = []
     for (pool, name), lift in parts.items():
-        (anchor, a), (gain, g), (full, f), (share, s) = lift.anchor, lift.selection, lift.full, lift.headroom
+        anchor, gain, full, share = lift.anchor, lift.selection, lift.full, lift.headroom
         vote = shown(None if pool == "code" else lift.mean(MAJORITY), "percent", note="no vote over programs")
         cells = (
             Cell(lift.n, "count"),
@@ -54,10 +53,10 @@ def _table(parts: dict[tuple[str, str], Lift]) -> Table:
             shown(lift.mean(COHORT), "percent"),
             vote,
             shown(lift.mean(DENSE), "percent"),
-            shown(anchor, "points", interval(a)),
-            shown(gain, "points", interval(g), stars=stars_of(lift.p)),
-            shown(full, "points", interval(f)),
-            shown(share, "percent", interval(s), note="no headroom: every located rollout is right"),
+            shown(anchor.estimate, "points", anchor.interval),
+            shown(gain.estimate, "points", gain.interval, stars=stars_of(lift.p)),
+            shown(full.estimate, "points", full.interval),
+            shown(share.estimate, "percent", share.interval, note="no headroom: every located rollout is right"),
         )
         rows.append(Row((Cell(name), *cells), pool))
     for row in printed("per-model"):

@@ -15,16 +15,17 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies import picks
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above, below
+from radmoe.studies.decision import CORRELATION, EFFECT, Claim, Decision, above, below, changed
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.moments import ENT, HIT, RATE, Moments, correlations, moments
 from radmoe.studies.needs import VOTES
 from radmoe.studies.pooling import configuration, groups, of_pool, shown, stack
 from radmoe.studies.printed import printed
-from radmoe.studies.resample import interval
+from radmoe.studies.resample import Quantity, interval
 
 FEWEST = 4  # configurations of which a correlation between configurations is made
 NULLS = 500  # random selectors
+BETWEEN = 0.3  # of a correlation over a handful of configurations: less explains under a tenth of their differences
 BANDS = 10  # of the rate of right located rollouts
 
 ACCURACY = Claim(
@@ -32,24 +33,27 @@ ACCURACY = Claim(
     "Between configurations, RAD's gain falls as located rollouts get more accurate.",
     "r = -.90",
     "Fig. cohort-agreement, left",
-    "The correlation over configurations of delta-sel with avg@coh (well-posed problems) is below 0: one-sided on the "
+    f"The correlation over all configurations of delta-sel with avg@coh (well-posed problems) is below -{BETWEEN}: one-sided on the "
     f"bootstrap over problems. It needs {FEWEST} configurations.",
+    changed(EFFECT),
 )
 ENTROPY = Claim(
     "disagreement.gain-rises-with-entropy",
     "Between configurations, RAD's gain rises with the entropy of answers.",
     "r = +.84",
     "Fig. diversity",
-    "The correlation over configurations of delta-sel with the mean entropy of answers (well-posed problems) is above 0: "
+    f"The correlation over all configurations of delta-sel with the mean entropy of answers (well-posed problems) is above {BETWEEN}: "
     f"one-sided on the bootstrap over problems. It needs {FEWEST} configurations.",
+    changed(EFFECT),
 )
 WITHIN = Claim(
     "disagreement.within-a-model",
     "Within a configuration, RAD's advantage on a problem rises with the entropy of its answers.",
     "r = +.19",
     "tab:diversity",
-    "The correlation of advantage and entropy over problems, centred within configurations and pooled, is above its mean "
-    "under random located picks: one-sided on the bootstrap over problems.",
+    "The correlation of advantage and entropy over problems, centred within configurations and pooled over all, is above its mean "
+    f"under random located picks by {CORRELATION}: one-sided on the bootstrap over problems.",
+    changed(EFFECT),
 )
 PARTIAL = Claim(
     "disagreement.beyond-difficulty",
@@ -57,7 +61,9 @@ PARTIAL = Claim(
     "r = +.28",
     "tab:diversity",
     "The partial correlation of advantage and entropy given the share of right located rollouts, centred within "
-    "configurations and pooled, is above its mean under random located picks: one-sided on the bootstrap over problems.",
+    f"configurations and pooled over all, is above its mean under random located picks by {CORRELATION}: one-sided on the bootstrap "
+    "over problems.",
+    changed(EFFECT),
 )
 PAPER = {"avg@coh": -0.90, "entropy": 0.84}  # r with delta-sel, between configurations
 
@@ -130,7 +136,8 @@ def disagreement(evidence: Evidence, options: Options) -> Findings:
     if not stacks:
         return Findings(notes=("No configuration has three eligible problems: nothing is compared.",))
     rows, members = [s.table for s in stacks.values()], [s.problems for s in stacks.values()]
-    clusters = len({cluster for one in members for cluster in one})
+    everyone = frozenset(cluster for one in members for cluster in one)
+    clusters = len(everyone)
     rng = np.random.default_rng(options.seed)
     weights = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=options.draws).astype(float)
     seen, drawn = moments(rows, members), moments(rows, members, weights)
@@ -145,10 +152,12 @@ def disagreement(evidence: Evidence, options: Options) -> Findings:
         "has it too (the paper says so).",
     ]
     for claim, value, sample, null in zip((WITHIN, PARTIAL), seen.pooled(), drawn.pooled(), random, strict=True):
-        _decide(decisions, notes, claim, float(value[0]), sample, clusters, float(np.mean(null)))
+        found = Quantity(float(value[0]), sample, everyone)
+        _decide(decisions, notes, claim, found, float(np.mean(null)) + CORRELATION, CORRELATION)
     if len(stacks) >= FEWEST:
         for claim, value, sample in zip((ACCURACY, ENTROPY), seen.between(), drawn.between(), strict=True):
-            _decide(decisions, notes, claim, float(value[0]), sample, clusters, 0.0)
+            found = Quantity(float(value[0]), sample, everyone)
+            _decide(decisions, notes, claim, found, -BETWEEN if claim is ACCURACY else BETWEEN, BETWEEN)
     else:
         notes.append(f"{len(stacks)} configurations are too few for a correlation between them: {FEWEST} are needed.")
     tables = (
@@ -159,14 +168,14 @@ def disagreement(evidence: Evidence, options: Options) -> Findings:
 
 
 def _decide(
-    decisions: list[Decision], notes: list[str], claim: Claim, value: float, draws: Floats, n: int, null: float
+    decisions: list[Decision], notes: list[str], claim: Claim, found: Quantity, threshold: float, resolution: float
 ) -> None:
     """Add the decision, or a note where a correlation is not defined in every resample."""
-    if not np.isfinite([value, null]).all() or not np.isfinite(draws).all():
+    if not found.finite or not np.isfinite(threshold):
         notes.append(f"{claim.key} cannot be tested: entropy or advantage does not vary.")
         return
     rule = below if claim is ACCURACY else above
-    decisions.append(rule(claim, value, draws, n=n, unit="r", threshold=null))
+    decisions.append(rule(claim, found, unit="r", threshold=threshold, resolution=resolution))
 
 
 def _problem_table(

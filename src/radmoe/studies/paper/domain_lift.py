@@ -12,17 +12,18 @@ from radmoe.evaluation.table import Column, Row, Table, missing
 from radmoe.stats import holm
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import FEWEST, Claim
+from radmoe.studies.decision import EFFECT, FEWEST, POINT, Claim, changed
 from radmoe.studies.evidence import Evidence, Request
 from radmoe.studies.needs import MANY
 from radmoe.studies.paper.scaling import scaling_rates
+from radmoe.studies.pooling import THINKING
+from radmoe.studies.quantities import usable
 from radmoe.studies.rates import (
     ANCHORS,
     BOUNDARY,
     DELIMITER,
     DOMAINS,
     Decided,
-    Mean,
     Rates,
     is_above,
     mean,
@@ -30,7 +31,7 @@ from radmoe.studies.rates import (
     remarks,
     wanted,
 )
-from radmoe.studies.resample import resample
+from radmoe.studies.resample import Quantity, resample
 from radmoe.studies.subcohorts import DC, FUSED, METHODS, RAD
 
 SHOWN = (RAD, DC, FUSED)
@@ -38,7 +39,7 @@ FAR = 0.01  # "far above" is more than one point
 
 _CASES = (
     f"delimiter@16, problems with as many located rollouts as the largest m (64, or the largest of 2..64 that {FEWEST} "
-    "problems have), all of them in one cohort, thinking-class configurations pooled; bootstrap over problems"
+    f"problems have), all of them in one cohort, {THINKING.name} pooled; bootstrap over problems"
 )
 ORDER = Claim(
     "domain-lift.math-far-above",
@@ -53,7 +54,8 @@ EVERYWHERE = Claim(
     "RAD is above chance in every domain.",
     "all three intervals exclude 0, Holm-corrected",
     "tab:rollout-domain",
-    f"RAD's lift is above 0 on math, science and code each, one-sided, the weakest decides ({_CASES}).",
+    f"RAD's lift is above {100 * POINT:g} point on math, science and code each, one-sided, the weakest decides ({_CASES}).",
+    changed(EFFECT),
 )
 
 # Points as the paper prints them: RAD, DC, RAD+DC, and the number of problems.
@@ -67,14 +69,14 @@ PAPER = {
 }
 
 
-def lift(rates: Rates, domain: str, method: int, options: Options) -> Mean | None:
+def lift(rates: Rates, domain: str, method: int, options: Options) -> Quantity | None:
     """A method's mean lift over chance with the largest cohorts of a domain."""
     if not rates.cells:
         return None
     return mean(np.where(rates.of(domain), rates.lifts[:, -1, method], np.nan), rates.clusters, options)
 
 
-def difference(rates: Rates, domain: str, other: str, options: Options) -> Mean | None:
+def difference(rates: Rates, domain: str, other: str, options: Options) -> Quantity | None:
     """RAD's lift on one domain minus that on another, which have different problems."""
     if lift(rates, domain, RAD, options) is None or lift(rates, other, RAD, options) is None:
         return None
@@ -83,8 +85,7 @@ def difference(rates: Rates, domain: str, other: str, options: Options) -> Mean 
     inside = [i for i in range(len(lifts)) if one[i] or two[i]]
     columns = np.column_stack([np.where(one, lifts, np.nan), np.where(two, lifts, np.nan)])[inside]
     result = resample(columns, [rates.clusters[i] for i in inside], resamples=options.draws, seed=options.seed)
-    estimate, draws = result.difference(0, 1)
-    return Mean(estimate, draws[np.isfinite(draws)], result.n)
+    return usable(result.difference(0, 1))
 
 
 @study(
@@ -95,6 +96,7 @@ def difference(rates: Rates, domain: str, other: str, options: Options) -> Mean 
     requests=wanted,
     claims=(ORDER, EVERYWHERE),
     needs=(MANY,),
+    population=THINKING,
 )
 def domain_lift(evidence: Evidence, options: Options) -> Findings:
     rates = {request: scaling_rates(evidence, request, options) for request in ANCHORS}
@@ -112,13 +114,13 @@ def domain_lift(evidence: Evidence, options: Options) -> Findings:
                 for other in ("science", "code")
             ],
         )
-        .with_claim(EVERYWHERE, [(domain, lifts[DELIMITER][domain][0], is_above()) for domain in DOMAINS])
+        .with_claim(EVERYWHERE, [(domain, lifts[DELIMITER][domain][0], is_above(POINT)) for domain in DOMAINS])
     )
     notes = (*remarks(evidence), *made.notes)
     return Findings((_table(rates, lifts),), _charts(rates, lifts), made.decisions, notes)
 
 
-def _table(rates: dict[Request, Rates], lifts: dict[Request, dict[str, list[Mean | None]]]) -> Table:
+def _table(rates: dict[Request, Rates], lifts: dict[Request, dict[str, list[Quantity | None]]]) -> Table:
     rows = []
     for request, domains in lifts.items():
         size = rates[request].cells[-1].m if rates[request].cells else 0
@@ -151,13 +153,13 @@ def _table(rates: dict[Request, Rates], lifts: dict[Request, dict[str, list[Mean
     )
 
 
-def _cell(value: Mean | None) -> TableCell:
+def _cell(value: Quantity | None) -> TableCell:
     if value is None:
         return missing(f"fewer than {FEWEST} problems, or no confidences")
     return TableCell(value.estimate, "points", *value.interval)
 
 
-def _corrected(lifts: dict[str, Mean | None]) -> dict[str, float]:
+def _corrected(lifts: dict[str, Quantity | None]) -> dict[str, float]:
     """Two-sided p-values of the lifts that there are, by Holm."""
     known = {domain: one for domain, one in lifts.items() if one is not None}
     p = [
@@ -167,7 +169,7 @@ def _corrected(lifts: dict[str, Mean | None]) -> dict[str, float]:
     return {domain: float(value) for domain, value in zip(known, holm(p), strict=True)} if known else {}
 
 
-def _charts(rates: dict[Request, Rates], lifts: dict[Request, dict[str, list[Mean | None]]]) -> tuple[Chart, ...]:
+def _charts(rates: dict[Request, Rates], lifts: dict[Request, dict[str, list[Quantity | None]]]) -> tuple[Chart, ...]:
     plots = []
     for request, domains in lifts.items():
         series = []

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +13,11 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.budgets import LATE, request
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above, all_of, within
-from radmoe.studies.evidence import Evidence, Floats, Panel, Request
-from radmoe.studies.gains import DOMAINS, Gains, gain_cells, gains, of_domains, pooled
-from radmoe.studies.pooling import configuration, groups, problems_of, shown
-from radmoe.studies.resample import Resampled, interval, resample
+from radmoe.studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, all_of, changed, within
+from radmoe.studies.evidence import Evidence, Panel, Request
+from radmoe.studies.gains import DOMAINS, Gains, all_arrive, gain_cells, gains, of_domains, pooled
+from radmoe.studies.pooling import THINKING, configuration, groups, problems_of, shown
+from radmoe.studies.resample import Quantity, Resampled, resample
 
 ANCHORS = ("So*", "boundary")
 PARTS = ("selection", "full", "anchor")
@@ -29,24 +30,24 @@ PAPER: dict[str, tuple[float, ...]] = {
     "code": (1.00, 1.1, 1.10, 1.2, 1.77, 2.3, 5.46, 6.8, 3.69),
 }
 
-_POOLED = f"at B = {LATE}, all configurations pooled, one-sided on the bootstrap over problems"
-_ORDER = (
-    "Two differences of mean delta-sel, math minus science and science minus code, are both above 0 "
-    f"{_POOLED}; the weaker of the two decides."
-)
+_POOLED = f"at B = {LATE}, {THINKING.name} pooled, one-sided on the bootstrap over problems"
 SO_ORDER = Claim(
     "domains.so-selects-best-in-math",
     "At a trajectory anchor the selector is better in math than in science, and better there than in code.",
     "+6.88 / +2.95 / +1.00",
     "tab:domain",
-    "So*: " + _ORDER,
+    f"So*: Two differences of mean delta-sel, math minus science and science minus code, are both above {100 * POINT:g} point "
+    f"{_POOLED}; the weaker of the two decides.",
+    changed(PEOPLED, EFFECT),
 )
 BOUNDARY_ORDER = Claim(
     "domains.boundary-selects-best-in-math",
-    "At the boundary the selector is better in math than in science, and better there than in code.",
+    "At the boundary the selector is better in math than in science and in code.",
     "+6.17 / +2.05 / +1.77",
     "tab:domain",
-    "boundary@16: " + _ORDER,
+    f"boundary@16: Two differences of mean delta-sel, math minus science and math minus code, are both above {100 * POINT:g} point "
+    f"{_POOLED}; the weaker of the two decides.",
+    changed(PEOPLED, EFFECT, "the paper's own science minus code, 0.28 points, is less than any smallest effect"),
 )
 NULL = Claim(
     "domains.so-is-null-on-code",
@@ -54,14 +55,19 @@ NULL = Claim(
     "+1.00 (z 1.1)",
     "tab:domain",
     f"Mean delta-sel of So* on code lies within {100 * NULL_MARGIN:g} points of 0 at B = {LATE}: two one-sided tests on the "
-    "bootstrap over problems, all configurations pooled.",
+    f"bootstrap over problems, {THINKING.name} pooled.",
+    changed(PEOPLED, "n counted cells, 1,517 where 287 problems are"),
 )
 MECHANICAL = Claim(
     "domains.a-large-share-is-mechanical",
     "A large share of the boundary's gain in math comes from who reaches the boundary, not from selection.",
     "+4.82 of +10.99",
     "tab:domain",
-    f"Mean delta-anchor of boundary@16 in math minus {LARGE:g} times its delta-full is above 0 {_POOLED}.",
+    f"Mean delta-anchor of boundary@16 in math minus {LARGE:g} times its delta-full is above {100 * POINT:g} point {_POOLED}. Not "
+    f"expressible where fewer than {POINT:.0%} of the rollouts never reach the boundary: delta-anchor can be no larger than that.",
+    changed(
+        PEOPLED, EFFECT, "n counted cells", "where every rollout finishes, delta-anchor is 0 whatever routing says"
+    ),
 )
 CLAIMS = (SO_ORDER, BOUNDARY_ORDER, NULL, MECHANICAL)
 
@@ -76,14 +82,15 @@ class Split(NamedTuple):
     gains: dict[tuple[str, str], Gains]
     means: Resampled
 
-    def mean(self, domain: str, anchor: str, part: str) -> tuple[float, Floats] | None:
-        """A mean and its draws; None where no problem of the domain is eligible."""
+    def mean(self, domain: str, anchor: str, part: str) -> Quantity | None:
+        """A mean; None where no problem of the domain is eligible."""
         at = (DOMAINS.index(domain) * len(ANCHORS) + ANCHORS.index(anchor)) * len(PARTS) + PARTS.index(part)
-        draws = self.means.draws[:, at]
-        return (float(self.means.estimate[at]), draws) if np.isfinite(draws).all() else None
+        one = self.means.mean(at)
+        return one if one.finite else None
 
     def problems(self, domain: str, anchor: str) -> int:
-        return int(self.gains[domain, anchor].covered.sum())
+        one = self.mean(domain, anchor, "selection")
+        return 0 if one is None else one.n
 
 
 def _split(panels: list[Panel], options: Options) -> Split:
@@ -109,6 +116,7 @@ def _gains(panels: list[Panel], anchor: str) -> Gains:
     where="tab:domain",
     requests=wanted,
     claims=CLAIMS,
+    population=THINKING,
 )
 def domains(evidence: Evidence, options: Options) -> Findings:
     panels = of_domains(evidence.panels)
@@ -116,7 +124,7 @@ def domains(evidence: Evidence, options: Options) -> Findings:
         return Findings(notes=("There is no problem of math, science or code.",))
     whole = _split(panels, options)
     single = {name: _split(own, options) for name, own in groups(panels, configuration).items()}
-    decisions = _decide(whole)
+    decisions = _decide(panels, whole)
     tested = [decision.claim for decision in decisions]
     notes = [
         f"{claim.key} cannot be tested: the pools lack one of its domains." for claim in CLAIMS if claim not in tested
@@ -124,21 +132,21 @@ def domains(evidence: Evidence, options: Options) -> Findings:
     return Findings((_table(whole), _models(single)), (_chart(whole),), tuple(decisions), tuple(notes))
 
 
-def _decide(whole: Split) -> list[Decision]:
-    n = whole.means.n
+def _decide(panels: list[Panel], whole: Split) -> list[Decision]:
     decisions: list[Decision] = []
     for claim, anchor in ((SO_ORDER, "So*"), (BOUNDARY_ORDER, "boundary")):
         math, science, code = (whole.mean(domain, anchor, "selection") for domain in DOMAINS)
         if math and science and code:
-            pairs = ((math, science), (science, code))
-            parts = [above(claim, a[0] - b[0], a[1] - b[1], n=n, unit="points") for a, b in pairs]
-            decisions.append(all_of(claim, parts))
+            second = science if claim is SO_ORDER else math
+            gaps = math.minus(science), second.minus(code)
+            decisions.append(all_of(claim, [above(claim, gap, unit="points", threshold=POINT) for gap in gaps]))
     if programs := whole.mean("code", "So*", "selection"):
-        decisions.append(within(NULL, *programs, n=whole.problems("code", "So*"), unit="points", margin=NULL_MARGIN))
+        decisions.append(within(NULL, programs, unit="points", margin=NULL_MARGIN))
     reached, full = whole.mean("math", "boundary", "anchor"), whole.mean("math", "boundary", "full")
     if reached and full:
-        estimate, draws = reached[0] - LARGE * full[0], reached[1] - LARGE * full[1]
-        decisions.append(above(MECHANICAL, estimate, draws, n=whole.problems("math", "boundary"), unit="points"))
+        made = above(MECHANICAL, reached.minus(full, LARGE), unit="points", threshold=POINT)
+        finished = all_arrive(of_domains(panels, ("math",)), request("boundary", LATE), POINT)
+        decisions.append(replace(made, inexpressible=finished))
     return decisions
 
 
@@ -152,7 +160,7 @@ def _table(whole: Split) -> Table:
     for domain in DOMAINS:
         gain = whole.mean(domain, "boundary", "anchor")
         cells = [Cell(domain), Cell(whole.problems(domain, "So*"), "count"), *_cells(whole, domain, "So*")]
-        cells += [*_cells(whole, domain, "boundary"), shown(gain[0] if gain else None, "points")]
+        cells += [*_cells(whole, domain, "boundary"), shown(gain.estimate if gain else None, "points")]
         rows.append(Row(tuple(cells), "these pools"))
     for domain, values in PAPER.items():
         cells = [Cell(value / 100, "points") if i % 2 == 0 else Cell(value, "number") for i, value in enumerate(values)]
@@ -174,7 +182,7 @@ def _models(single: dict[str, Split]) -> Table:
         for domain in DOMAINS:
             for anchor in ANCHORS:
                 mean = own.mean(domain, anchor, "selection")
-                cells.append(shown(mean[0], "points", interval(mean[1])) if mean else missing("no eligible problem"))
+                cells.append(shown(mean.estimate, "points", mean.interval) if mean else missing("no eligible problem"))
         rows.append(Row(tuple(cells)))
     return Table("domains-configurations", "delta-sel by configuration", tuple(columns), tuple(rows))
 
@@ -184,8 +192,8 @@ def _chart(whole: Split) -> Chart:
         out = []
         for anchor in ANCHORS:
             means = {domain: mean for domain in DOMAINS if (mean := whole.mean(domain, anchor, part))}
-            ends = [interval(draws) for _, draws in means.values()]
-            values = [100 * estimate for estimate, _ in means.values()]
+            ends = [mean.interval for mean in means.values()]
+            values = [100 * mean.estimate for mean in means.values()]
             low, high = ([100 * end[i] for end in ends] for i in (0, 1))
             out.append(Series(anchor, list(means), values, low, high))
         return [one for one in out if one.x]

@@ -6,12 +6,14 @@ The same problems at three efforts of one model. Contrasts are over problems tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above, within
+from radmoe.studies.decision import EFFECT, POINTS, Claim, Decision, above, all_of, changed, within
 from radmoe.studies.evidence import Evidence, Floats, Panel
+from radmoe.studies.gains import all_arrive
 from radmoe.studies.lifts import (
     COHORT,
     DENSE,
@@ -20,16 +22,14 @@ from radmoe.studies.lifts import (
     MAJORITY,
     Contrast,
     Lift,
-    finite,
     lifts,
-    minus,
     paired,
     wanted,
 )
 from radmoe.studies.needs import EFFORTS
+from radmoe.studies.picks import standard
 from radmoe.studies.pooling import of_pool, shown, stars_of
 from radmoe.studies.printed import percent, pool_of, printed
-from radmoe.studies.resample import interval
 
 STYLES = ("low", "medium", "high")
 POOLS = ("math", "well-posed")
@@ -37,37 +37,38 @@ RESAMPLES = 5_000  # the paper's, for the paired bootstrap
 SHARE_MARGIN = 0.05  # of the headroom: a smaller share than at low effort by less than this is "equal"
 LIFT_MARGIN = 0.03  # points of accuracy by which the operational lift may move and still "stay"
 
+_PAIRED = "on math problems eligible at both, all models with efforts pooled"
 GAIN = Claim(
     "effort.gain-shrinks",
     "With more effort, RAD adds less to a random located rollout.",
     "+12.2 / +11.2 / +3.6 points; low - high +9.3 and +9.2",
     "App. effort, tab:effort-trend",
-    "Delta-sel at low effort minus delta-sel at high effort, on math problems eligible at both, all models pooled, is above "
-    "0: one-sided on the paired bootstrap over problems.",
+    f"Delta-sel at low effort minus delta-sel at high effort, {_PAIRED}, is above {100 * POINTS:g} points: one-sided on the paired "
+    "bootstrap over problems.",
+    changed(EFFECT),
 )
 SKILL = Claim(
     "effort.skill-stays",
     "It is a ceiling: the share of the headroom that RAD takes does not fall.",
     "21% / 39% / 43% of the headroom",
     "App. effort, tab:effort-decomp",
-    "Delta-sel as a share of 1 - avg@coh, at high effort minus at low effort, on math problems eligible at both, all models "
-    f"pooled, is above -{100 * SHARE_MARGIN:g}% of the headroom: one-sided on the paired bootstrap over problems.",
-)
-LIFT = Claim(
-    "effort.operational-lift-stays",
-    "The lift over a random rollout stays the same at every effort.",
-    "+12.2 / +12.6 / +14.6 points",
-    "App. effort, tab:effort-decomp",
-    f"Delta-full at low effort minus at high effort, on math problems eligible at both, all models pooled, lies within "
-    f"{100 * LIFT_MARGIN:g} points of 0: two one-sided tests on the paired bootstrap over problems.",
+    f"Delta-sel as a share of 1 - avg@coh, at high effort minus at low effort, {_PAIRED}, is above -{100 * SHARE_MARGIN:g}% of the "
+    "headroom: one-sided on the paired bootstrap over problems.",
 )
 ANCHOR = Claim(
     "effort.anchor-takes-over",
-    "At high effort the lift comes from who reaches the anchor.",
-    "delta-anchor +0.1 / +1.4 / +11.0 points",
+    "With more effort the lift over a random rollout stays, because who reaches the anchor makes up for what selection loses.",
+    "delta-full +12.2 / +12.6 / +14.6, delta-anchor +0.1 / +1.4 / +11.0 points",
     "App. effort, tab:effort-decomp",
-    "Delta-anchor at high effort minus at low effort, on math problems eligible at both, all models pooled, is above 0: "
-    "one-sided on the paired bootstrap over problems.",
+    f"Delta-anchor at high effort minus at low effort, {_PAIRED}, is above {100 * POINTS:g} points (one-sided), and delta-full at low "
+    f"effort minus at high effort lies within {100 * LIFT_MARGIN:g} points of 0 (two one-sided tests), on the paired bootstrap over "
+    f"problems; the weaker decides. Not expressible where fewer than {POINTS:.0%} of the rollouts at high effort never reach the "
+    "anchor: delta-anchor can be no larger than that.",
+    changed(
+        EFFECT,
+        "two claims were one: without unfinished rollouts the lift over a random rollout is delta-sel, and its test was that of "
+        "effort.gain-shrinks",
+    ),
 )
 CONTRASTS = (("low", "high"), ("medium", "high"), ("low", "medium"))
 
@@ -78,7 +79,7 @@ CONTRASTS = (("low", "high"), ("medium", "high"), ("low", "medium"))
     "What does reasoning effort do to RAD's lift?",
     where="App. effort, tab:effort-decomp, tab:effort-trend",
     requests=wanted,
-    claims=(GAIN, SKILL, LIFT, ANCHOR),
+    claims=(GAIN, SKILL, ANCHOR),
     needs=(EFFORTS,),
 )
 def effort(evidence: Evidence, options: Options) -> Findings:
@@ -102,16 +103,19 @@ def _decide(
     if not len(rows.table):
         return [], ["No claim can be tested: no math problem is eligible at both low and high effort of one model."]
     contrast = Contrast(rows, draws, seed)
-    n, decisions, notes = contrast.means.n, [], []
-    decisions.append(above(GAIN, *contrast.difference(), n=n, unit="points"))
-    share = minus(contrast.share(1), contrast.share(0))
-    if finite(share):
-        decisions.append(above(SKILL, *share, n=n, unit="share", threshold=-SHARE_MARGIN))
+    decisions, notes = [above(GAIN, contrast.difference(), unit="points", threshold=POINTS)], list[str]()
+    share = contrast.share(1).minus(contrast.share(0))
+    if share.finite:
+        decisions.append(above(SKILL, share, unit="share", threshold=-SHARE_MARGIN))
     else:
         notes.append(f"{SKILL.key} cannot be tested: at one effort every located rollout is right.")
-    decisions.append(within(LIFT, *contrast.difference(DENSE, FULL), n=n, unit="points", margin=LIFT_MARGIN))
-    anchor = minus(contrast.lift(1, COHORT, FULL), contrast.lift(0, COHORT, FULL))
-    decisions.append(above(ANCHOR, *anchor, n=n, unit="points"))
+    anchor = contrast.lift(1, COHORT, FULL).minus(contrast.lift(0, COHORT, FULL))
+    parts = [
+        above(ANCHOR, anchor, unit="points", threshold=POINTS),
+        within(ANCHOR, contrast.difference(DENSE, FULL), unit="points", margin=LIFT_MARGIN),
+    ]
+    high = [panel for panel in panels if panel.style == "high"]
+    decisions.append(replace(all_of(ANCHOR, parts), inexpressible=all_arrive(high, standard(high[0]), POINTS)))
     return decisions, notes
 
 
@@ -119,15 +123,15 @@ def _decomposition(own: Mapping[tuple[str, str], Lift]) -> Table:
     rows = []
     for (pool, style), lift in own.items():
         if lift:
-            (anchor, a), (gain, g), (full, f), (share, s) = lift.anchor, lift.selection, lift.full, lift.headroom
+            anchor, gain, full, share = lift.anchor, lift.selection, lift.full, lift.headroom
             cells = (
                 Cell(lift.n, "count"),
                 shown(lift.mean(FULL), "percent"),
                 shown(lift.mean(MAJORITY), "percent"),
-                shown(anchor, "points", interval(a)),
-                shown(gain, "points", interval(g), stars=stars_of(lift.p)),
-                shown(full, "points", interval(f)),
-                shown(share, "percent", interval(s), note="no headroom"),
+                shown(anchor.estimate, "points", anchor.interval),
+                shown(gain.estimate, "points", gain.interval, stars=stars_of(lift.p)),
+                shown(full.estimate, "points", full.interval),
+                shown(share.estimate, "percent", share.interval, note="no headroom"),
                 shown(lift.mean(DENSE), "percent"),
                 shown(lift.mean(FUSED), "percent", note="no confidences"),
             )
@@ -155,8 +159,11 @@ def _trend(panels: Sequence[Panel], tables: Mapping[Panel, Floats], draws: int, 
                     continue
                 contrast = Contrast(pairs, draws, seed)
                 for method, top in (("RAD", DENSE), ("RAD+DC", FUSED)):
-                    (full, f), (gain, g) = contrast.difference(top, FULL), contrast.difference(top, COHORT)
-                    cells = (shown(full, "points", interval(f)), shown(gain, "points", interval(g)))
+                    full, gain = contrast.difference(top, FULL), contrast.difference(top, COHORT)
+                    cells = (
+                        shown(full.estimate, "points", full.interval),
+                        shown(gain.estimate, "points", gain.interval),
+                    )
                     rows.append(
                         Row((Cell(f"{model}: {one} - {other}, {method}"), Cell(contrast.n, "count"), *cells), pool)
                     )
@@ -181,13 +188,19 @@ def _charts(own: Mapping[tuple[str, str], Lift]) -> tuple[Chart, ...]:
     series = []
     for name in ("anchor", "selection", "full"):
         values = [getattr(lift, name) for lift in known.values()]
-        low, high = zip(*(interval(draws) for _, draws in values), strict=True)
+        low, high = zip(*(value.interval for value in values), strict=True)
         label = {"anchor": "delta-anchor", "selection": "delta-sel", "full": "delta-full"}[name]
-        heights = [100 * value for value, _ in values]
+        heights = [100 * value.estimate for value in values]
         series.append(Series(label, list(known), heights, [100 * v for v in low], [100 * v for v in high]))
     lift_plot = Plot("bars", "lift", x="effort", y="points", series=series)
     shares = [lift.headroom for lift in known.values()]
-    low, high = zip(*(interval(draws) for _, draws in shares), strict=True)
-    share = Series("share", list(known), [100 * v for v, _ in shares], [100 * v for v in low], [100 * v for v in high])
+    low, high = zip(*(share.interval for share in shares), strict=True)
+    share = Series(
+        "share",
+        list(known),
+        [100 * share.estimate for share in shares],
+        [100 * v for v in low],
+        [100 * v for v in high],
+    )
     share_plot = Plot("bars", "share of the headroom", x="effort", y="delta-sel / (1 - avg@coh), %", series=(share,))
     return (Chart("effort", "What does reasoning effort do to RAD's lift?", (lift_plot, share_plot)),)

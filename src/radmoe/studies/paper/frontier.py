@@ -7,17 +7,31 @@ so does the latest one before the delimiter.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.budgets import ANCHORS, BUDGETS, EARLY, LATE, MAIN, Frontier, frontier_of, request, wanted
 from radmoe.studies.charts import Chart, Line, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above, all_of, below, within
+from radmoe.studies.decision import (
+    EFFECT,
+    PEOPLED,
+    POINT,
+    POINTS,
+    Claim,
+    Decision,
+    above,
+    all_of,
+    below,
+    changed,
+    within,
+)
 from radmoe.studies.evidence import Evidence, Panel
-from radmoe.studies.gains import gain_cells, of_domains
+from radmoe.studies.gains import all_arrive, gain_cells, of_domains
 from radmoe.studies.picks import rate
-from radmoe.studies.pooling import configuration, groups, shown
+from radmoe.studies.pooling import THINKING, configuration, groups, shown
 
 MARGIN = 0.01  # of what a trajectory cohort may differ from all rollouts
 # tab:frontier: points and z for So, So*, Now, boundary and delimiter, then the coverage of late anchors.
@@ -29,20 +43,24 @@ PAPER = {
     32768: ((3.45, 7.5), (3.55, 7.4), (3.98, 7.7), (6.11, 13.2), (7.65, 16.5), 0.98),
 }
 
-_POOLED = "all configurations pooled, one-sided on the bootstrap over problems"
+COVERED = 0.10  # of the problems: the smallest difference of coverage; the paper has .8
+_POOLED = f"{THINKING.name} pooled, one-sided on the bootstrap over problems"
 CHEAP = Claim(
     "frontier.early-is-cheap",
     "Trajectory anchors can be read in nearly all problems at a budget at which late ones cover few.",
     "coverage near 1 against 0.19 at B = 256",
     "tab:frontier",
-    f"At B = {EARLY}, the share of problems with two located rollouts is higher for So* than for the delimiter: {_POOLED}.",
+    f"At B = {EARLY}, the share of problems with two located rollouts for So* minus that for the delimiter is above {COVERED}: {_POOLED}.",
+    changed(PEOPLED, EFFECT),
 )
 CERTAIN = Claim(
     "frontier.late-is-certain",
     "With a budget that reaches the answer, the delimiter gains more than a trajectory anchor.",
     "+7.65 (z 16.5) against +3.55 (z 7.4)",
     "tab:frontier",
-    f"At B = {LATE}, delta-full of delimiter@16 minus that of So*, on problems eligible for both, is above 0: {_POOLED}.",
+    f"At B = {LATE}, delta-full of delimiter@16 minus that of So*, on problems eligible for both, is above {100 * POINTS:g} points: "
+    f"{_POOLED}.",
+    changed(PEOPLED, EFFECT),
 )
 CROSS = Claim(
     "frontier.early-and-late-cross",
@@ -50,7 +68,9 @@ CROSS = Claim(
     "they cross at B of 2,048 to 4,096",
     "App. frontier",
     "Over all problems, where one that is not eligible gets a random rollout and gains 0, delta-full of delimiter@16 minus that "
-    f"of So* is below 0 at B = {EARLY} and above 0 at B = {LATE}: {_POOLED}; the weaker decides.",
+    f"of So* is below -{100 * POINT:g} point at B = {EARLY} and above {100 * POINT:g} point at B = {LATE}: {_POOLED}; the weaker "
+    "decides.",
+    changed(PEOPLED, EFFECT),
 )
 KIND = Claim(
     "frontier.late-cohorts-are-better",
@@ -58,15 +78,18 @@ KIND = Claim(
     "delta-anchor near 0, and up to +3 to +5",
     "App. frontier",
     f"At B = {LATE}, delta-anchor of So* lies within {100 * MARGIN:g} point of 0 (two one-sided tests) and that of delimiter@16 "
-    f"is above 0: {_POOLED}; the weaker decides.",
+    f"is above {100 * POINT:g} point: {_POOLED}; the weaker decides. Not expressible where fewer than {POINT:.0%} of the rollouts "
+    "never reach the delimiter: delta-anchor can be no larger than that.",
+    changed(PEOPLED, EFFECT, "where every rollout finishes, delta-anchor is 0 whatever routing says"),
 )
 MODELS = Claim(
     "frontier.every-model-gains-early",
     "A trajectory anchor gains in every model.",
     "positive on 8 of 8, significant on 6",
     "App. frontier",
-    f"At B = {LATE}, delta-full of So* is above 0 in each configuration: one-sided on the bootstrap over its problems; the "
-    "weakest configuration decides.",
+    f"At B = {LATE}, delta-full of So* is above {100 * POINT:g} point in each of the {THINKING.name}: one-sided on the bootstrap over "
+    "its problems; the weakest configuration decides.",
+    changed(PEOPLED, EFFECT),
 )
 
 
@@ -77,6 +100,7 @@ MODELS = Claim(
     where="App. frontier, tab:frontier",
     requests=wanted,
     claims=(CHEAP, CERTAIN, CROSS, KIND, MODELS),
+    population=THINKING,
 )
 def frontier(evidence: Evidence, options: Options) -> Findings:
     panels = of_domains(evidence.panels)
@@ -84,7 +108,7 @@ def frontier(evidence: Evidence, options: Options) -> Findings:
         return Findings(notes=("There is no problem of math, science or code.",))
     whole = frontier_of(panels, options)
     single = {name: frontier_of(own, options) for name, own in groups(panels, configuration).items()}
-    decisions = _decide(whole, single)
+    decisions = _decide(panels, whole, single)
     tested = [decision.claim for decision in decisions]
     notes = [
         f"{c.key} cannot be tested on these pools." for c in (CHEAP, CERTAIN, CROSS, KIND, MODELS) if c not in tested
@@ -97,27 +121,27 @@ def frontier(evidence: Evidence, options: Options) -> Findings:
     return Findings(tables, (_chart(whole),), tuple(decisions), tuple(notes))
 
 
-def _decide(whole: Frontier, single: dict[str, Frontier]) -> list[Decision]:
-    n, means = whole.means.n, whole.means
+def _decide(panels: list[Panel], whole: Frontier, single: dict[str, Frontier]) -> list[Decision]:
+    means = whole.means
     shares = [whole.column(anchor, EARLY, "covered") for anchor in ("So*", "delimiter")]
-    decisions = [above(CHEAP, *means.difference(*shares), n=n, unit="share")]
+    decisions = [above(CHEAP, means.difference(*shares), unit="share", threshold=COVERED)]
     last = len(means.estimate) - 1
     if whole.known(last):
-        decisions.append(above(CERTAIN, float(means.estimate[last]), means.draws[:, last], n=n, unit="points"))
-    parts = []
-    for budget, rule in ((EARLY, below), (LATE, above)):
-        columns = [whole.column(anchor, budget, "fallback") for anchor in ("delimiter", "So*")]
-        parts.append(rule(CROSS, *means.difference(*columns), n=n, unit="points"))
-    if whole.known(last):
-        decisions.append(all_of(CROSS, parts))
+        decisions.append(above(CERTAIN, means.mean(last), unit="points", threshold=POINTS))
+        gaps = [
+            means.difference(*(whole.column(anchor, budget, "fallback") for anchor in ("delimiter", "So*")))
+            for budget in (EARLY, LATE)
+        ]
+        early = below(CROSS, gaps[0], unit="points", threshold=-POINT)
+        decisions.append(all_of(CROSS, [early, above(CROSS, gaps[1], unit="points", threshold=POINT)]))
     if whole.known(whole.column("So*", LATE, "anchor"), whole.column("delimiter", LATE, "anchor")):
-        early = within(KIND, *whole.mean("So*", LATE, "anchor"), n=n, unit="points", margin=MARGIN)
-        decisions.append(
-            all_of(KIND, [early, above(KIND, *whole.mean("delimiter", LATE, "anchor"), n=n, unit="points")])
-        )
+        early = within(KIND, whole.mean("So*", LATE, "anchor"), unit="points", margin=MARGIN)
+        late = above(KIND, whole.mean("delimiter", LATE, "anchor"), unit="points", threshold=POINT)
+        finished = all_arrive(panels, request("delimiter", LATE), POINT)
+        decisions.append(replace(all_of(KIND, [early, late]), inexpressible=finished))
     able = [one for one in single.values() if one.known(one.column("So*", LATE, "full"))]
     if len(able) > 1:
-        each = [above(MODELS, *one.mean("So*", LATE, "full"), n=one.means.n, unit="points") for one in able]
+        each = [above(MODELS, one.mean("So*", LATE, "full"), unit="points", threshold=POINT) for one in able]
         decisions.append(all_of(MODELS, each))
     return decisions
 
@@ -147,7 +171,7 @@ def _table(whole: Frontier) -> Table:
 def _coverage(whole: Frontier) -> Table:
     rows = []
     for budget in BUDGETS:
-        shares = (whole.mean(anchor, budget, "covered")[0] for anchor in ANCHORS)
+        shares = (whole.mean(anchor, budget, "covered").estimate for anchor in ANCHORS)
         rows.append(Row((Cell(str(budget)), *(shown(share, "percent") for share in shares)), "these pools"))
     for budget, values in PAPER.items():
         late = Cell(values[-1], "percent")
@@ -180,7 +204,7 @@ def _models(single: dict[str, Frontier]) -> Table:
         cells = [Cell(name)]
         for anchor in MAIN:
             lift = own.gains[anchor, LATE]
-            cells += [*gain_cells(lift.full, lift.test()), shown(own.mean(anchor, LATE, "anchor")[0], "points")]
+            cells += [*gain_cells(lift.full, lift.test()), shown(own.mean(anchor, LATE, "anchor").estimate, "points")]
         rows.append(Row(tuple(cells)))
     return Table("frontier-configurations", f"delta-full by configuration, B = {LATE}", tuple(columns), tuple(rows))
 

@@ -21,7 +21,7 @@ from radmoe.studies.needs import LOGPROBS
 from radmoe.studies.picks import rad, standard
 from radmoe.studies.pooling import POOLS, configuration, groups, of_pool, shown, stack
 from radmoe.studies.printed import percent, pool_of, printed
-from radmoe.studies.resample import Resampled, interval, resample
+from radmoe.studies.resample import Resampled, resample
 
 MARGIN = 0.01  # a point: what the paper resolves over all configurations
 EFFORTS = ("low", "medium", "high")
@@ -96,8 +96,7 @@ def fusion(evidence: Evidence, options: Options) -> Findings:
         if group is None:
             notes.append(f"{claim.key} cannot be tested: no such problem has two located rollouts with confidences.")
         else:
-            value, draws = group.means.difference(one, other)
-            decisions.append(within(claim, value, draws, n=group.means.n, unit="points", margin=MARGIN))
+            decisions.append(within(claim, group.means.difference(one, other), unit="points", margin=MARGIN))
     left_out = sorted({panel.configuration for panel in evidence.panels} - {panel.configuration for panel in panels})
     if left_out:
         notes.append(f"Without confidences, or of another kind: {', '.join(left_out)}.")
@@ -137,7 +136,7 @@ def _table(compared: Sequence[Group], one: int, other: int, which: str) -> Table
                 Cell(group.of, "count"),
                 shown(group.means.estimate[one], "percent"),
                 shown(group.means.estimate[other], "percent"),
-                shown(group.means.difference(other, one)[0], "points", interval(group.means.difference(other, one)[1])),
+                shown(gap.estimate, "points", gap.interval),
                 Cell(test.c, "count"),
                 Cell(test.b, "count"),
                 Cell(test.p, "p"),
@@ -146,6 +145,7 @@ def _table(compared: Sequence[Group], one: int, other: int, which: str) -> Table
             group.pool,
         )
         for group, test, adjusted in zip(compared, tests, holm([test.p for test in tests]), strict=True)
+        for gap in [group.means.difference(other, one)]
     ]
     for row in printed("dc" if which == "dc" else "dc-fusion"):
         label, n, first, second, gap, only_first, only_second, p = list(row.values())[1:]
@@ -170,8 +170,8 @@ def _charts(compared: Sequence[Group]) -> tuple[Chart, ...]:
     series = []
     for name, one, other in (("RAD+DC - RAD", HALF, RAD), ("rank sum - conf50", SUM, HALF)):
         differences = [group.means.difference(one, other) for group in own]
-        low, high = zip(*(interval(draws) for _, draws in differences), strict=True)
-        values = [100 * value for value, _ in differences]
+        low, high = zip(*(gap.interval for gap in differences), strict=True)
+        values = [100 * gap.estimate for gap in differences]
         series.append(Series(name, names, values, [100 * v for v in low], [100 * v for v in high]))
     lines = (Line(100 * MARGIN, "+1 point"), Line(-100 * MARGIN, "-1 point"))
     plot = Plot("bars", y="difference of accuracies (points)", series=series, lines=lines)

@@ -15,10 +15,10 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, Unit
 from radmoe.stats import benjamini_hochberg, holm, mcnemar_boundary, mcnemar_exact, mcnemar_mde, mcnemar_power
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
-from radmoe.studies.decision import Claim, Decision, below, within
+from radmoe.studies.decision import PEOPLED, Claim, Decision, below, changed, within
 from radmoe.studies.evidence import COSINE, Evidence, Floats, Panel, Request
 from radmoe.studies.picks import highest, hits
-from radmoe.studies.pooling import Rows, clusters, configuration, groups, shown
+from radmoe.studies.pooling import THINKING, Rows, clusters, configuration, groups, shown
 from radmoe.studies.printed import percent, printed
 from radmoe.studies.resample import Resampled, resample
 
@@ -33,16 +33,18 @@ EQUAL = Claim(
     "Weighted and binary Jaccard select equally well.",
     "+0.22 points [-0.18, +0.59], p = .248",
     "App. wjja, tab:wjja-main",
-    f"Weighted minus binary accuracy over all cells (four readouts, all configurations) lies within {100 * MARGIN:g} "
+    f"Weighted minus binary accuracy over all cells (four readouts, {THINKING.name} pooled) lies within {100 * MARGIN:g} "
     "point of 0: two one-sided tests on the bootstrap over problems.",
+    changed(PEOPLED),
 )
 SAME = Claim(
     "kernel.same-picks",
     "The two kernels rarely pick another rollout.",
     "5.4% of cells",
     "App. wjja",
-    f"The share of all cells in which weighted and binary Jaccard pick different rollouts is below {100 * RARELY:g}%: "
-    "one-sided on the bootstrap over problems.",
+    f"The share of all cells (four readouts, {THINKING.name} pooled) in which weighted and binary Jaccard pick different rollouts is "
+    f"below {100 * RARELY:g}%: one-sided on the bootstrap over problems.",
+    changed(PEOPLED),
 )
 PRINTED: tuple[tuple[str, Unit], ...] = (("ja", "percent"), ("wj", "percent"), ("delta", "points"))
 WEIGHTED, BINARY, COS, GAP, COSGAP, OTHER = range(6)  # columns of a cell
@@ -79,6 +81,7 @@ class Cut(NamedTuple):
     where="App. wjja",
     requests=wanted,
     claims=(EQUAL, SAME),
+    population=THINKING,
 )
 def kernel(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if panel.domain in DOMAINS]
@@ -104,8 +107,8 @@ def kernel(evidence: Evidence, options: Options) -> Findings:
     cuts = [one for own in [*parts, *(own for own in by_domain.values() if own)] if (one := cut(own)) is not None]
     surviving = int(np.sum(benjamini_hochberg([one.p for one in [*cuts, *categories.values()]]) < 0.05))
     decisions: list[Decision] = [
-        within(EQUAL, *_draws(pooled, GAP), n=pooled.means.n, unit="points", margin=MARGIN),
-        below(SAME, *_draws(pooled, OTHER), n=pooled.means.n, unit="share", threshold=RARELY),
+        within(EQUAL, pooled.means.mean(GAP), unit="points", margin=MARGIN),
+        below(SAME, pooled.means.mean(OTHER), unit="share", threshold=RARELY),
     ]
     notes = (
         f"Benjamini-Hochberg over {len(cuts) + len(categories)} cuts (configurations, data sets, domains, readouts within "
@@ -139,10 +142,6 @@ def _cut(own: list[tuple[Panel, Floats]], options: Options) -> Cut | None:
     b, c = int((gap < 0).sum()), int((gap > 0).sum())
     means = resample(*data, resamples=options.draws, seed=options.seed)
     return Cut(means, len(gap), b, c, mcnemar_exact(b, c))
-
-
-def _draws(cut: Cut, column: int) -> tuple[float, Floats]:
-    return float(cut.means.estimate[column]), cut.means.draws[:, column]
 
 
 def _numbers(cut: Cut) -> tuple[Cell, ...]:

@@ -6,6 +6,8 @@ readouts and with two kernels. A readout locates the same rollouts whatever the 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
@@ -27,10 +29,11 @@ from radmoe.studies.bands import (
 )
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above, all_of, all_within, within
-from radmoe.studies.evidence import Evidence, Floats, Panel
+from radmoe.studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, all_of, all_within, changed, within
+from radmoe.studies.evidence import Evidence, Panel
 from radmoe.studies.gains import of_domains
-from radmoe.studies.pooling import configuration, groups, shown
+from radmoe.studies.pooling import THINKING, configuration, groups, no_science, shown
+from radmoe.studies.resample import Quantity
 
 SHALLOW, MIDDLE = SINGLE[:3], SINGLE[3:7]
 TENTH, NEEDED, FLATNESS, OUTSIDE = 0.007, 0.01, 0.015, 0.01  # margins of equivalence
@@ -38,7 +41,7 @@ TENTH, NEEDED, FLATNESS, OUTSIDE = 0.007, 0.01, 0.015, 0.01  # margins of equiva
 PAPER = dict(zip(SINGLE, (70.73, 71.24, 70.31, 70.05, 70.73, 70.81, 70.71, 70.36, 70.36, 70.29), strict=True))
 PAPER[FULL] = 71.16
 
-_POOLED = "all configurations pooled, by the bootstrap over problems"
+_POOLED = f"{THINKING.name} pooled, by the bootstrap over problems"
 NECESSARY = Claim(
     "layers.no-tenth-is-necessary",
     "Without any one tenth of the layers the pick is as good.",
@@ -46,6 +49,7 @@ NECESSARY = Claim(
     "App. layer-depth",
     f"Accuracy with all layers minus accuracy without a tenth lies within {100 * NEEDED:g} point of 0 for every tenth, "
     f"readout and kernel: two one-sided tests, {_POOLED}; the weakest of all decides for it, the furthest beyond the margin (max-T) against it.",
+    changed(PEOPLED),
 )
 SUFFICIENT = Claim(
     "layers.shallowest-tenth-suffices",
@@ -54,6 +58,7 @@ SUFFICIENT = Claim(
     "Fig. shallow-vs-full-dumbbell",
     f"Accuracy with all layers minus that with the shallowest tenth lies within {100 * TENTH:g} points of 0 at each of the "
     f"four readouts, weighted kernel: two one-sided tests, {_POOLED}; the weakest decides for it, max-T against it.",
+    changed(PEOPLED),
 )
 FLAT = Claim(
     "layers.depth-is-flat",
@@ -63,14 +68,17 @@ FLAT = Claim(
     f"At boundary@marker, weighted kernel, each tenth's accuracy lies within {100 * FLATNESS:g} points of the mean of all "
     f"tenths: two one-sided tests, {_POOLED}; the weakest decides for it, max-T against it. Cochran's Q is shown but does not decide, because "
     "'not significant' is not 'the same'.",
+    changed(PEOPLED),
 )
 SCIENCE = Claim(
     "layers.depth-matters-in-science-only",
     "Shallow layers are better than middle ones on science questions, and nowhere else.",
     "+2.9 points on GPQA, +0.2 elsewhere",
     "Fig. layer-localization-gpqa",
-    f"At boundary@16, weighted kernel, the mean accuracy of tenths 0-2 minus that of tenths 3-6 is above 0 in science, and "
-    f"within {100 * OUTSIDE:g} point of 0 in math and code: {_POOLED}; the weaker decides.",
+    f"At boundary@16, weighted kernel, the mean accuracy of tenths 0-2 minus that of tenths 3-6 is above {100 * POINT:g} point in "
+    f"science, and within {100 * OUTSIDE:g} point of 0 in math and code: {_POOLED}; the weaker decides. Not expressible where the only "
+    "science questions are the lab's, which ask for arithmetic: the paper's claim is about GPQA.",
+    changed(PEOPLED, EFFECT, "the lab's choice questions are no counterpart of GPQA"),
 )
 NOTES = (
     "The paper gives 0.7 points for the shallowest tenth in its appendix (an estimate), and 1.7 in its text (an interval's end).",
@@ -86,6 +94,7 @@ MARGINS = {NECESSARY: NEEDED, SUFFICIENT: TENTH, FLAT: FLATNESS}
     where="App. layer-depth, tab:layer-deciles",
     requests=wanted,
     claims=(NECESSARY, SUFFICIENT, FLAT, SCIENCE),
+    population=THINKING,
 )
 def layers(evidence: Evidence, options: Options) -> Findings:
     panels = of_domains(evidence.panels)
@@ -101,7 +110,7 @@ def layers(evidence: Evidence, options: Options) -> Findings:
         if own
         for kernel in KERNELS
     }
-    decisions, notes = _decide(every, split)
+    decisions, notes = _decide(panels, every, split)
     shallow = sorted({panel.layers for panel in panels if panel.layers < 10})
     if shallow:
         notes.append(
@@ -117,8 +126,10 @@ def layers(evidence: Evidence, options: Options) -> Findings:
     return Findings(tables, tuple(_charts(every, split)), tuple(decisions), (*notes, *NOTES))
 
 
-def _decide(every: dict[tuple[str, str], Arms], split: dict[tuple[str, str], Arms]) -> tuple[list[Decision], list[str]]:
-    losses: dict[Claim, list[tuple[float, Floats]]] = {NECESSARY: [], SUFFICIENT: [], FLAT: []}
+def _decide(
+    panels: list[Panel], every: dict[tuple[str, str], Arms], split: dict[tuple[str, str], Arms]
+) -> tuple[list[Decision], list[str]]:
+    losses: dict[Claim, list[Quantity]] = {NECESSARY: [], SUFFICIENT: [], FLAT: []}
     for arms in every.values():
         losses[NECESSARY] += [arms.loss(band) for band in arms.bands(WITHOUT)]
         losses[SUFFICIENT] += [arms.loss(band) for band in arms.bands(("c0",)) if arms.kernel == "weighted"]
@@ -126,24 +137,13 @@ def _decide(every: dict[tuple[str, str], Arms], split: dict[tuple[str, str], Arm
     singles = [BANDS.index(band) for band in arms.bands(SINGLE)]
     if len(singles) > 1:
         estimates, draws = (a[..., singles] - a[..., singles].mean(-1, keepdims=True) for a in arms.means[:2])
-        losses[FLAT] = list(zip(estimates, draws.T, strict=True))
-    decisions = [
-        all_within(
-            claim,
-            [estimate for estimate, _ in own],
-            np.column_stack([draws for _, draws in own]),
-            n=arms.means.n,
-            unit="points",
-            margin=MARGINS[claim],
-        )
-        for claim, own in losses.items()
-        if own
-    ]
+        losses[FLAT] = [arms.means.quantity(*one, singles) for one in zip(estimates, draws.T, strict=True)]
+    decisions = [all_within(claim, own, unit="points", margin=MARGINS[claim]) for claim, own in losses.items() if own]
     science, rest = (split.get((name, "weighted")) for name in ("science", "math and code"))
     if science and rest and (inside := science.gap(SHALLOW, MIDDLE)) and (outside := rest.gap(SHALLOW, MIDDLE)):
-        parts = [above(SCIENCE, *inside, n=science.means.n, unit="points")]
-        parts.append(within(SCIENCE, *outside, n=rest.means.n, unit="points", margin=OUTSIDE))
-        decisions.append(all_of(SCIENCE, parts))
+        parts = [above(SCIENCE, inside, unit="points", threshold=POINT)]
+        parts.append(within(SCIENCE, outside, unit="points", margin=OUTSIDE))
+        decisions.append(replace(all_of(SCIENCE, parts), inexpressible=no_science(panels)))
     tested = [decision.claim for decision in decisions]
     lacking = [claim.key for claim in (NECESSARY, SUFFICIENT, FLAT, SCIENCE) if claim not in tested]
     return decisions, [f"{key} cannot be tested: the pools lack its readout, tenths or domains." for key in lacking]
@@ -165,7 +165,7 @@ def _summary(every: dict[tuple[str, str], Arms]) -> Table:
         if not known.any():
             rows.append(Row((Cell(arms.name), *[missing("no problem has two located rollouts")] * (len(columns) - 1))))
             continue
-        losses = [arms.loss(band)[0] for band in arms.bands(WITHOUT)]
+        losses = [arms.loss(band).estimate for band in arms.bands(WITHOUT)]
         cells = [Cell(arms.name), Cell(int(known.sum()), "count"), shown(float(arms.means.estimate[0]), "percent")]
         cells += [omnibus(arms, group) for group in GROUPS.values()]
         cells += [shown(max(losses, key=abs, default=None), "points"), *loss_cells(arms, "c0")[:2]]

@@ -13,7 +13,7 @@ from radmoe.stats import mcnemar
 from radmoe.studies.accuracies import POOLED, VOTES, Hits, accuracy_table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above, within
+from radmoe.studies.decision import EFFECT, POINT, POINTS, Claim, Decision, above, changed, within
 from radmoe.studies.evidence import Evidence, Floats, Panel
 from radmoe.studies.outcomes import hits_of, records_of
 from radmoe.studies.pooling import configuration, groups, of_pool, shown, stack
@@ -53,15 +53,17 @@ LIFT = Claim(
     "RAD is right more often than a random rollout.",
     "73.9 against 66.3",
     "tab:main",
-    "RAD minus Avg@N on well-posed problems, all configurations pooled, is above 0: one-sided on the bootstrap over "
-    "problems.",
+    f"RAD minus Avg@N on well-posed problems, all configurations pooled, is above {100 * POINTS:g} points: one-sided on the "
+    "bootstrap over problems.",
+    changed(EFFECT),
 )
 CODE = Claim(
     "main.defined-on-code",
     "On code, where exact votes mean nothing, RAD still is right more often than a random rollout.",
     "+0.6 to +9.7 points by family",
     "tab:main",
-    "RAD minus Avg@N on code, all configurations pooled, is above 0: one-sided on the bootstrap over problems.",
+    f"RAD minus Avg@N on code, all configurations pooled, is above {100 * POINT:g} point: one-sided on the bootstrap over problems.",
+    changed(EFFECT),
 )
 RULES = ((ON_PAR, "rad", "majority-split", "well-posed"), (FUSED, "rad+dc", "majority-split", "well-posed"),
          (LIFT, "rad", "average", "well-posed"), (CODE, "rad", "average", "code"))  # fmt: skip
@@ -131,10 +133,9 @@ def difference(records: Hits, pool: str, one: str, other: str, options: Options)
 
 
 def _decide(claim: Claim, result: Resampled) -> Decision:
-    way = {"n": result.n, "unit": "points"}
     if claim in (ON_PAR, FUSED):
-        return within(claim, float(result.estimate[2]), result.draws[:, 2], margin=MARGIN, **way)  # type: ignore[arg-type]
-    return above(claim, float(result.estimate[2]), result.draws[:, 2], **way)  # type: ignore[arg-type]
+        return within(claim, result.mean(2), unit="points", margin=MARGIN)
+    return above(claim, result.mean(2), unit="points", threshold=POINTS if claim is LIFT else POINT)
 
 
 def _differences(records: Hits, options: Options) -> Table:
@@ -152,7 +153,7 @@ def _differences(records: Hits, options: Options) -> Table:
             Row(
                 (
                     Cell(f"{METHODS[one]} - {METHODS[other]}"),
-                    Cell(len(x), "count"),
+                    Cell(result.n, "count"),
                     shown(result.estimate[2], "points", result.interval(2)),
                     shown(test.p if test else None, "p", note="not every problem is right or wrong"),
                     shown(PRINTED_GAPS.get((one, other, pool)), "points", note="not printed"),

@@ -12,9 +12,10 @@ from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot
-from radmoe.studies.decision import Claim
+from radmoe.studies.decision import EFFECT, POINT, Claim, changed
 from radmoe.studies.evidence import Evidence, Request
 from radmoe.studies.needs import MANY
+from radmoe.studies.pooling import THINKING
 from radmoe.studies.rates import (
     ALL,
     ANCHORS,
@@ -23,7 +24,6 @@ from radmoe.studies.rates import (
     DOMAINS,
     Curves,
     Decided,
-    Mean,
     Rates,
     curves,
     is_above,
@@ -34,6 +34,7 @@ from radmoe.studies.rates import (
     remarks,
     wanted,
 )
+from radmoe.studies.resample import Quantity
 from radmoe.studies.subcohorts import DC, FUSED, METHODS, RAD, Cell
 
 SIZES = (8, 16, 32)
@@ -42,21 +43,23 @@ SHOWN = (RAD, DC, FUSED)
 
 _CASES = (
     "for m = 8, 16 and 32 each, one-sided, the weakest decides (delimiter@16, problems with at least one right and m-1 "
-    "wrong located rollouts, thinking-class configurations pooled; bootstrap over problems)."
+    f"wrong located rollouts, {THINKING.name} pooled; bootstrap over problems)."
 )
 MISSES = Claim(
     "needle.rad-misses",
     "RAD finds a lone right rollout less often than chance.",
     "-7.21 / -3.96 / -2.07 points at m = 8 / 16 / 32 (boundary -6.75 / -3.93 / -2.26)",
     "tab:rollout-needle",
-    f"RAD's accuracy minus 1/m is below 0 {_CASES}",
+    f"RAD's accuracy minus 1/m is below -{100 * POINT:g} point {_CASES}",
+    changed(EFFECT),
 )
 FINDS = Claim(
     "needle.confidence-finds",
     "The most confident rollout is the lone right one more often than chance.",
     "+5.01 / +3.27 / +2.03 points at m = 8 / 16 / 32 (boundary +7.23 / +5.23 / +2.92)",
     "tab:rollout-needle",
-    f"The DeepConf pick's accuracy minus 1/m is above 0 {_CASES}",
+    f"The DeepConf pick's accuracy minus 1/m is above {100 * POINT:g} point {_CASES}",
+    changed(EFFECT),
 )
 
 # Points as the paper prints them for m = 8, 16, 32: RAD, DC, RAD+DC, and the number of problems.
@@ -71,7 +74,7 @@ def needle_rates(evidence: Evidence, request: Request, options: Options) -> Rate
     return pooled_rates(evidence, request, CELLS, options)
 
 
-def lifts_of(rates: Rates, method: int, options: Options) -> dict[str, Mean | None]:
+def lifts_of(rates: Rates, method: int, options: Options) -> dict[str, Quantity | None]:
     """A method's mean lift for each m."""
     return {f"m={m}": mean(rates.lifts[:, i, method], rates.clusters, options) for i, m in enumerate(SIZES)}
 
@@ -84,6 +87,7 @@ def lifts_of(rates: Rates, method: int, options: Options) -> dict[str, Mean | No
     requests=wanted,
     claims=(MISSES, FINDS),
     needs=(MANY,),
+    population=THINKING,
 )
 def needle(evidence: Evidence, options: Options) -> Findings:
     rates = {request: needle_rates(evidence, request, options) for request in ANCHORS}
@@ -94,8 +98,8 @@ def needle(evidence: Evidence, options: Options) -> Findings:
     rad, confidence = lifts_of(deployed, RAD, options), lifts_of(deployed, DC, options)
     made = (
         Decided()
-        .with_claim(MISSES, [(m, lift, is_below()) for m, lift in rad.items()])
-        .with_claim(FINDS, [(f"{m} with confidences", lift, is_above()) for m, lift in confidence.items()])
+        .with_claim(MISSES, [(m, lift, is_below(-POINT)) for m, lift in rad.items()])
+        .with_claim(FINDS, [(f"{m} with confidences", lift, is_above(POINT)) for m, lift in confidence.items()])
     )
     note = (
         "The paper reports all families together and calls DeepConf's lift Qwen-heavy; here each family has its rows."

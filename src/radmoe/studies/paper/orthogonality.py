@@ -15,17 +15,18 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.basins import densities
 from radmoe.studies.charts import Chart, Line, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above, all_of, within
+from radmoe.studies.decision import PEOPLED, Claim, Decision, above, all_of, changed, within
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.needs import LOGPROBS
 from radmoe.studies.picks import standard
+from radmoe.studies.pooling import THINKING
 from radmoe.studies.quantities import by_configuration, mean_cell, mean_of, number, pooled
 from radmoe.studies.resample import Resampled
 
 KERNELS = ("weighted", "binary")
 NEAR = 0.10  # a correlation below this is less than a small one
 SMALL = 0.20  # the paper counts the problems below this
-MOST = 0.50  # "most problems"
+MOST, CLOSE = 0.50, 0.05  # "most problems", and how near to it a share cannot be told from it
 FEWEST = 4  # rollouts: fewer have no correlation worth the name
 BINS = np.linspace(-1.0, 1.0, 26)
 
@@ -38,24 +39,27 @@ MEAN = Claim(
     "Confidence and routing density are nearly uncorrelated within a problem, under both kernels.",
     "mean r .03 (weighted), .03 (binary)",
     "Tab. dc-density-corr",
-    f"{_QUANTITY}, all configurations pooled, lies within {NEAR} of 0 under the weighted and under the binary kernel: two "
+    f"{_QUANTITY}, {THINKING.name} pooled, lies within {NEAR} of 0 under the weighted and under the binary kernel: two "
     "one-sided tests each on the bootstrap over problems, the weaker decides.",
+    changed(PEOPLED),
 )
 SPLITS = Claim(
     "orthogonality.every-split",
     "The correlation is near zero on well-posed problems and on code alike.",
     "mean r .02 (well-posed), .05 (code)",
     "Tab. dc-density-corr",
-    f"{_QUANTITY}, weighted kernel, lies within {NEAR} of 0 on math and science together and on code: two one-sided tests "
-    "each on the bootstrap over problems, the weaker decides.",
+    f"{_QUANTITY}, {THINKING.name} pooled, weighted kernel, lies within {NEAR} of 0 on math and science together and on code: two "
+    "one-sided tests each on the bootstrap over problems, the weaker decides.",
+    changed(PEOPLED),
 )
 SINGLE = Claim(
     "orthogonality.most-problems",
     "In most problems the correlation is small.",
     "61% of pools with |r| < .2",
     "Tab. dc-density-corr",
-    f"The share of problems whose correlation (weighted kernel, all configurations pooled) is below {SMALL} in absolute "
+    f"The share of problems whose correlation (weighted kernel, {THINKING.name} pooled) is below {SMALL} in absolute "
     f"value is above {MOST}: one-sided on the bootstrap over problems.",
+    changed(PEOPLED),
 )
 PAPER = {
     ("weighted", "all"): (0.03, 0.61),
@@ -113,6 +117,7 @@ def _unit(values: Floats, inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]
     requests=requests,
     claims=(MEAN, SPLITS, SINGLE),
     needs=(LOGPROBS,),
+    population=THINKING,
 )
 def orthogonality(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if requests(panel)]
@@ -160,7 +165,7 @@ def _columns(r: Floats) -> Floats:
 def _decide(results: dict[tuple[str, str], Resampled | None]) -> tuple[tuple[Decision, ...], list[str]]:
     def parts(claim: Claim, cells: list[tuple[str, str]]) -> list[Decision]:
         found = [mean_of(results[cell], 0) for cell in cells]
-        return [within(claim, q.estimate, q.draws, n=q.n, unit="r", margin=NEAR) for q in found if q is not None]
+        return [within(claim, q, unit="r", margin=NEAR) for q in found if q is not None]
 
     decisions, notes = [], []
     if len(both := parts(MEAN, [(kernel, "all") for kernel in KERNELS])) == len(KERNELS):
@@ -172,7 +177,7 @@ def _decide(results: dict[tuple[str, str], Resampled | None]) -> tuple[tuple[Dec
     else:
         notes.append(f"{SPLITS.key} was not decided: it needs well-posed problems and code, both with confidences.")
     if (share := mean_of(results["weighted", "all"], 1)) is not None:
-        decisions.append(above(SINGLE, share.estimate, share.draws, n=share.n, unit="share", threshold=MOST))
+        decisions.append(above(SINGLE, share, unit="share", threshold=MOST, resolution=CLOSE))
     return tuple(decisions), notes
 
 

@@ -9,6 +9,7 @@ problems at one t.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,16 +17,20 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.courses import REQUESTS, WIDTHS, Course, Result, pool_courses, sizes_of, with_rollouts, with_windows
-from radmoe.studies.decision import Claim, Decision, above, all_of
+from radmoe.studies.decision import CORRELATION, EFFECT, PEOPLED, Claim, Decision, above, all_of, changed
 from radmoe.studies.evidence import Evidence, Panel, Request
 from radmoe.studies.needs import MATH
 from radmoe.studies.picks import majority
-from radmoe.studies.quantities import by_configuration, mean_cell, number, quantity
+from radmoe.studies.pooling import THINKING
+from radmoe.studies.quantities import by_configuration, mean_cell, number, usable
 from radmoe.studies.resample import intervals
 
+STEPS, WIDER = 3, 0.10  # widths that must differ for a trend; the share of rollouts in which a width is one
+CLOSE = 0.2  # of rho: courses of some steps cannot be told apart by less
+RISES = 0.5  # of rho: a course that does not rise at half of its steps has less; the paper has .72 and more
 _RISE = (
-    "Spearman's rho of mean purity (K=1, delimiter@16) with {0}, and of RAD's accuracy with {0}, over the problems {1}, all "
-    "configurations pooled, are both above 0: one-sided on the bootstrap over problems, the weaker decides."
+    "Spearman's rho of mean purity (K=1, delimiter@16) with {0}, and of RAD's accuracy with {0}, over the problems {1}, "
+    f"{THINKING.name} pooled, are both above {RISES}: one-sided on the bootstrap over problems, the weaker decides."
 )
 ROLLOUTS = Claim(
     "purity-accuracy.rise-with-rollouts",
@@ -33,13 +38,18 @@ ROLLOUTS = Claim(
     "rho +1.00 (purity), +.72 (accuracy)",
     "Fig. evidence, right; Fig. purity-acc-phase",
     _RISE.format("t (4 to 64 rollouts)", "that have that many and a purity at every t"),
+    changed(PEOPLED, EFFECT),
 )
 WINDOWS = Claim(
     "purity-accuracy.rise-with-window",
     "Purity and RAD's accuracy rise together as more tokens are read.",
     "rho +1.00 (purity), +.72 (accuracy)",
     "Sec. Exp II, Accuracy correspondence",
-    _RISE.format("W (16, 32, 64, 128 tokens from the delimiter on)", "with a purity, all rollouts in"),
+    _RISE.format("W (16, 32, 64, 128 tokens from the delimiter on)", "with a purity, all rollouts in")
+    + f" Not expressible where fewer than {STEPS} widths differ: one is wider than the last if {WIDER:.0%} of the rollouts go on.",
+    changed(
+        PEOPLED, EFFECT, "rollouts that end behind the delimiter have one window at every width, which is no evidence"
+    ),
 )
 COUPLED = Claim(
     "purity-accuracy.coupled",
@@ -47,8 +57,10 @@ COUPLED = Claim(
     "not merely co-monotone in t",
     "App. knn-purity, trajectory plot",
     "The correlation across problems of purity (K=1, delimiter@16) with RAD's accuracy at one t, both less their "
-    "configuration's mean and given the share of right rollouts, averaged over t, is above 0: one-sided on the bootstrap "
-    "over problems. The share is held fixed because purity, corrected for chance, and accuracy both depend on it.",
+    f"configuration's mean and given the share of right rollouts, averaged over t, {THINKING.name} pooled, is above "
+    f"{CORRELATION}: one-sided on the bootstrap over problems. The share is held fixed because purity, corrected for chance, and "
+    "accuracy both depend on it.",
+    changed(PEOPLED, EFFECT),
 )
 
 
@@ -64,6 +76,7 @@ def requests(panel: Panel) -> tuple[Request, ...]:
     requests=requests,
     claims=(ROLLOUTS, WINDOWS, COUPLED),
     needs=(MATH,),
+    population=THINKING,
 )
 def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if requests(panel)]
@@ -85,7 +98,15 @@ def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
     decisions = [
         *_rise(ROLLOUTS, by_size["all"], notes),
         *_coupled(by_size["all"], notes),
-        *_rise(WINDOWS, by_window["all"], notes),
+    ]
+    widths = distinct_widths(panels)
+    short = (
+        f"{' and '.join(map(str, widths)) or 'none'} of the widths {', '.join(map(str, WIDTHS))} differ: fewer than {WIDER:.0%} of the "
+        "rollouts go on behind them, so that there is no trend to see"
+    )
+    decisions += [
+        replace(decision, inexpressible=short if len(widths) < STEPS else "")
+        for decision in _rise(WINDOWS, by_window["all"], notes)
     ]
     tables = [_summary(by_size, by_window)]
     charts = []
@@ -99,12 +120,23 @@ def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
     return Findings(tuple(tables), tuple(charts), tuple(decisions), tuple(notes))
 
 
+def distinct_widths(panels: Sequence[Panel]) -> list[int]:
+    """The widths that read more than the one before them: WIDER of the located rollouts have tokens beyond that."""
+    reads = [panel.read(REQUESTS[0]) for panel in panels]
+    left = [(panel.lengths - read.start)[read.located] for panel, read in zip(panels, reads, strict=True)]
+    behind = np.concatenate(left) if left else np.empty(0)
+    before = (0, *WIDTHS[:-1])
+    return [
+        width for width, last in zip(WIDTHS, before, strict=True) if behind.size and np.mean(behind > last) >= WIDER
+    ]
+
+
 def _rise(claim: Claim, result: Result | None, notes: list[str]) -> list[Decision]:
     parts = []
     for of in (0, 1):
         values = np.full(1, np.nan) if result is None else result.rho(of)
-        if result is not None and (q := quantity(values[0], values[1:], result.means.n)) is not None:
-            parts.append(above(claim, q.estimate, q.draws, n=q.n, unit="rho"))
+        if result is not None and (q := usable(result.means.quantity(values[0], values[1:]))) is not None:
+            parts.append(above(claim, q, unit="rho", threshold=RISES, resolution=CLOSE))
     if len(parts) < 2:
         notes.append(f"{claim.key} was not decided: too few problems have a purity at every step.")
         return []
@@ -113,11 +145,11 @@ def _rise(claim: Claim, result: Result | None, notes: list[str]) -> list[Decisio
 
 def _coupled(result: Result | None, notes: list[str]) -> list[Decision]:
     values = None if result is None else result.coupling
-    q = None if values is None or result is None else quantity(values[0], values[1:], result.means.n)
+    q = None if values is None or result is None else usable(result.means.quantity(values[0], values[1:]))
     if q is None:
         notes.append(f"{COUPLED.key} was not decided: purity or accuracy is the same on all problems, or they are few.")
         return []
-    return [above(COUPLED, q.estimate, q.draws, n=q.n, unit="r")]
+    return [above(COUPLED, q, unit="r", threshold=CORRELATION)]
 
 
 def _summary(by_size: dict[str, Result | None], by_window: dict[str, Result | None]) -> Table:

@@ -10,18 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.basins import Chance, first_characters, majority_label, purities
 from radmoe.studies.charts import Chart, Plot
-from radmoe.studies.decision import Claim, Decision, above, all_of, within
+from radmoe.studies.decision import EFFECT, PEOPLED, PURITY, Claim, Decision, above, all_of, changed, within
 from radmoe.studies.evidence import COSINE, Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe.studies.needs import VOTES
-from radmoe.studies.quantities import Quantity, mean_cell, mean_of, pooled, series
+from radmoe.studies.pooling import THINKING
+from radmoe.studies.quantities import mean_cell, mean_of, pooled, series
 from radmoe.studies.resample import Resampled
 
 READOUTS = ("rand@16", "rand-one-loc@16", "pre-delim@16", "delimiter@marker", "delimiter@16")
-ORDERED = ("rand@16", "delimiter@marker", "delimiter@16")  # what the order is about; other kernels read no more
+OTHERS = READOUTS[:-1]  # what the window from the delimiter on is compared with
 WINDOW = Request("delimiter@16")
 ALIKE = 0.05  # purity: kernels and corrections that differ by less are "qualitatively identical"
 PROXY = 0.10  # purity: the width of the paper's own intervals, within which the two labels agree
@@ -49,16 +50,20 @@ VARIANTS = (
     COSINES,
 )
 
-_TEST = "two one-sided tests on the bootstrap over problems, all configurations pooled."
+_TEST = f"two one-sided tests on the bootstrap over problems, {THINKING.name} pooled."
 ORDER = Claim(
     "purity-robustness.order",
     "The order of readouts is the same under every label, correction for chance and kernel.",
     "qualitatively identical",
     "App. knn-purity",
-    "Under each of the variants that could be measured (labels answer, equals majority, correct, first character of math "
-    "answers; plug-in chance; binary and cosine kernels) two differences of mean purity (K=1), delimiter@marker - rand@16 "
-    "and delimiter@16 - delimiter@marker, are above 0: one-sided on the bootstrap over problems, all configurations "
-    "pooled. The weakest decides for the claim; any, corrected for their number, decides against it.",
+    "The mean purity (K=1) of delimiter@16 minus that of rand@16, of rand-one-loc@16, of pre-delim@16 and of delimiter@marker, "
+    "under each of the variants that could be measured (labels equals majority, correct, first character of math answers; plug-in "
+    f"chance; binary and cosine kernels), is not turned round by {PURITY} or more: with the sign that it has by the answer, it is "
+    f"above -{PURITY}, one-sided on the bootstrap over problems, {THINKING.name} pooled. The weakest decides for the claim; any, "
+    "corrected for their number, decides against it.",
+    changed(
+        PEOPLED, EFFECT, "it was about three of the five readouts, and refuted where their order was never the paper's"
+    ),
 )
 KERNEL = Claim(
     "purity-robustness.cosine",
@@ -66,6 +71,7 @@ KERNEL = Claim(
     "qualitatively identical",
     "App. knn-purity, Routing feature",
     f"The mean difference of purity (K=1) at delimiter@16, cosine - weighted, lies within {ALIKE} of 0: {_TEST}",
+    changed(PEOPLED),
 )
 CHANCE = Claim(
     "purity-robustness.chance",
@@ -73,6 +79,7 @@ CHANCE = Claim(
     "differs by O(1/N)",
     "App. knn-purity, Chance baseline forms",
     f"The mean difference of purity (K=1) at delimiter@16, plug-in - leave-one-out, lies within {ALIKE} of 0: {_TEST}",
+    changed(PEOPLED),
 )
 PSEUDO = Claim(
     "purity-robustness.majority-for-truth",
@@ -81,14 +88,14 @@ PSEUDO = Claim(
     "App. knn-purity, Ground-truth vs. majority",
     "The mean difference of purity (K=1) at delimiter@16, label 'equals majority' - label 'correct', over the problems on "
     f"which both are defined, lies within {PROXY} of 0: {_TEST}",
+    changed(PEOPLED),
 )
 
 
 def requests(panel: Panel) -> tuple[Request, ...]:
     if panel.domain not in ("math", "science"):
         return ()
-    other = [Request(readout, kernel) for kernel in ("binary", COSINE) for readout in ORDERED]
-    return (*(Request(readout) for readout in READOUTS), *other)
+    return tuple(Request(readout, kernel) for kernel in ("weighted", "binary", COSINE) for readout in READOUTS)
 
 
 def measured(evidence: Evidence, panel: Panel) -> Floats:
@@ -124,6 +131,7 @@ def _purity(panel: Panel, request: Request, inside: Bools, label: Ints | None, c
     requests=requests,
     claims=(ORDER, KERNEL, CHANCE, PSEUDO),
     needs=(VOTES,),
+    population=THINKING,
 )
 def purity_robustness(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if requests(panel)]
@@ -133,11 +141,10 @@ def purity_robustness(evidence: Evidence, options: Options) -> Findings:
     return Findings((_table(levels),), (_chart(levels),) if levels else (), decisions, tuple(notes))
 
 
-def _steps(cube: Floats, v: int) -> Floats:
-    """Both steps of the order under a variant [P, 2], on the problems on which all three readouts have a purity."""
-    rand, marker, window = (cube[:, v, READOUTS.index(readout)] for readout in ORDERED)
-    both = np.column_stack([marker - rand, window - marker])
-    return np.where(np.isfinite(both).all(1, keepdims=True), both, np.nan)
+def _leads(cube: Floats, v: int) -> Floats:
+    """The window's purity minus that of each other readout under a variant [P, 4], on problems on which all have one."""
+    leads = cube[:, v, [-1]] - cube[:, v, :-1]
+    return np.where(np.isfinite(leads).all(1, keepdims=True), leads, np.nan)
 
 
 def _gaps(cube: Floats) -> Floats:
@@ -152,23 +159,29 @@ def _decide(
     panels: list[Panel], cubes: dict[Panel, Floats], options: Options
 ) -> tuple[tuple[Decision, ...], list[str]]:
     notes, decisions = [], []
-    parts: list[Quantity] = []
-    for v, variant in enumerate(VARIANTS):
-        steps = pooled(panels, {panel: _steps(cube, v) for panel, cube in cubes.items()}, options)
-        both = [q for q in (mean_of(steps, 0), mean_of(steps, 1)) if q is not None]
-        if len(both) == 2:
-            parts += both
+    base = pooled(panels, {panel: _leads(cube, 0) for panel, cube in cubes.items()}, options)
+    signs = [] if base is None else np.where(base.estimate < 0, -1.0, 1.0).tolist()
+    parts: list[Decision] = []
+    for v, variant in enumerate(VARIANTS[1:], start=1):
+        leads = (
+            pooled(panels, {panel: _leads(cube, v) * signs for panel, cube in cubes.items()}, options)
+            if signs
+            else None
+        )
+        every = [q for column in range(len(signs)) if (q := mean_of(leads, column)) is not None]
+        if len(every) == len(OTHERS):
+            parts += [above(ORDER, q, unit="purity", threshold=-PURITY) for q in every]
         else:
             notes.append(f"The variant {variant.name!r} could not be measured, and the order was decided without it.")
     if parts:
-        decisions.append(all_of(ORDER, [above(ORDER, q.estimate, q.draws, n=q.n, unit="purity") for q in parts]))
+        decisions.append(all_of(ORDER, parts))
     for column, (claim, margin) in enumerate(((KERNEL, ALIKE), (CHANCE, ALIKE), (PSEUDO, PROXY))):
         gap = {panel: _gaps(cube)[:, column : column + 1] for panel, cube in cubes.items()}
         q = mean_of(pooled(panels, gap, options), 0)
         if q is None:
             notes.append(f"{claim.key} was not decided: too few problems have a purity.")
         else:
-            decisions.append(within(claim, q.estimate, q.draws, n=q.n, unit="purity", margin=margin))
+            decisions.append(within(claim, q, unit="purity", margin=margin))
     notes.append(
         "The plug-in form counts a rollout as its own neighbour, so its purity is the lower one, by about 1/N."
     )
@@ -180,12 +193,10 @@ def _table(levels: Resampled | None) -> Table:
     rows = []
     for v, variant in enumerate(VARIANTS):
         cells: list[Cell] = [Cell(variant.name)]
-        for r, readout in enumerate(READOUTS):
-            unread = variant.kernel != "weighted" and readout not in ORDERED
-            cell = mean_cell(levels, v * len(READOUTS) + r, why="undefined")
-            cells.append(missing("not read under this kernel") if unread else cell)
+        for r in range(len(READOUTS)):
+            cells.append(mean_cell(levels, v * len(READOUTS) + r, why="undefined"))
         rows.append(Row(tuple(cells)))
-    notes = ("Answer: the label, correction and kernel of the paper's figure. All configurations pooled.",)
+    notes = ("Answer: the label, correction and kernel of the paper's figure. All these configurations are pooled.",)
     return Table(
         "purity-robustness", "Purity of the nearest neighbour, by how it is measured", columns, tuple(rows), notes
     )
@@ -194,7 +205,7 @@ def _table(levels: Resampled | None) -> Table:
 def _chart(levels: Resampled) -> Chart:
     names = [variant.name for variant in VARIANTS]
     bars = []
-    for r in (READOUTS.index(readout) for readout in ORDERED):
+    for r in range(len(READOUTS)):
         cells = [mean_cell(levels, v * len(READOUTS) + r) for v in range(len(VARIANTS))]
         bars.append(series(READOUTS[r], names, cells))
     plot = Plot("bars", y="purity (0 chance, 1 perfect)", series=bars)

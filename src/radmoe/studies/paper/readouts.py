@@ -6,7 +6,7 @@ cohort: the rollouts with an answer and a delimiter window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.basins import purities
 from radmoe.studies.charts import Chart, Line, Plot
-from radmoe.studies.decision import FEWEST, Claim, Decision, above, all_of, within
+from radmoe.studies.decision import EFFECT, FEWEST, PEOPLED, PURITY, Claim, Decision, above, all_of, changed, within
 from radmoe.studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe.studies.needs import VOTES
-from radmoe.studies.quantities import ALL, by_configuration, mean_cell, mean_of, pooled, quantity, series
+from radmoe.studies.pooling import THINKING
+from radmoe.studies.quantities import ALL, by_configuration, mean_cell, mean_of, pooled, series, usable
 from radmoe.studies.resample import Resampled
 
 RAND, ONE, PRE, MARKER, WINDOW = (
@@ -30,21 +31,33 @@ RAND, ONE, PRE, MARKER, WINDOW = (
 READOUTS = (RAND, ONE, PRE, MARKER, WINDOW)
 NEAR = 0.10  # purity that counts as "near 0"
 
+_OVER = f"over problems, {THINKING.name} pooled"
 CHANCE = Claim(
     "readouts.random-is-near-chance",
     "Routing at random positions says next to nothing about the answer.",
-    "near 0",
+    "the two random controls are at chance",
     "Fig. evidence, left",
-    f"The mean purity (K=1) of rand@16 over problems, all configurations pooled, lies within {NEAR} of 0: two one-sided "
-    "tests on the bootstrap over problems.",
+    f"The mean purity (K=1) of rand@16, and of rand-one-loc@16, {_OVER}, lies within {NEAR} of 0: two one-sided tests on the "
+    "bootstrap over problems, the weaker decides.",
+    changed(PEOPLED, "the paper has two random controls, of which the rule read one"),
 )
-ORDER = Claim(
-    "readouts.marker-then-window",
-    "The delimiter's own tokens say more than random positions, and the window from it on says most.",
-    ".86 / .59 / .54 at @16",
+INFORMED = Claim(
+    "readouts.marker-knows",
+    "The delimiter's own tokens already say more about the answer than random positions.",
+    "already carries nontrivial state",
     "Fig. evidence, left",
-    "Two differences of mean purity, delimiter@marker - rand@16 and delimiter@16 - delimiter@marker, are both above 0: "
-    "one-sided on the bootstrap over problems, the weaker of the two decides.",
+    f"The mean purity (K=1) of delimiter@marker minus that of rand@16, and minus that of rand-one-loc@16, {_OVER}, are both above "
+    f"{PURITY}: one-sided on the bootstrap over problems, the weaker decides.",
+    changed(PEOPLED, EFFECT, "it was one claim with that about the window, which is another"),
+)
+WINS = Claim(
+    "readouts.window-wins",
+    "The window from the delimiter on says more about the answer than any other of the five readouts.",
+    "wins by a wide margin: .86 / .59 / .54 at @16",
+    "Fig. evidence, left",
+    f"The mean purity (K=1) of delimiter@16 minus that of rand@16, of rand-one-loc@16, of pre-delim@16 and of delimiter@marker, "
+    f"{_OVER}, are all above {PURITY}: one-sided on the bootstrap over problems, the weakest decides.",
+    changed(PEOPLED, EFFECT, "it left out pre-delim and rand-one-loc, two of the paper's five bars"),
 )
 
 
@@ -69,8 +82,9 @@ def purity_table(panel: Panel) -> Floats:
     "Where does routing say what the answer will be?",
     where="Fig. evidence, left",
     requests=wanted,
-    claims=(CHANCE, ORDER),
+    claims=(CHANCE, INFORMED, WINS),
     needs=(VOTES,),
+    population=THINKING,
 )
 def readouts(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if wanted(panel)]
@@ -84,13 +98,20 @@ def readouts(evidence: Evidence, options: Options) -> Findings:
 
 def _decisions(result: Resampled | None, notes: list[str]) -> Iterator[Decision]:
     """The decisions that all configurations together allow; a note where there are none."""
-    random = mean_of(result, 0)
-    rises = [] if result is None else [quantity(*result.difference(*pair), result.n) for pair in ((3, 0), (4, 3))]
-    if random is None or not rises or any(rise is None for rise in rises):
+    columns = range(len(READOUTS))
+    if result is None or any(mean_of(result, column) is None for column in columns):
         notes.append(f"Nothing is decided: fewer than {FEWEST} problems have two different answers.")
         return
-    yield within(CHANCE, random.estimate, random.draws, n=random.n, unit="purity", margin=NEAR)
-    yield all_of(ORDER, [above(ORDER, q.estimate, q.draws, n=q.n, unit="purity") for q in rises if q is not None])
+
+    def more(claim: Claim, one: Request, than: Sequence[Request]) -> Decision:
+        pairs = [(READOUTS.index(one), READOUTS.index(other)) for other in than]
+        gaps = [gap for pair in pairs if (gap := usable(result.difference(*pair))) is not None]
+        return all_of(claim, [above(claim, gap, unit="purity", threshold=PURITY) for gap in gaps])
+
+    controls = [usable(result.mean(READOUTS.index(one))) for one in (RAND, ONE)]
+    yield all_of(CHANCE, [within(CHANCE, q, unit="purity", margin=NEAR) for q in controls if q is not None])
+    yield more(INFORMED, MARKER, (RAND, ONE))
+    yield more(WINS, WINDOW, (RAND, ONE, PRE, MARKER))
 
 
 def _table(results: Mapping[str, Resampled | None]) -> Table:

@@ -17,7 +17,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.across import Crowd, compare, embed, end_token, leakage, of_like_length
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import Claim, Decision, all_of, below
+from radmoe.studies.decision import EFFECT, Claim, Decision, all_of, below, changed
 from radmoe.studies.evidence import Evidence, Floats, Ints, Panel
 from radmoe.studies.quantities import by_configuration, mean_cell, mean_of, pooled
 from radmoe.studies.resample import Resampled
@@ -28,6 +28,7 @@ EFFORTS = ("low", "medium", "high")
 BOUNDARY = "boundary@marker"
 ALIKE = 0.10  # lengths that differ by less are alike
 ACROSS_PROBLEMS, ACROSS_EFFORTS = 0.05, 0.01  # the paper's bounds
+LESS = 0.05  # of leakage: by so much less than chance is the smallest effect, the paper's own bound on problems
 A, B, C = "problems at the end token", "efforts at the boundary", "efforts within a problem"
 COLUMNS = ("leakage, k=1", "leakage, k=10", "chance", "like length, k=1", "its chance")
 
@@ -54,8 +55,9 @@ BEYOND = Claim(
     "not tested",
     "Sec. Exp I, Insight 1",
     f"Among rollouts whose lengths differ by at most {ALIKE:.0%}, the nearest neighbour is of another problem (end token), and "
-    "within a problem of another effort (boundary), less often than a random one of them: leakage - chance is below 0, "
+    f"within a problem of another effort (boundary), less often than a random one of them: leakage - chance is below -{LESS}, "
     f"{_MEAN} Without efforts only problems are judged.",
+    changed(EFFECT),
 )
 
 
@@ -173,7 +175,7 @@ def _bounded(claim: Claim, result: Resampled | None, bound: float, notes: list[s
     if len(parts) < 2:
         notes.append(f"{claim.key} was not decided: too few problems, or pools lack its token or one of the efforts.")
         return []
-    return [all_of(claim, [below(claim, q.estimate, q.draws, n=q.n, unit="share", threshold=bound) for q in parts])]
+    return [all_of(claim, [below(claim, q, unit="share", threshold=bound) for q in parts])]
 
 
 def judge_length(leaks: Sequence[Leaks], options: Options, notes: list[str]) -> list[Decision]:
@@ -181,7 +183,7 @@ def judge_length(leaks: Sequence[Leaks], options: Options, notes: list[str]) -> 
     for one in leaks:
         excess = {panel: table[:, 3:4] - table[:, 4:5] for panel, table in one.tables.items()}
         if (q := mean_of(pooled(list(excess), excess, options), 0)) is not None:
-            parts.append(below(BEYOND, q.estimate, q.draws, n=q.n, unit="share over chance"))
+            parts.append(below(BEYOND, q, unit="share over chance", threshold=-LESS))
     if not parts:
         notes.append(f"{BEYOND.key} was not decided: too few problems have rollouts of like length.")
         return []

@@ -15,10 +15,10 @@ from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
-from radmoe.studies.decision import FEWEST, Claim
+from radmoe.studies.decision import EFFECT, FEWEST, POINT, Claim, changed
 from radmoe.studies.evidence import Evidence, Request
 from radmoe.studies.needs import MANY
-from radmoe.studies.pooling import clusters
+from radmoe.studies.pooling import THINKING, clusters
 from radmoe.studies.rates import (
     ALL,
     ANCHORS,
@@ -28,7 +28,6 @@ from radmoe.studies.rates import (
     GROUPS,
     Curves,
     Decided,
-    Mean,
     Rates,
     curves,
     is_above,
@@ -38,10 +37,11 @@ from radmoe.studies.rates import (
     mean,
     paper_cell,
     pooled_rates,
+    readable,
     remarks,
-    thinking_class,
     wanted,
 )
+from radmoe.studies.resample import Quantity
 from radmoe.studies.subcohorts import CHANCE, DC, FUSED, MAJORITY, METHODS, ORACLE, RAD, Cell
 
 SIZES = (2, 4, 8, 16, 32, 64)
@@ -50,14 +50,15 @@ TIE = 0.02  # accuracies that differ by less than this are a tie
 
 _CASES = (
     f"over problems with as many located rollouts as the largest m (64, or the largest of 2..64 that {FEWEST} problems "
-    "have), delimiter@16, thinking-class configurations pooled; bootstrap over problems."
+    f"have), delimiter@16, {THINKING.name} pooled; bootstrap over problems."
 )
 SHARPENS = Claim(
     "scaling.rad-sharpens",
     "RAD picks better as the cohort grows.",
     "+3.26 points from m=2 to 64 (boundary +2.90)",
     "tab:rollout-scaling",
-    f"RAD's accuracy at the largest m minus that at m=2 is above 0, one-sided, {_CASES}",
+    f"RAD's accuracy at the largest m minus that at m=2 is above {100 * POINT:g} point, one-sided, {_CASES}",
+    changed(EFFECT),
 )
 FLATTENS = Claim(
     "scaling.deepconf-does-not",
@@ -101,7 +102,7 @@ PAPER_ROWS = {BOUNDARY: 2832, DELIMITER: 2636}
 def largest(evidence: Evidence, request: Request) -> int:
     """The largest m for which FEWEST problems have as many located rollouts; 0 where there is none."""
     problems: dict[Hashable, int] = {}
-    for panel in thinking_class(evidence):
+    for panel in readable(evidence):
         for problem, count in zip(clusters(panel), np.add(*located_counts(panel, request)).tolist(), strict=True):
             problems[problem] = max(problems.get(problem, 0), count)
     return max((m for m in SIZES if sum(count >= m for count in problems.values()) >= FEWEST), default=0)
@@ -114,14 +115,14 @@ def scaling_rates(evidence: Evidence, request: Request, options: Options) -> Rat
     return pooled_rates(evidence, request, cells, options, lambda right, wrong: (full > 0) & (right + wrong >= full))
 
 
-def slope(rates: Rates, method: int, options: Options) -> Mean | None:
+def slope(rates: Rates, method: int, options: Options) -> Quantity | None:
     """A method's accuracy at the largest m minus that at m=2, problem by problem."""
     if len(rates.cells) < 2:
         return None
     return mean(rates.values[:, -1, method] - rates.values[:, 0, method], rates.clusters, options)
 
 
-def gap(rates: Rates, options: Options) -> Mean | None:
+def gap(rates: Rates, options: Options) -> Quantity | None:
     """RAD+DC's accuracy minus the majority's at the largest m, where there are votes."""
     if len(rates.cells) < 2:
         return None
@@ -136,6 +137,7 @@ def gap(rates: Rates, options: Options) -> Mean | None:
     requests=wanted,
     claims=(SHARPENS, FLATTENS, TIES),
     needs=(MANY,),
+    population=THINKING,
 )
 def scaling(evidence: Evidence, options: Options) -> Findings:
     rates = {request: scaling_rates(evidence, request, options) for request in ANCHORS}
@@ -144,7 +146,7 @@ def scaling(evidence: Evidence, options: Options) -> Findings:
     sharper, flat, tied = slope(deployed, RAD, options), slope(deployed, DC, options), gap(deployed, options)
     made = (
         Decided()
-        .with_claim(SHARPENS, [("delimiter@16", sharper, is_above())])
+        .with_claim(SHARPENS, [("delimiter@16", sharper, is_above(POINT))])
         .with_claim(FLATTENS, [("delimiter@16 with confidences", flat, is_below(FLAT))])
         .with_claim(TIES, [("delimiter@16 with confidences and votes", tied, is_near(0.0, TIE))])
     )
@@ -153,7 +155,7 @@ def scaling(evidence: Evidence, options: Options) -> Findings:
         "The majority is scored by expectation over tied answers, so at m=2 it equals chance where every rollout has an "
         "answer; the paper's beats chance there, which no fair way to break ties can do.",
     ]
-    total = sum(map(len, thinking_class(evidence)))
+    total = sum(map(len, readable(evidence)))
     for request, own in rates.items():
         size = own.cells[-1].m if own.cells else SIZES[0]
         notes.append(

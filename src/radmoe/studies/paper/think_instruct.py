@@ -10,41 +10,44 @@ from collections.abc import Mapping
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above
+from radmoe.studies.decision import EFFECT, POINT, POINTS, Claim, Decision, above, changed
 from radmoe.studies.evidence import Evidence, Panel
-from radmoe.studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, lifts, minus, paired, wanted
+from radmoe.studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, lifts, paired, wanted
 from radmoe.studies.needs import PAIRS
 from radmoe.studies.pooling import configuration, groups, of_pool, shown, stars_of
 from radmoe.studies.printed import percent, printed
-from radmoe.studies.resample import interval
 
 STYLES = ("instruct", "thinking")
 POOLS = ("math", "science", "well-posed")
 TIMES = 2.0  # "2-3 times as much": at least twice
 
+_PAIRED = "on math problems eligible in both, all models with both styles pooled"
 MORE = Claim(
     "think-instruct.instruct-gains-more",
     "RAD adds more to a random located rollout where the model does not think.",
     "+12.3 against +4.5 (30B), +7.1 against +2.2 (Next)",
     "App. effort, tab:think-instruct",
-    "Delta-sel of instruct minus delta-sel of thinking, on math problems eligible in both, all models pooled, is above 0: "
-    "one-sided on the paired bootstrap over problems.",
+    f"Delta-sel of instruct minus delta-sel of thinking, {_PAIRED}, is above {100 * POINTS:g} points: one-sided on the paired "
+    "bootstrap over problems.",
+    changed(EFFECT),
 )
 TWICE = Claim(
     "think-instruct.at-least-twice",
     "It adds two to three times as much.",
     "2.7 and 3.2 times",
     "App. effort, tab:think-instruct",
-    f"Delta-sel of instruct minus {TIMES:g} times delta-sel of thinking, on math problems eligible in both, all models "
-    "pooled, is above 0: one-sided on the paired bootstrap over problems.",
+    f"Delta-sel of instruct minus {TIMES:g} times delta-sel of thinking, {_PAIRED}, is above {100 * POINT:g} point: one-sided on the "
+    "paired bootstrap over problems.",
+    changed(EFFECT),
 )
 CONVERGE = Claim(
     "think-instruct.thinking-converges",
     "That is because rollouts that think are right more often once they reach the anchor.",
     "avg@coh 87-92% against 61-69%",
     "App. effort, tab:think-instruct",
-    "Avg@coh of thinking minus avg@coh of instruct, on math problems eligible in both, all models pooled, is above 0: "
-    "one-sided on the paired bootstrap over problems.",
+    f"Avg@coh of thinking minus avg@coh of instruct, {_PAIRED}, is above {100 * POINTS:g} points: one-sided on the paired bootstrap "
+    "over problems.",
+    changed(EFFECT),
 )
 
 
@@ -75,11 +78,12 @@ def think_instruct(evidence: Evidence, options: Options) -> Findings:
     contrasts: dict[str, Contrast] = {}
     if len(rows.table):
         contrast = Contrast(rows, options.draws, options.seed)
-        instruct, thinking, n = contrast.lift(0), contrast.lift(1), contrast.means.n
-        decisions.append(above(MORE, *minus(instruct, thinking), n=n, unit="points"))
-        decisions.append(above(TWICE, *minus(instruct, thinking, TIMES), n=n, unit="points"))
+        instruct, thinking = contrast.lift(0), contrast.lift(1)
+        decisions.append(above(MORE, instruct.minus(thinking), unit="points", threshold=POINTS))
+        decisions.append(above(TWICE, instruct.minus(thinking, TIMES), unit="points", threshold=POINT))
         offset = len(contrast.means.estimate) // 2
-        decisions.append(above(CONVERGE, *contrast.means.difference(offset + COHORT, COHORT), n=n, unit="points"))
+        converged = contrast.means.difference(offset + COHORT, COHORT)
+        decisions.append(above(CONVERGE, converged, unit="points", threshold=POINTS))
         contrasts["all"] = contrast
     else:
         notes.append("No claim can be tested: no math problem is eligible in both styles of one model.")
@@ -98,8 +102,8 @@ def _table(own: Mapping[tuple[str, str], Lift]) -> Table:
         gains = []
         for pool in POOLS:
             lift = own[name, pool]
-            value, draws = lift.selection if lift else (None, None)
-            bounds = None if draws is None else interval(draws)
+            gain = lift.selection if lift else None
+            value, bounds = (None, None) if gain is None else (gain.estimate, gain.interval)
             gains.append(shown(value, "points", bounds, stars=stars_of(lift.p) if lift else ""))
         rows.append(Row((Cell(name), Cell(math.n, "count"), *means[:2], *gains, *means[2:]), "here"))
     for row in printed("think-instruct"):
@@ -116,13 +120,13 @@ def _table(own: Mapping[tuple[str, str], Lift]) -> Table:
 def _contrasts(contrasts: Mapping[str, Contrast]) -> Table:
     rows = []
     for name, contrast in contrasts.items():
-        (instruct, _), (thinking, _) = contrast.lift(0), contrast.lift(1)
-        gap, draws = contrast.difference()
+        instruct, thinking = contrast.lift(0).estimate, contrast.lift(1).estimate
+        gap = contrast.difference()
         ratio = instruct / thinking if thinking > 0 else None
         cells = (
             shown(instruct, "points"),
             shown(thinking, "points"),
-            shown(gap, "points", interval(draws)),
+            shown(gap.estimate, "points", gap.interval),
             shown(ratio, "number", note="thinking gains nothing to divide by"),
         )
         rows.append(Row((Cell(name), Cell(contrast.n, "count"), *cells)))
@@ -138,8 +142,8 @@ def _charts(own: Mapping[tuple[str, str], Lift], panels: list[Panel]) -> tuple[C
         known = [name for name in names if own[name, pool]]
         gains = [own[name, pool].selection for name in known]
         if gains:
-            low, high = zip(*(interval(draws) for _, draws in gains), strict=True)
-            values = [100 * value for value, _ in gains]
+            low, high = zip(*(gain.interval for gain in gains), strict=True)
+            values = [100 * gain.estimate for gain in gains]
             series.append(Series(pool, known, values, [100 * v for v in low], [100 * v for v in high]))
     if not series:
         return ()

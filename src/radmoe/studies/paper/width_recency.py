@@ -14,10 +14,10 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.budgets import LATE
 from radmoe.studies.charts import Chart, Line, Plot, Series
-from radmoe.studies.decision import Claim, Decision, above
+from radmoe.studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, changed
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.gains import Gains, gain_cells, gains, of_domains, pooled
-from radmoe.studies.pooling import problems_of, shown
+from radmoe.studies.pooling import THINKING, problems_of, shown
 from radmoe.studies.resample import Resampled, intervals, resample
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -35,29 +35,32 @@ PAPER = {  # tab:width-recency: points and z of fixed and of recency, and the bo
     512: (4.06, 8.5, 4.06, 8.5, 0.00),
 }
 
-_POOLED = f"at B = {LATE}, all configurations pooled, one-sided on the bootstrap over problems"
+_POOLED = f"at B = {LATE}, {THINKING.name} pooled, one-sided on the bootstrap over problems"
 _SMALL = ", ".join(map(str, SMALL))
 WIDTH = Claim(
     "width-recency.width-alone-gains",
     "With the anchor held, a wider window gains more.",
     "+1.81 at W = 1, +4.06 at W = 512",
     "tab:width-recency",
-    f"delta-full of the fixed strategy at W = {WIDEST} minus that at W = 1 is above 0 {_POOLED}.",
+    f"delta-full of the fixed strategy at W = {WIDEST} minus that at W = 1 is above {100 * POINT:g} point {_POOLED}.",
+    changed(PEOPLED, EFFECT),
 )
 RECENCY = Claim(
     "width-recency.small-windows-ride-recency",
     "A small window gains by standing later.",
     "+1.29 at W = 1, +2.31 at W = 4",
     "tab:width-recency",
-    f"The mean bonus (recency minus fixed) over W = {_SMALL} is above 0 {_POOLED}.",
+    f"The mean bonus (recency minus fixed) over W = {_SMALL} is above {100 * POINT:g} point {_POOLED}.",
+    changed(PEOPLED, EFFECT),
 )
 VANISHES = Claim(
     "width-recency.the-bonus-shrinks-with-width",
     "The wider the window, the less there is to gain by standing later.",
     "+1.29 at W = 1, +0.20 at W = 256",
     "tab:width-recency",
-    f"The mean bonus over W = {_SMALL} minus the bonus at W = {WIDER} is above 0 {_POOLED}. At W = {WIDEST} the bonus is 0 by "
-    "construction, and so proves nothing.",
+    f"The mean bonus over W = {_SMALL} minus the bonus at W = {WIDER} is above {100 * POINT:g} point {_POOLED}. At W = {WIDEST} the "
+    "bonus is 0 by construction, and so proves nothing.",
+    changed(PEOPLED, EFFECT),
 )
 
 
@@ -106,6 +109,7 @@ def _arms(panels: list[Panel], options: Options) -> Arms:
     where="tab:width-recency",
     requests=wanted,
     claims=(WIDTH, RECENCY, VANISHES),
+    population=THINKING,
 )
 def width_recency(evidence: Evidence, options: Options) -> Findings:
     panels = of_domains(evidence.panels)
@@ -119,16 +123,14 @@ def width_recency(evidence: Evidence, options: Options) -> Findings:
 
 
 def _decide(arms: Arms) -> list[Decision]:
-    n = arms.means.n
     (held, held_draws), (bonus, bonus_draws) = arms.part(0), arms.part(2)
     small = [WIDTHS.index(width) for width in SMALL]
-    mean, mean_draws = float(bonus[small].mean()), bonus_draws[:, small].mean(1)
     wider = WIDTHS.index(WIDER)
-    return [
-        above(WIDTH, float(held[-1] - held[0]), held_draws[:, -1] - held_draws[:, 0], n=n, unit="points"),
-        above(RECENCY, mean, mean_draws, n=n, unit="points"),
-        above(VANISHES, mean - float(bonus[wider]), mean_draws - bonus_draws[:, wider], n=n, unit="points"),
-    ]
+    width = arms.means.quantity(held[-1] - held[0], held_draws[:, -1] - held_draws[:, 0])
+    recent = arms.means.quantity(bonus[small].mean(), bonus_draws[:, small].mean(1))
+    later = recent.minus(arms.means.quantity(bonus[wider], bonus_draws[:, wider]))
+    every = ((WIDTH, width), (RECENCY, recent), (VANISHES, later))
+    return [above(claim, quantity, unit="points", threshold=POINT) for claim, quantity in every]
 
 
 def _depth(panels: list[Panel], request: Request) -> float:

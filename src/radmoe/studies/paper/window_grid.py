@@ -6,6 +6,7 @@ Beside this stands an arm that leaks: its anchor lies within the budget, and its
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +15,11 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.budgets import BUDGETS, LATE
 from radmoe.studies.charts import Chart, Grid, Plot
-from radmoe.studies.decision import Claim, Decision, above, all_of, below
+from radmoe.studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, all_of, below, changed
 from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.gains import Gains, gain_cells, gains, of_domains, pooled
-from radmoe.studies.pooling import problems_of, shown
-from radmoe.studies.resample import Resampled, resample
+from radmoe.studies.pooling import THINKING, problems_of, shown
+from radmoe.studies.resample import Quantity, Resampled, resample
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 SMALL = (8, 16)
@@ -41,7 +42,8 @@ PAPER: dict[int, tuple[float, ...]] = {
     32768: (3.1, 3.0, 3.3, 3.5, 3.9, 3.4, 2.6, 2.6, 3.5, 4.1),
 }
 
-_POOLED = "all configurations pooled, one-sided on the bootstrap over problems"
+_POOLED = f"{THINKING.name} pooled, one-sided on the bootstrap over problems"
+FITS = 0.50  # of the problems must have two rollouts in which the widest window fits, for width to be a question
 _FALLBACK = "over all problems, where one that is not eligible gets a random rollout and gains 0"
 _MIDDLE = " and ".join(map(str, MIDDLE))
 NEAR = Claim(
@@ -51,14 +53,17 @@ NEAR = Claim(
     "tab:window-grid",
     f"At B = {_MIDDLE}, {_FALLBACK}, the mean gain of every other width that fits minus that of W = 8 and 16 is below "
     f"{100 * MARGIN:g} point: {_POOLED}; the weakest decides.",
+    changed(PEOPLED),
 )
 WIDE = Claim(
     "window-grid.only-a-large-budget-favours-width",
     "Only the largest budget favours the widest window.",
     "W = 512: +4.06 (z 8.5) at B = 32,768",
     "tab:window-grid",
-    f"On problems eligible for both widths, delta-full of the widest window that fits minus that of W = 16 is above 0 at "
-    f"B = {LATE}, and at B = {_MIDDLE} it is below 0: {_POOLED}; the weaker decides.",
+    f"On problems eligible for both widths, delta-full of the widest window that fits minus that of W = 16 is above "
+    f"{100 * POINT:g} point at B = {LATE}, and at B = {_MIDDLE} it is below {100 * POINT:g} point: {_POOLED}; the weaker decides. Not "
+    f"expressible where the widest window, W = {WIDEST}, fits in two rollouts of fewer than {FITS:.0%} of the problems.",
+    changed(PEOPLED, EFFECT, "in rollouts that are hardly longer than the widest window, width is not a question"),
 )
 LEAK = Claim(
     "window-grid.leaking-windows-gain",
@@ -66,7 +71,8 @@ LEAK = Claim(
     "a budget leak that favours a mid window",
     "App. frontier",
     f"At B = {_MIDDLE} and W = {', '.join(map(str, LEAKING))}, {_FALLBACK}, the mean gain of leaking windows minus that of "
-    f"whole ones is above 0: {_POOLED}.",
+    f"whole ones is above {100 * POINT:g} point: {_POOLED}.",
+    changed(PEOPLED, EFFECT),
 )
 CLAIMS = (NEAR, WIDE, LEAK)
 CELLS = tuple((budget, width) for budget in BUDGETS for width in WIDTHS if width <= budget)
@@ -93,10 +99,9 @@ class Sweep(NamedTuple):
     names: list[str]
     means: Resampled
 
-    def mean(self, name: str) -> tuple[float, Floats] | None:
-        at = self.names.index(name)
-        draws = self.means.draws[:, at]
-        return (float(self.means.estimate[at]), draws) if np.isfinite(draws).all() else None
+    def mean(self, name: str) -> Quantity | None:
+        one = self.means.mean(self.names.index(name))
+        return one if one.finite else None
 
 
 def _sweep(panels: list[Panel], options: Options) -> Sweep:
@@ -129,6 +134,7 @@ def _sweep(panels: list[Panel], options: Options) -> Sweep:
     where="tab:window-grid, Fig. window-grid",
     requests=wanted,
     claims=CLAIMS,
+    population=THINKING,
 )
 def window_grid(evidence: Evidence, options: Options) -> Findings:
     panels = of_domains(evidence.panels)
@@ -148,18 +154,20 @@ def window_grid(evidence: Evidence, options: Options) -> Findings:
 
 
 def _decide(sweep: Sweep) -> list[Decision]:
-    n = sweep.means.n
     decisions: list[Decision] = []
     if any(sweep.whole[budget, width].covered.any() for budget in MIDDLE for width in SMALL):
         widths = [mean for name in sweep.names if name.startswith("width ") and (mean := sweep.mean(name))]
-        parts = [below(NEAR, *mean, n=n, unit="points", threshold=MARGIN) for mean in widths]
-        decisions.append(all_of(NEAR, parts))
+        decisions.append(all_of(NEAR, [below(NEAR, mean, unit="points", threshold=MARGIN) for mean in widths]))
     late, middle, leak = (sweep.mean(name) for name in ("late", "middle", "leak"))
+    fits = float(sweep.whole[LATE, WIDEST].covered.mean())
+    short = (
+        f"a window of {WIDEST} tokens fits in two rollouts of {fits:.0%} of the problems alone" if fits < FITS else ""
+    )
     if late and middle:
-        parts = [above(WIDE, *late, n=n, unit="points"), below(WIDE, *middle, n=n, unit="points")]
-        decisions.append(all_of(WIDE, parts))
+        parts = [above(WIDE, late, unit="points", threshold=POINT), below(WIDE, middle, unit="points", threshold=POINT)]
+        decisions.append(replace(all_of(WIDE, parts), inexpressible=short))
     if leak and any(sweep.leaking[budget, width].covered.any() for budget in MIDDLE for width in LEAKING):
-        decisions.append(above(LEAK, *leak, n=n, unit="points"))
+        decisions.append(above(LEAK, leak, unit="points", threshold=POINT))
     return decisions
 
 
