@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from radmoe.errors import InputError
-from radmoe.grading.programs import judge, judge_many
+from radmoe.grading.programs import Program, judge, judge_many
 from radmoe.problems.base import STDIN
 from radmoe.sandbox import Sandbox
 from sandbox.available import MECHANISMS
@@ -243,4 +244,37 @@ def test_many_programs_of_different_forms_come_back_in_order() -> None:
         ("print(6)", READ, STDIN),
         ("f = sum", [(([1],), 1)], "f"),
     ]
-    assert [verdict.passed for verdict in judge_many(work * 3, jobs=2)] == [True, True, False, True] * 3
+    assert [verdict.passed for verdict in judge_many([Program(*each) for each in work * 3], jobs=2)] == [
+        True,
+        True,
+        False,
+        True,
+    ] * 3
+
+
+# -- a bare environment -----------------------------------------------------------------------------
+
+DEEP = "def depth(n):\n    return n and 1 + depth(n - 1)\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "tests", "entry", "needs"),
+    [
+        (CALLED, CALL, "Solution.add", "NameError"),  # List is not imported
+        ("print(sum(map(int, stdin.read().split()[1:])))", READ, STDIN, "NameError"),
+        (DEEP, [((3000,), 3000)], "Solution.depth", "RecursionError"),
+        (DEEP + "print(depth(int(input())))", [(("3000",), "3000")], STDIN, "RecursionError"),
+        (f"from typing import List\n{CALLED}", CALL, "Solution.add", None),
+        (READS, READ, STDIN, None),
+        (DEEP, [((300,), 300)], "Solution.depth", None),
+    ],
+)
+def test_a_bare_environment_has_no_names_imported_and_the_usual_recursion_limit(
+    sandbox: Sandbox, program: str, tests: list[Any], entry: str, needs: str | None
+) -> None:
+    assert judge(sandbox, program, tests, entry).passed
+    bare = judge(sandbox, program, tests, entry, bare=True)
+    assert bare.passed == (needs is None)
+    assert needs is None or needs in bare.reason
+    (verdict,) = judge_many([Program(program, tests, entry, bare=True)])
+    assert verdict == bare

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from radmoe.errors import InputError
-from radmoe.grading.programs import judge, judge_many
+from radmoe.grading.programs import Program, judge, judge_many
 from radmoe.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
@@ -91,14 +91,14 @@ def test_several_arguments_and_other_kinds_of_values(sandbox: Sandbox) -> None:
 def test_many_programs_come_back_in_order_and_the_same_one_runs_once() -> None:
     wrong = "def f(xs):\n    return -1"
     programs = [RIGHT, wrong] * 20 + [RIGHT + f"\n# {i}" for i in range(10)]
-    verdicts = list(judge_many([(program, TESTS, "f") for program in programs], jobs=2))
+    verdicts = list(judge_many([Program(program, TESTS) for program in programs], jobs=2))
     assert [v.passed for v in verdicts] == [True, False] * 20 + [True] * 10
     assert list(judge_many([])) == []
 
 
 def test_leaving_a_batch_half_way_ends_its_sandboxes() -> None:
     before = threading.active_count()
-    verdicts = judge_many([(f"# {i}\n{RIGHT}", TESTS, "f") for i in range(200)], jobs=2)
+    verdicts = judge_many([Program(f"# {i}\n{RIGHT}", TESTS) for i in range(200)], jobs=2)
     assert next(verdicts).passed
     verdicts.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
@@ -114,7 +114,7 @@ def test_options_that_cannot_be_used_are_named(sandbox: Sandbox) -> None:
     with pytest.raises(InputError, match="at least one"):
         judge(sandbox, RIGHT, [])
     with pytest.raises(InputError, match="jobs must be at least 1, got 0"):
-        list(judge_many([(RIGHT, TESTS, "f")], jobs=0))
+        list(judge_many([Program(RIGHT, TESTS)], jobs=0))
 
 
 def test_another_function_may_be_called(sandbox: Sandbox) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grading.text_pools import write_texts
 from problems import samples
 from radmoe.errors import InputError
+from radmoe.grading import grade_pool
+from radmoe.grading.labels import read_labels
 from radmoe.problems import load_questions
 from radmoe.problems.base import STDIN
 from radmoe.problems.gold import load_problems
@@ -81,3 +85,31 @@ def test_tests_that_cannot_be_used_are_named(tmp_path: Path, fields: dict[str, A
     with pytest.raises(InputError, match=f"own.jsonl line 2.*{message}") as caught:
         load_problems(data=file)
     assert "\n" not in str(caught.value)
+
+
+def test_a_line_may_choose_the_environment_of_its_programs(tmp_path: Path) -> None:
+    contest = {"public_test_cases": '[{"input": "1", "output": "1", "testtype": "stdin"}]'}
+    rows = [
+        {"id": "usual", "prompt": "Add.", "tests": READS},
+        {"id": "named", "prompt": "Add.", "tests": READS, "environment": "livecodebench"},
+        {"id": "bare", "prompt": "Add.", "tests": READS, "environment": "bare"},
+        {"id": "contest", "prompt": "Add.", "environment": "bare"} | contest,
+    ]
+    problems = load_problems(data=samples.write(tmp_path / "own.jsonl", rows))
+    assert [problem.bare for problem in problems.values()] == [False, False, True, True]
+    path = samples.write(tmp_path / "wrong.jsonl", [{"prompt": "Add.", "tests": READS, "environment": "humaneval"}])
+    with pytest.raises(InputError, match="line 1: environment must be one of livecodebench, bare, got 'humaneval'"):
+        load_problems(data=path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+def test_the_environment_of_a_line_is_that_of_its_grading(tmp_path: Path) -> None:
+    program = "```python\nprint(sum(map(int, stdin.read().split())))\n```"
+    rows = [
+        {"id": name, "prompt": "Add.", "tests": READS} | ({"environment": name} if name == "bare" else {})
+        for name in ("usual", "bare")
+    ]
+    path = write_texts(tmp_path / "pool", [("usual", program), ("bare", program)], kind="code")
+    grade_pool(path, load_problems(data=samples.write(tmp_path / "own.jsonl", rows)))
+    labels = read_labels(path)
+    assert (labels["usual"][0].correct, labels["bare"][0].correct) == (True, False)

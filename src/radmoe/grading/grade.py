@@ -317,18 +317,18 @@ def _verdicts(
 ) -> Iterator[Verdict]:
     """Verdicts on the programs among the answers, in order. Nothing of the sandbox is loaded where there are none."""
     programs = [
-        (label.answer, key.problem.tests, key.problem.entry)
+        (label.answer, key.problem.tests, key.problem.entry, key.problem.bare)
         for label in labels
         if label.answer is not None and (key := keys[label.problem_id]).kind == "code"
     ]
     if not programs:
         return iter(())
-    from radmoe.grading.programs import judge_many
+    from radmoe.grading.programs import Program, judge_many
     from radmoe.sandbox import MEMORY, TIMEOUT_S
 
-    contest = any(entry != "f" for *_, entry in programs)
+    contest = any(entry != "f" for _, _, entry, _ in programs)
     return judge_many(
-        programs,
+        (Program(*program) for program in programs),
         jobs=jobs,
         timeout=timeout or (CONTEST_TIMEOUT_S if contest else TIMEOUT_S),
         memory=memory or (CONTEST_MEMORY if contest else MEMORY),

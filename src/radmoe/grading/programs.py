@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import partial
+from typing import NamedTuple
 
 from radmoe.errors import InputError
 from radmoe.problems.base import STDIN, Test
@@ -25,11 +26,21 @@ class Verdict:
     reason: str
 
 
-def judge(sandbox: Sandbox, program: str, tests: Sequence[Test], entry: str = "f") -> Verdict:
+class Program(NamedTuple):
+    """A program, and what it is judged by: its tests, what they call, and whether it runs in a bare environment."""
+
+    text: str
+    tests: Sequence[Test]
+    entry: str = "f"
+    bare: bool = False
+
+
+def judge(sandbox: Sandbox, program: str, tests: Sequence[Test], entry: str = "f", *, bare: bool = False) -> Verdict:
     """Call the program's function with each test's arguments, and compare what it returns.
 
     A contest's program is run afresh for every test: its `entry` is "Solution.name", or "<stdin>" for a program that
-    reads the test's one argument and must print what is expected.
+    reads the test's one argument and must print what is expected. Unless it is to be `bare`, it finds the names imported
+    that LiveCodeBench's runner imports, and may recurse as deeply as there.
     """
     if not tests:
         raise InputError("a program without tests cannot be judged: give at least one (arguments, expected) pair")
@@ -38,44 +49,45 @@ def judge(sandbox: Sandbox, program: str, tests: Sequence[Test], entry: str = "f
     if entry != STDIN and "." not in entry:
         return _judge_calls(sandbox.call(program, entry, [arguments for arguments, _ in tests]), tests, entry)
     for number, test in enumerate(tests, 1):
-        if wrong := _contest(sandbox, program, test, entry):
+        if wrong := _contest(sandbox, program, test, entry, bare):
             return Verdict(False, f"test {number} of {len(tests)}: {wrong}")
     return Verdict(True, f"passed {len(tests)} of {len(tests)}")
 
 
 def judge_many(
-    programs: Iterable[tuple[str, Sequence[Test], str]],
+    programs: Iterable[Program],
     *,
     jobs: int = 1,
     timeout: float = TIMEOUT_S,
     memory: int = MEMORY,
     unconfined: bool = False,
 ) -> Iterator[Verdict]:
-    """Verdicts on many programs, each with its tests and its entry, in order.
+    """Verdicts on many programs, in order.
 
     A program that comes again with the same tests (the same object) is run once. With `unconfined`, programs run even
     where the system cannot confine them.
     """
     items = list(programs)
     work: dict[tuple[str, int], Callable[[Sandbox], Verdict]] = {}
-    for program, tests, entry in items:
-        work.setdefault((program, id(tests)), partial(judge, program=program, tests=tests, entry=entry))
+    for program, tests, entry, bare in items:
+        work.setdefault((program, id(tests)), partial(judge, program=program, tests=tests, entry=entry, bare=bare))
     verdicts: dict[tuple[str, int], Verdict] = {}
     pieces = list(work.values())
     with closing(run_many(pieces, jobs=jobs, timeout=timeout, memory=memory, unconfined=unconfined)) as running:
-        for program, tests, _ in items:
+        for program, tests, *_ in items:
             key = program, id(tests)
             if key not in verdicts:  # the unique ones come back in the order in which they are first needed
                 verdicts[key] = next(running)
             yield verdicts[key]
 
 
-def _contest(sandbox: Sandbox, program: str, test: Test, entry: str) -> str:
+def _contest(sandbox: Sandbox, program: str, test: Test, entry: str, bare: bool) -> str:
     """What is wrong with one run of a contest's program; empty where it is right."""
     arguments, expected = test
     if entry == STDIN:
-        return _wrong_output(sandbox.feed(program, str(arguments[0]), most=4 * len(expected)), expected)
-    outcome = sandbox.call(program, entry, [arguments], most=4 * len(spell(expected)))
+        fed = sandbox.feed(program, str(arguments[0]), most=4 * len(expected), bare=bare)
+        return _wrong_output(fed, expected)
+    outcome = sandbox.call(program, entry, [arguments], most=4 * len(spell(expected)), bare=bare)
     line = outcome.data.decode("ascii", "replace")
     return outcome.failure(partial=True) or _wrong_call(line, test, entry, exact=False)
 

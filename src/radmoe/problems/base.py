@@ -32,6 +32,7 @@ class Gold:
     tests: tuple[Test, ...] = ()
     entry: str = "f"
     options: tuple[str, ...] = ()
+    bare: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Problem:
     written "<stdin>", the program itself, which is fed the one argument. `options` are those of a choice that was
     shuffled, in the order of their letters. `kind` is None where the source does not say it. `integer` says
     whether a math answer is a whole number, as in AIME; None means that the answer itself tells. `meaning` says what a
-    text means, where texts are not compared by their words (see `Dataset`).
+    text means, where texts are not compared by their words (see `Dataset`). A contest's program finds names imported, as
+    LiveCodeBench's runner has it, unless the problem is `bare`.
     """
 
     problem_id: str
@@ -57,3 +59,4 @@ class Problem:
     kind: Kind | None = None
     integer: bool | None = None
     meaning: Callable[[str], str | None] | None = None
+    bare: bool = False

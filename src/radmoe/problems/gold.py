@@ -32,6 +32,7 @@ def load_problems(
                 record.kind,
                 source.dataset.integer,
                 source.dataset.meaning,
+                gold.bare,
             )
     if not problems:
         raise GoldNotFound(f"{data or task} has no answers: add answer, or tests, to its lines")

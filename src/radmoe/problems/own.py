@@ -2,21 +2,22 @@
 
 A line has `prompt` (a text) or `messages` (role and content each), which are asked as they are; or `question` or
 `problem`, to which the usual request for a boxed answer or a program is added. `problem_id` or `id` names it. `kind`,
-`answer`, `starter_code`, `tests` with `entry` (`own_tests.py`), and LiveCodeBench's `public_test_cases`,
-`private_test_cases` and `metadata` are optional.
+`answer`, `starter_code`, `tests` with `entry` (`own_tests.py`), LiveCodeBench's `public_test_cases`, `private_test_cases` and
+`metadata`, and `environment`, in which programs run, are optional.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from radmoe.errors import InputError
 from radmoe.problems.base import Content, Gold
 from radmoe.problems.dataset import OWN_TESTS, TEST_COLUMNS, Dataset, Record, Row
 from radmoe.problems.datasets import BENCHMARKS, BOXED, LETTER, ask_program, gold_answer, gold_tests
-from radmoe.problems.own_tests import EXAMPLE, entry_of, read_tests
+from radmoe.problems.own_tests import EXAMPLE, entry_of, is_bare, read_tests
 
 _QUESTION = ("question", "problem", "question_content")
 _EXAMPLE = '{"id": "1", "prompt": "...", "answer": "8"}'
@@ -101,9 +102,9 @@ def _gold(record: Record) -> Gold | None:
     if row.get(OWN_TESTS) is not None:
         if contest:
             raise InputError(f"{record.where} has both tests and {contest[0]}: leave one of them out")
-        return read_tests(row, record.where)
+        return replace(read_tests(row, record.where), bare=is_bare(row, record.where))
     if contest:
-        return gold_tests(record)
+        return replace(gold_tests(record), bare=is_bare(row, record.where))
     if row.get("answer") is None:
         return None
     if record.kind == "code":

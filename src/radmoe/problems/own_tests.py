@@ -2,7 +2,8 @@
 
 A line has `tests`, a list of objects. `{"input": "1 2\\n", "output": "3\\n"}` feeds a program that reads standard input and
 prints. `{"args": [1, 2], "expected": 3}` calls the function or method that `entry` names ("add" or "Solution.add"). Either
-way programs are graded as LiveCodeBench's are: each test in a fresh process.
+way programs are graded as LiveCodeBench's are: each test in a fresh process, which finds the names that LiveCodeBench's runner
+imports and has its recursion limit. With `"environment": "bare"` a program finds what any Python program does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from radmoe.problems.dataset import OWN_TESTS, Row
 
 EXAMPLE = '"tests": [{"input": "1 2", "output": "3"}]'
 _CALLS = '"tests": [{"args": [1, 2], "expected": 3}], "entry": "add"'
+ENVIRONMENTS = ("livecodebench", "bare")
 _ENTRY = re.compile(r"(?:Solution\.)?[A-Za-z_]\w*")
 
 
@@ -27,6 +29,14 @@ def entry_of(row: Row, where: str) -> str | None:
     if not isinstance(entry, str) or not _ENTRY.fullmatch(entry):
         raise InputError(f"{where}: entry must be a function's name or Solution.name, got {entry!r}")
     return entry
+
+
+def is_bare(row: Row, where: str) -> bool:
+    """Whether a line asks for an environment without LiveCodeBench's imports and recursion limit."""
+    environment = row.get("environment", ENVIRONMENTS[0])
+    if environment not in ENVIRONMENTS:
+        raise InputError(f"{where}: environment must be one of {', '.join(ENVIRONMENTS)}, got {_short(environment)}")
+    return bool(environment == "bare")
 
 
 def read_tests(row: Row, where: str) -> Gold:

@@ -122,23 +122,30 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def call(self, program: str, entry: str, calls: Sequence[tuple[Any, ...]], *, most: int = 0) -> Outcome:
+    def call(
+        self, program: str, entry: str, calls: Sequence[tuple[Any, ...]], *, most: int = 0, bare: bool = False
+    ) -> Outcome:
         """Run a program and call one of its functions with each tuple of arguments, all in one process.
 
         An `entry` of the form "Solution.name" is a method, as in a programming contest: the names that contests
-        import beforehand are there, and only the first call is made. `most` is how many bytes the results may
-        have, beyond a mebibyte.
+        import beforehand are there, unless the environment is to be `bare`, and only the first call is made. `most` is how
+        many bytes the results may have, beyond a mebibyte.
         """
-        return self._outcome(program, entry, [marshal.dumps(tuple(arguments)) for arguments in calls], None, most)
+        dumped = [marshal.dumps(tuple(arguments)) for arguments in calls]
+        return self._outcome({"program": program, "entry": entry, "calls": dumped, "bare": bare}, None, most)
 
-    def feed(self, program: str, text: str, *, most: int = 0) -> Outcome:
-        """Run a program with a text as its standard input. What it prints may have `most` bytes beyond a mebibyte."""
-        return self._outcome(program, "", [], text.encode("utf-8", "replace"), most)
+    def feed(self, program: str, text: str, *, most: int = 0, bare: bool = False) -> Outcome:
+        """Run a program with a text as its standard input. What it prints may have `most` bytes beyond a mebibyte.
 
-    def _outcome(self, program: str, entry: str, calls: list[bytes], text: bytes | None, most: int) -> Outcome:
+        The names that contests import beforehand are there, unless the environment is to be `bare`.
+        """
+        request = {"program": program, "entry": "", "calls": [], "bare": bare}
+        return self._outcome(request, text.encode("utf-8", "replace"), most)
+
+    def _outcome(self, request: dict[str, Any], text: bytes | None, most: int) -> Outcome:
         """How a program ends. One that takes the helper down has a second try, as another may have been at fault."""
         most += MAX_RESULT
-        request = {"program": program, "entry": entry, "calls": calls, "timeout": self.timeout}
+        request |= {"timeout": self.timeout}
         status, data = self._ask(request, text, most) or self._ask(request, text, most) or (TOOK_DOWN, b"")
         return Outcome(status, data, self.timeout, most)
 

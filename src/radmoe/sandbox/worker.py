@@ -35,9 +35,12 @@ def run(request: dict[str, Any], *, reads: bool) -> tuple[bytes, int]:
     if reads:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-        complaint = _play(program)
+        complaint = _play(program, request["bare"])
         return complaint.encode("ascii", "replace"), int(bool(complaint))
-    lines = [_call(program, entry, request["calls"][0])] if "." in entry else _answer(program, entry, request["calls"])
+    if "." in entry:
+        lines = [_call(program, entry, request["calls"][0], request["bare"])]
+    else:
+        lines = _answer(program, entry, request["calls"])
     return "\n".join(lines).encode("ascii", "replace"), 0
 
 
@@ -75,16 +78,17 @@ def _answer(program: str, entry: str, calls: list[bytes]) -> list[str]:
     return lines
 
 
-def _module(name: str) -> dict[str, Any]:
-    """The names of a fresh module, with everything in it that a contest's programs expect."""
+def _module(name: str, bare: bool) -> dict[str, Any]:
+    """The names of a fresh module; unless it is to be bare, with everything in it that a contest's programs expect."""
     module = types.ModuleType(name)
     sys.modules[name] = module
-    for source in STARRED.split():
-        names = vars(sys.modules[source])
-        public = names.get("__all__") or [key for key in names if key[0] != "_"]
-        module.__dict__.update({key: names[key] for key in public})
-    module.__dict__.update({source: sys.modules[source] for source in STARRED.split()})
-    sys.setrecursionlimit(_RECURSION)
+    if not bare:
+        for source in STARRED.split():
+            names = vars(sys.modules[source])
+            public = names.get("__all__") or [key for key in names if key[0] != "_"]
+            module.__dict__.update({key: names[key] for key in public})
+        module.__dict__.update({source: sys.modules[source] for source in STARRED.split()})
+        sys.setrecursionlimit(_RECURSION)
     # No thread can start here. The one that many programs start, for a deeper stack, may as well run at once.
     threading.Thread.start = threading.Thread.run  # type: ignore[method-assign]
     threading.Thread.join = lambda self, timeout=None: None  # type: ignore[method-assign]
@@ -92,11 +96,11 @@ def _module(name: str) -> dict[str, Any]:
     return module.__dict__
 
 
-def _play(program: str) -> str:
+def _play(program: str, bare: bool) -> str:
     """Run a program that reads and prints. Returns a complaint, set off from what it printed, or nothing."""
     complaint = ""
     try:
-        exec(compile(program, "<program>", "exec", dont_inherit=True), _module("__main__"))
+        exec(compile(program, "<program>", "exec", dont_inherit=True), _module("__main__", bare))
     except SystemExit:
         pass
     except BaseException as error:
@@ -106,9 +110,9 @@ def _play(program: str) -> str:
     return complaint
 
 
-def _call(program: str, entry: str, call: bytes) -> str:
+def _call(program: str, entry: str, call: bytes, bare: bool) -> str:
     """What one call of a function, or of a method of the class Solution, returns: the value spelled, or a complaint."""
-    names = _module("program")
+    names = _module("program", bare)
     try:
         exec(compile(program, "<program>", "exec", dont_inherit=True), names)
         owner, name = names.get("Solution"), entry.rpartition(".")[2]
