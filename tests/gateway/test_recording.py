@@ -37,6 +37,8 @@ def test_every_served_group_is_in_the_pool_and_selects_the_same(
         assert group.kind == "math"
         assert select(group).index == answer["radmoe"]["pick"]
         assert [len(rollout) for rollout in group.rollouts] == [len(server._rollout(i)) for i in range(n)]
+        spelled = [group.vocab.decode_bytes(rollout.token_ids).decode() for rollout in group.rollouts]
+        assert pool.texts(answer["id"]) == spelled  # what opens the response is in it, so that grading finds it
 
 
 def test_a_pool_of_another_model_is_refused_at_the_start(
