@@ -251,7 +251,7 @@ def test_a_row_over_configurations_that_share_problems_is_tested_by_sign_flips()
     assert "exact McNemar where each problem occurs once, else exact sign flips" in " ".join(
         next(t for t in report.tables if t.key == "paired").notes
     )
-    assert "on 4 problems (24 with those that several configurations share) RAD" in report.verdict
+    assert "on 4 problems (24 counting every configuration) RAD" in report.verdict
     assert "exact sign flips of problems p = 1.00: no difference" in report.verdict
 
 

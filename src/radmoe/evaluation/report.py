@@ -143,7 +143,7 @@ def _problems(scores: Scores) -> str:
     """How many problems, each counted once, and how often they were asked where that is more."""
     count = len(set(scores.clusters.tolist()))
     words = "1 problem" if count == 1 else f"{count:,} problems"
-    return words if count == len(scores) else f"{words} ({len(scores):,} with those that several configurations share)"
+    return words if count == len(scores) else f"{words} ({len(scores):,} counting every configuration)"
 
 
 def _percent(share: float) -> str:
