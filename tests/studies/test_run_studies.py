@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -80,3 +81,14 @@ def test_each_claim_of_the_paper_counts_once_and_the_agents_are_among_them() -> 
     assert sum(key.startswith("agent.") for key in keys) == 5
     assert not [key for key in keys if key.startswith("cross-anchor.")]
     assert sum(key.startswith("effort.") for key in keys) == 3
+
+
+def test_an_agents_trajectories_are_seen_by_their_own_study_alone() -> None:
+    math = panel(problems=12, requests=READOUTS)
+    agents = replace(math, setting=replace(math.setting, kind="agent"))
+    for study in STUDIES.values():
+        assert study.population.holds(agents) == (study.name == "agent")
+        assert study.population.holds(math) == (study.name != "agent")
+    alone = study_named("main").run(evidence(agents), Options(quick=True))
+    assert alone.notes == ("No claim is judged: they are about all configurations, and these pools have none.",)
+    assert study_named("agent").unmet(evidence(math)) != []

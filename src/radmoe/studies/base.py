@@ -118,7 +118,7 @@ def study(
         taken = next((s for s in STUDIES.values() if number == s.number or name == s.name), None)
         if taken is not None and taken.run.__qualname__ != run.__qualname__:
             raise InputError(f"study {number} {name!r} is taken by {taken.number} {taken.name!r}")
-        within = run if population is EVERYONE else _within(run, population, needs)
+        within = _within(run, population, needs)
         STUDIES[name] = Study(number, name, title, where, within, requests, tuple(claims), needs, population)
         return within
 
@@ -133,7 +133,7 @@ def _within(run: Run, population: Population, needs: tuple[Need, ...]) -> Run:
         inside = replace(evidence, panels=[panel for panel in evidence.panels if population.holds(panel)])
         outside = others(evidence.panels, population)
         found = Findings(notes=(f"No claim is judged: they are about {population.name}, and these pools have none.",))
-        if inside.panels or not outside:
+        if inside.panels:
             found = run(inside, options)
         tables = list(found.tables)
         for name, panels in outside.items():

@@ -23,10 +23,14 @@ INSTRUCT = "instruct"
 
 
 class Population(NamedTuple):
-    """The configurations that the claims of a study are about. Others are never pooled with them."""
+    """The configurations that the claims of a study are about. Others are never pooled with them.
+
+    `beside` says whether others get tables of their own: an agent's trajectories and other problems have nothing in common.
+    """
 
     name: str  # as rules say it
     holds: Callable[[Panel], bool]
+    beside: bool = False
 
 
 def is_instruct(panel: Panel) -> bool:
@@ -34,20 +38,24 @@ def is_instruct(panel: Panel) -> bool:
     return INSTRUCT in (panel.style, *panel.model.lower().replace("_", "-").split("-"))
 
 
-EVERYONE = Population("all configurations", lambda panel: True)
-THINKING = Population("thinking-class configurations", lambda panel: not is_instruct(panel))
+AGENTS = Population("all agents", lambda panel: panel.kind == "agent")
+EVERYONE = Population("all configurations", lambda panel: not AGENTS.holds(panel))
+THINKING = Population(
+    "thinking-class configurations", lambda panel: EVERYONE.holds(panel) and not is_instruct(panel), beside=True
+)
 QWEN_THINKING = Population(
     "thinking configurations of the Qwen models",
-    lambda panel: not is_instruct(panel) and panel.style in ("thinking", "") and "oss" not in panel.model.lower(),
+    lambda panel: THINKING.holds(panel) and panel.style in ("thinking", "") and "oss" not in panel.model.lower(),
+    beside=True,
 )
 
 
 def others(panels: Iterable[Panel], population: Population) -> dict[str, list[Panel]]:
-    """The panels outside a population, by what they are: instruct configurations, and thinking-class ones."""
-    outside = [panel for panel in panels if not population.holds(panel)]
-    return groups(
-        outside, lambda panel: f"{INSTRUCT if is_instruct(panel) else 'other thinking-class'} configurations"
-    )
+    """The panels that stand beside a population, by what they are: instruct configurations, and thinking-class ones."""
+    if not population.beside:
+        return {}
+    outside = [panel for panel in panels if EVERYONE.holds(panel) and not population.holds(panel)]
+    return groups(outside, lambda panel: f"{INSTRUCT if is_instruct(panel) else 'other thinking-class'} configurations")
 
 
 def of_pool(panels: Iterable[Panel], pool: str) -> list[Panel]:

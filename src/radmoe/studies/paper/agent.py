@@ -26,7 +26,7 @@ from radmoe.studies.patches import (
     selector_table,
     size_table,
 )
-from radmoe.studies.pooling import groups
+from radmoe.studies.pooling import AGENTS, groups
 
 INERT = 0.1  # a correlation within a problem that is smaller says nothing
 NON_INFERIOR = 0.02  # of accuracy: comparing sets may cost as much
@@ -35,9 +35,9 @@ REMARKS = (
     "A trajectory without a patch counts as wrong, and a selector may pick it, as in the paper; radmoe agent select is RAD "
     "among those with a patch. Anyone can leave the others out, so its gain is what it has over a random one of those with a patch.",
 )
-AGENTS = Need(
+TRAJECTORIES = Need(
     "trajectories of an agent with verdicts",
-    lambda evidence: any(panel.kind == "agent" for panel in evidence.panels),
+    lambda evidence: any(map(AGENTS.holds, evidence.panels)),
     "radmoe agent run --data ISSUES --out RUNS, then radmoe agent evaluate RUNS --labels VERDICTS",
 )
 _MIXED = "on issues whose trajectories split, all configurations pooled"
@@ -92,10 +92,11 @@ BINARY = Claim(
     "Does routing agreement pick better patches?",
     where="tab:swebench, tab:swe-length, App. swebench",
     claims=(BEATS, STEPS, SIZE, ANCHOR, BINARY),
-    needs=(AGENTS,),
+    needs=(TRAJECTORIES,),
+    population=AGENTS,
 )
 def agent(evidence: Evidence, options: Options) -> Findings:
-    panels = [panel for panel in evidence.panels if panel.kind == "agent" and panel.path in evidence.cohorts]
+    panels = [panel for panel in evidence.panels if panel.path in evidence.cohorts]
     own = [issues_of(name, members, evidence) for name, members in groups(panels, lambda p: p.configuration).items()]
     every = own if len(own) < 2 else [*own, pooled(own)]
     decisions, notes = _decide(every[-1], options)
