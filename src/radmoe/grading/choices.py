@@ -35,10 +35,14 @@ _LIST_IN_BRACKETS = re.compile(r"[(\[]\s*([A-Z](?:(?:\s*(?:[,;/&]|and\b|or\b))+\
 _SET = re.compile(r"[A-J]{2,6}")
 _STATED = re.compile(
     r"(?:(?<!\beach )(?<!\bevery )(?<!\bany )(?<!\bno )(?<!\bother )(?<!\bwrong )(?<!\bincorrect )(?<!\bpossible )\banswer|"
-    r"(?:\A|[.:;!?-]\s+|\b(?:the|my|your|correct|right|best|final|chosen)\s+)(?:option|choice))\s*(?:is\b\s*:?|[:=])\s*",
+    r"(?:\A|[.:;!?-]\s+|\b(?:the|my|your|answer|correct|right|best|final|chosen|selected|only|true|valid|closest|likely|plausible|"
+    r"appropriate|suitable|accurate|optimal|remaining|matching)\s+)(?:option|choice))\s*(?:is\b\s*:?|[:=])\s*",
     re.I,
 )
-_NUMBERED = re.compile(r"[(\[]?\s*([a-z])\s*[)\].:]?\s+\S")  # "(a) The ball", in which the letter numbers a part
+_OWN_LINE = re.compile(
+    r"\n[\W_]*(?=(?:option|choice)\b)", re.I
+)  # "Option: B" may begin a line without a stop before it
+_NUMBERED = re.compile(r"[(\[]?\s*([a-z])\s*[)\].:]?\s+[A-Za-z]{2}")  # "(a) The ball", in which the letter numbers a part
 
 
 def letter_of(answer: str, letters: str = "") -> str | None:
@@ -61,7 +65,7 @@ def stated_letter(response: str, letters: str = "", *, whole: bool = True) -> st
     A whole response is a letter if it has one line, alone or with its option. A line that begins a list of options, or
     that a small letter numbers, is none.
     """
-    plain = _undressed(response)
+    plain = _undressed(_OWN_LINE.sub(" ; ", response))
     for stated in reversed(list(_STATED.finditer(plain))):
         if named := _letters(plain[stated.end() :], letters):
             return named
