@@ -83,6 +83,35 @@ def test_files_go_where_they_are_wanted(pools: list[Path], tmp_path: Path) -> No
     }
 
 
+def test_the_ledger_counts_verdicts_and_says_how_fresh_pools_were_sampled(tmp_path: Path) -> None:
+    """A new seed at the paper's sampling, with an instruct configuration and an earlier ledger's verdicts beside it."""
+    way = {"temperature": 0.7, "top_p": 0.9, "seed": 41}
+    pools = [
+        graded_pool(
+            tmp_path / style,
+            list(planted.groups(Planted(problems=12, rollouts=16, tokens=140, seed=41 + i))),
+            style=style,
+            task="math-2",
+            sampling={"sampled": way},
+        )
+        for i, style in enumerate(("thinking", "instruct"))
+    ]
+    readings = tmp_path / "readings.toml"
+    readings.write_text('[before]\n"readouts.window-wins" = "cannot tell"\n')
+    words = ("2,6", *pools, "--quick", "--out", tmp_path / "out", "--readings", readings)
+    done = radmoe(*words, cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "out" / "claims.md").read_text()
+    assert "sampled at temperature 0.7, top-p 0.9, seed 41: 2" in text
+    counts = next(line for line in text.splitlines() if line.startswith("**6 claims: ")).strip("*")
+    assert counts in " ".join(done.stdout.split())
+    assert "| cannot tell | **" in text
+    assert "instruct configurations, which no claim is about" in (tmp_path / "out" / "readouts.md").read_text()
+    body = json.loads((tmp_path / "out" / "readouts.json").read_text())
+    assert {decision["n"] for decision in body["decisions"]} == {12}
+    assert "- main.defined-on-code: not judged on these pools; the page of study 6 says why" in text
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -15,7 +15,7 @@ from radmoe.lab import planted
 from radmoe.lab.planted import Planted
 from radmoe.readout import read
 from radmoe.selector import Setting, similarity
-from radmoe.studies.evidence import Panel, Request, gather
+from radmoe.studies.evidence import Panel, Request, gather, sampling_of
 
 SIXTEEN, DENSE, COSINE = Request("delimiter@16"), Request("delimiter@16", k=5), Request("delimiter@16", "cosine")
 EARLY = Request("trajectory:so@8", budget=100)
@@ -161,3 +161,24 @@ def test_processes_read_what_one_process_reads(graded_pool: Path, monkeypatch: p
     for request in wanted(alone.panels[0]):
         for one, other in zip(alone.panels[0].read(request), shared.panels[0].read(request), strict=True):
             assert np.array_equal(one, other, equal_nan=True)
+
+
+def test_one_call_judges_one_way_of_sampling(tmp_path: Path) -> None:
+    ways = {
+        "hot": {"temperature": 0.8, "top_p": 1.0, "seed": 0},
+        "papers": {"temperature": 0.7, "top_p": 0.9, "seed": 0},
+    }
+    pools = {}
+    for seed, (name, way) in enumerate(ways.items()):
+        groups = list(planted.groups(Planted(problems=3, rollouts=4, tokens=60, seed=seed)))
+        pools[name] = make_pool(tmp_path / name, groups, style="thinking", task="math-2", sampling={"sampled": way})
+    assert sampling_of(pools["papers"]) == "temperature 0.7, top-p 0.9, seed 0"
+    assert len(gather([pools["papers"]], use_cache=False).panels) == 1
+    with pytest.raises(
+        InputError, match=r"sampled at temperature 0\.8, top-p 1\.0 and at temperature 0\.7, top-p 0\.9: a study"
+    ):
+        gather(list(pools.values()), use_cache=False)
+    other = list(planted.groups(Planted(problems=3, rollouts=4, tokens=60, seed=5)))
+    again = make_pool(tmp_path / "again", other, style="thinking", task="math-2", sampling=ways["papers"] | {"seed": 9})
+    assert len(gather([pools["papers"], again], use_cache=False).panels) == 2  # another seed is no other way
+    assert sampling_of(again) == "temperature 0.7, top-p 0.9, seed 9"

@@ -210,26 +210,26 @@ def gather(
     return evidence
 
 
-def sampling_of(path: str | Path) -> str:
+def sampling_of(path: str | Path, *, seed: bool = True) -> str:
     """How the rollouts of a pool were sampled, in words: temperature, top-p and seed, as far as its run record says."""
     record = manifest(Path(path))["run"].get("sampling") or {}
     record = record.get("sampled") or record
-    names = (("temperature", "temperature"), ("top-p", "top_p"), ("seed", "seed"))
+    names = (("temperature", "temperature"), ("top-p", "top_p"), *([("seed", "seed")] if seed else []))
     return ", ".join(f"{word} {record[key]}" for word, key in names if record.get(key) is not None) or "not recorded"
 
 
 def _check_sampling(panels: Sequence[Panel]) -> None:
-    """Refuse one configuration's rollouts of the same problems that were sampled in two ways: a verdict would mix them."""
-    seen: dict[tuple[str, str, str], Panel] = {}
+    """Refuse one configuration's rollouts of the same problem that were sampled in two ways: a verdict would mix them."""
+    seen: dict[tuple[str, str, str], tuple[str, Path]] = {}
     for panel in panels:
-        key = panel.configuration, panel.dataset, panel.domain
-        other = seen.setdefault(key, panel)
-        ways = [sampling_of(one.path) for one in (other, panel)]
-        if ways[0] != ways[1] and set(other.problem_ids) & set(panel.problem_ids):
-            raise InputError(
-                f"{other.path} and {panel.path} hold the same problems of one configuration, sampled at {ways[0]} and at "
-                f"{ways[1]}: a study judges one way of sampling, so run it once for each"
-            )
+        way = sampling_of(panel.path, seed=False)
+        for problem in panel.problem_ids:
+            first, path = seen.setdefault((panel.configuration, panel.dataset, problem), (way, panel.path))
+            if first != way:
+                raise InputError(
+                    f"{path} and {panel.path} hold the same problems of one configuration, sampled at {first} and at {way}: "
+                    "a study judges one way of sampling, so run it once for each"
+                )
 
 
 def _panels(cohort: Cohort, jobs: int, use_cache: bool) -> list[Panel]:
