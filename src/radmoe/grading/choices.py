@@ -39,10 +39,9 @@ _STATED = re.compile(
     r"appropriate|suitable|accurate|optimal|remaining|matching)\s+)(?:option|choice))\s*(?:is\b\s*:?|[:=])\s*",
     re.I,
 )
-_OWN_LINE = re.compile(
-    r"\n[\W_]*(?=(?:option|choice)\b)", re.I
-)  # "Option: B" may begin a line without a stop before it
-_NUMBERED = re.compile(r"[(\[]?\s*([a-z])\s*[)\].:]?\s+[A-Za-z]{2}")  # "(a) The ball", in which the letter numbers a part
+# "Option: B" may begin a line without a stop before it. In "(a) The ball" the letter numbers a part.
+_OWN_LINE = re.compile(r"\n[\W_]*(?=(?:option|choice)\b)", re.I)
+_NUMBERED = re.compile(r"[(\[]?\s*([a-z])\s*[)\].:]?\s+[A-Za-z]{2}")
 
 
 def letter_of(answer: str, letters: str = "") -> str | None:
