@@ -29,7 +29,7 @@ _SAMPLES = 20  # the least number of measurements per stage
 
 EXAMPLES = (
     "radmoe bench                       # a planted pool of 64 x 2,000 tokens",
-    "radmoe bench pool/ --kind code",
+    "radmoe bench mine/ --kind code",
 )
 
 

@@ -33,9 +33,9 @@ RULE = ("preset", "readout", "k", "kernel", "confidence", "trust", "compare")  #
 EXAMPLES = (
     "radmoe select pool/",
     "radmoe select pool/ --preset best",
-    "radmoe select pool/ --kind code --readout delimiter@marker",
+    "radmoe select mine/ --kind code --readout delimiter@marker",
     "radmoe select pool/ --confidence conf50 --json",
-    "radmoe select runs/ --kind agent",
+    "radmoe select runs/pool/ --kind agent",
     "radmoe select pool/ --calibration sure.json --abstain-below 0.7",
 )
 
