@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from radmoe.capture import Keep, Plan, capture_pool
-    from radmoe.certainty import Calibration, load_calibration
+    from radmoe.certainty import Calibration, find_calibration, load_calibration
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import Engine, Sampling
     from radmoe.engines.http.engine import SglangHttpEngine, VllmHttpEngine
@@ -59,6 +59,7 @@ _HOME = {
     "Vocab": "vocab",
     "capture_pool": "capture",
     "evaluate_pool": "evaluation",
+    "find_calibration": "certainty",
     "from_vllm": "engines.vllm.outputs",
     "grade_pool": "grading",
     "load_calibration": "certainty",
@@ -114,6 +115,7 @@ __all__ = [
     "Vocab",
     "capture_pool",
     "evaluate_pool",
+    "find_calibration",
     "from_vllm",
     "grade_pool",
     "load_calibration",

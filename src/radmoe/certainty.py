@@ -1,11 +1,11 @@
-"""How sure is a pick: a probability from a calibration, or else a rank among the picks of a pool.
+"""How sure is a pick: the probability that it is right, where a calibration was fitted for such picks, and else nothing.
 
 A calibration is fitted on graded pools (`radmoe calibrate`, in `radmoe.evaluation.calibrate`) and applied here, where no
-label can be seen. It holds one small model per kind of answer: the logistic function of a weighted sum of FEATURES, with
-no weight below zero, so that more of a feature never lowers the probability. Everything it reads of a selection is what
-routing gave. It holds for the model and the way of selecting that it was fitted for, and it says so.
+label can be seen. It is for one checkpoint in one style, sampled in one way and selected in one way. For each kind of answer it
+has a curve per number of rollouts N: a logistic function of the pick's density, which never falls as the density rises.
+Between two fitted N the curve is interpolated. Outside of what was fitted there is no number but a reason.
 
-What a calibration cannot do: rollouts that share one error agree as rollouts do that are right. `Fit.dense` says how often
+What a calibration cannot do: rollouts that share one error agree as rollouts do that are right. `Curve.dense` says how often
 the densest picks of the graded pools were wrong; nothing here can tell which ones.
 """
 
@@ -13,62 +13,127 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from radmoe.confidence import WINDOW
 from radmoe.errors import InputError
-from radmoe.selector import ranks, select
+from radmoe.selector import rule_for, select
 from radmoe.types import KINDS, Kind, RolloutGroup, Selection
 
-FORMAT, VERSION = "radmoe-calibration", 1
-FEATURES = ("density", "agreement", "margin", "share", "rollouts")
-OPTIONS = (
-    "preset",
-    "readout",
-    "k",
-    "kernel",
-    "confidence",
-    "trust",
-    "compare",
-    "window",
-)  # of `select`, that a calibration is fitted for
+FORMAT, VERSION = "radmoe-calibration", 2
+RULE_OPTIONS = ("preset", "readout", "k", "kernel", "confidence", "trust", "compare")
+OPTIONS = (*RULE_OPTIONS, "window")  # of `select`, that a calibration is fitted for
+LOCATED = 0.9  # this share of located rollouts is enough for a number, whatever more the fitted problems had
 
 SHELF = Path(__file__).parent / "calibrations"  # where calibrations lie that ship with the package
 
-Floats = NDArray[np.float64]
+
+class Recorded(Protocol):
+    """What `origin_of` reads of a pool."""
+
+    model: str
+    style: str | None
+    task: str | None
+    sampling: dict[str, Any]
+    meta: dict[str, Any]
+
+    @property
+    def provenance(self) -> dict[str, dict[str, Any]]: ...
 
 
-def features(selection: Selection) -> Floats:
-    """What a probability is computed from [FEATURES]; the probability rises with each, or stays.
+@dataclass(frozen=True)
+class Origin:
+    """How rollouts came about, as far as it was recorded; None where it was not.
 
-    density    the mean similarity of the pick to its k nearest neighbours
-    agreement  the same, averaged over all scored rollouts
-    margin     by how much the pick's density is above that of the densest rollout of another basin, per neighbour; the
-               whole density where there is no other basin
-    share      the share of the scored rollouts that lie in the pick's basin
-    rollouts   the number of scored rollouts, as a logarithm to base 2
+    `checkpoint` is the fingerprint of the weights (`engines.checkpoint.fingerprint`), `routing` says which part of the router's
+    output is there, and `adaptive` rollouts were sampled until their pick was settled. `task` is the data set, which no calibration is refused for but a shipped one.
     """
+
+    model: str
+    checkpoint: str | None = None
+    style: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    routing: str = "all layers"
+    adaptive: bool = False
+    task: str | None = field(default=None, compare=False)
+
+    def difference(self, other: Origin) -> str:
+        """The first thing in which rollouts of another origin differ from these, as a sentence; empty where none does."""
+        if self.checkpoint is None and other.checkpoint is None:
+            if self.model != other.model:
+                return f"it was fitted for {self.model}, these rollouts are of {other.model}"
+        elif self.checkpoint != other.checkpoint:
+            return (
+                f"it was fitted for {self.model} ({_shown(self.checkpoint, 'weights not recorded')}), these rollouts are of "
+                f"{other.model} ({_shown(other.checkpoint, 'weights not recorded')})"
+            )
+        for name in ("style", "temperature", "top_p", "routing"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                word = name.replace("_", "-")
+                return f"it was fitted for {word} {_shown(mine)}, these rollouts have {word} {_shown(theirs)}"
+        if self.adaptive != other.adaptive:
+            one, two = ("sampled until the pick was settled", "of a fixed number")
+            mine, theirs = (one, two) if self.adaptive else (two, one)
+            return f"it was fitted for rollouts {mine}, these are {theirs}"
+        return ""
+
+    def __str__(self) -> str:
+        said = [("style", self.style), ("temperature", self.temperature), ("top-p", self.top_p)]
+        return ", ".join([self.model, *(f"{name} {_shown(value)}" for name, value in said if value is not None)])
+
+
+def _shown(value: object, absent: str = "not recorded") -> str:
+    if value is None:
+        return absent
+    return f"{value:g}" if isinstance(value, float) else str(value)[:12]
+
+
+def origin_of(pool: Recorded) -> Origin:
+    """How the rollouts of a pool came about, by its run record."""
+    checkpoints = {where.get("checkpoint") for where in pool.provenance.values()}
+    settings = pool.sampling.get("sampled") or pool.sampling  # those of the sampling, where a pool was replayed
+    layers = (pool.meta["run"].get("profile") or {}).get("layers")
+    return Origin(
+        pool.model,
+        " and ".join(sorted(c or "unknown" for c in checkpoints))
+        if len(checkpoints) > 1
+        else next(iter(checkpoints), None),
+        pool.style,
+        _float(settings.get("temperature")),
+        _float(settings.get("top_p")),
+        routing_kept(layers, weights="moe_topk_expert_weights" in pool.meta["columns"]),
+        pool.sampling.get("adaptive") is not None,
+        pool.task,
+    )
+
+
+def routing_kept(layers: Sequence[int] | None, *, weights: bool) -> str:
+    """Which part of the router's output is there, in words: None stands for all layers."""
+    kept = "all layers" if layers is None else f"layers {','.join(map(str, layers))}"
+    return kept if weights else f"{kept} without weights"
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def mean_similarity(selection: Selection) -> float:
+    """The mean similarity of the pick to its k nearest neighbours: its density, per neighbour."""
     if selection.index is None:
         raise InputError("a selection that abstained has no pick to be sure of")
-    scored = ~np.isnan(selection.density)
-    similar = selection.density / max(selection.k, 1)
-    pick = similar[selection.index]
-    others = similar[scored & (selection.roots != selection.index)]
-    return np.array(
-        [
-            pick,
-            similar[scored].mean(),
-            pick - others.max() if len(others) else pick,
-            len(selection.basin) / scored.sum(),
-            math.log2(scored.sum()),
-        ],
-        np.float64,
-    )
+    return float(selection.density[selection.index]) / max(selection.k, 1)
+
+
+def closeness(similarity: float) -> float:
+    """A mean similarity as curves take it: minus the logarithm of its distance from 1, which counts from 0.001 up."""
+    return -math.log(max(1 - similarity, 0.001))
 
 
 @dataclass(frozen=True)
@@ -78,6 +143,10 @@ class Dense:
     density: float
     picks: int
     wrong: int
+
+    def __post_init__(self) -> None:
+        if self.picks < 1 or not 0 <= self.wrong <= self.picks:
+            raise InputError(f"{self.wrong} wrong of {self.picks} dense picks cannot be")
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -95,143 +164,194 @@ class Dense:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """The model of one kind: features are shifted by `means`, divided by `scales`, weighted and added to `intercept`.
+class Curve:
+    """The probability among so many `rollouts`: the logistic function of intercept + slope (closeness - mean) / scale.
 
-    `picks` and `right` count what it was fitted on, `rollouts` is the smallest and the largest number of scored rollouts
-    there, and `measured` has what cross-validation said of it.
+    `low` and `high` are the smallest and the largest closeness (of the pick's mean similarity) that it was fitted on.
     """
 
+    rollouts: int
     intercept: float
-    weights: tuple[float, ...]
-    means: tuple[float, ...]
-    scales: tuple[float, ...]
-    picks: int
-    right: int
-    rollouts: tuple[int, int]
+    slope: float
+    mean: float
+    scale: float
+    low: float
+    high: float
     dense: Dense
+
+    def __post_init__(self) -> None:
+        numbers = (self.intercept, self.slope, self.mean, self.scale, self.low, self.high)
+        if not all(map(math.isfinite, numbers)) or self.slope < 0 or self.scale <= 0 or self.low > self.high:
+            raise InputError("a curve needs finite numbers, a slope of 0 or more, a scale above 0, and low up to high")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The curves of one kind, by rising number of rollouts.
+
+    It was fitted on the picks of so many `problems`, of which at least the share `located` of the rollouts was located, and
+    `measured` has what cross-validation said of it. No probability is nearer to 0 or 1 than Laplace's rule of succession allows
+    after so many problems.
+    """
+
+    curves: tuple[Curve, ...]
+    problems: int
+    located: float
     measured: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("weights", "means", "scales"):
-            values = getattr(self, name)
-            if len(values) != len(FEATURES) or not all(map(math.isfinite, values)):
-                raise InputError(f"{name} must be {len(FEATURES)} finite numbers, got {list(values)}")
-        if not math.isfinite(self.intercept) or min(self.weights) < 0 or min(self.scales) <= 0:
-            raise InputError("a fit needs a finite intercept, weights of 0 or more, and scales above 0")
-        if self.dense.picks < 1 or not 0 <= self.dense.wrong <= self.dense.picks:
-            raise InputError(f"{self.dense.wrong} wrong of {self.dense.picks} dense picks cannot be")
+        sizes = [curve.rollouts for curve in self.curves]
+        if not sizes or sizes != sorted(set(sizes)) or sizes[0] < 2:
+            raise InputError(f"the curves of a fit must be of rising numbers of rollouts from 2 up, got {sizes}")
+        if self.problems < 1 or not 0 <= self.located <= 1:
+            raise InputError("a fit needs problems, and a share of located rollouts from 0 to 1")
 
-    def probability(self, values: Floats) -> float:
-        """The probability that a pick with these features is right."""
-        total = self.intercept + float(np.dot((values - self.means) / self.scales, self.weights))
-        return 1.0 / (1.0 + math.exp(-max(-500.0, min(500.0, total))))
+    @property
+    def rollouts(self) -> tuple[int, int]:
+        """The smallest and the largest number of rollouts it was fitted on."""
+        return self.curves[0].rollouts, self.curves[-1].rollouts
+
+    def near(self, rollouts: int) -> Curve:
+        """The curve of the nearest number of rollouts."""
+        return min(self.curves, key=lambda curve: abs(math.log2(curve.rollouts / rollouts)))
+
+    def _at(self, rollouts: int, name: str) -> float:
+        """A number of the curves, interpolated between those of fewer and more rollouts."""
+        sizes = np.log2([curve.rollouts for curve in self.curves])
+        return float(np.interp(math.log2(rollouts), sizes, [getattr(curve, name) for curve in self.curves]))
+
+    def outside(self, rollouts: int, located: float, density: float) -> str:
+        """Why there is no number for such a pick; empty where there is one."""
+        low, high = self.rollouts
+        if not low <= rollouts <= high:
+            span = f"{low} to {high}" if low < high else f"{low}"
+            return f"there are {rollouts} rollouts, and it was fitted for {span}"
+        least = min(self.located, LOCATED)
+        if located < least:
+            return f"{located:.0%} of the rollouts are located, and it was fitted for {least:.0%} or more"
+        scale, own = self._at(rollouts, "scale"), closeness(density)
+        lowest, highest = self._at(rollouts, "low"), self._at(rollouts, "high")
+        if not lowest - scale <= own <= highest + scale:
+            span = f"{1 - math.exp(-lowest):.3f} to {1 - math.exp(-highest):.3f}"
+            return f"the pick's mean similarity is {density:.3f}, and it was fitted for {span}"
+        return ""
+
+    def probability(self, rollouts: int, density: float) -> float:
+        """The probability that a pick of this density among so many rollouts is right."""
+        intercept, slope, mean, scale = (self._at(rollouts, name) for name in ("intercept", "slope", "mean", "scale"))
+        total = intercept + slope * (closeness(density) - mean) / scale
+        edge = 1 / (self.problems + 2)
+        return min(max(1 / (1 + math.exp(-max(-500.0, min(500.0, total)))), edge), 1 - edge)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How sure a pick is, for the picks of one model selected in one way.
+    """How sure a pick is, for rollouts of one origin, selected in one way.
 
-    `checkpoint` is the fingerprint of the model's weights (`engines.checkpoint.fingerprint`), None where the pools do not
-    record it; `options` are those of `select`, and `pools` the checksums of the pools it was fitted on.
+    `options` are those of `select`, `tasks` the data sets it was fitted on and `pools` the checksums of their pools.
     """
 
-    model: str
-    checkpoint: str | None
+    origin: Origin
     options: dict[str, Any]
     kinds: dict[Kind, Fit]
+    tasks: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
 
-    def fit_for(self, kind: Kind | None) -> Fit:
-        if kind not in self.kinds:
-            raise InputError(
-                f"this calibration of {self.model} is for {', '.join(self.kinds)}, the pick is of kind {kind}: "
-                "fit one on graded pools of that kind with radmoe calibrate"
-            )
-        return self.kinds[kind]
+    def outside(self, selection: Selection) -> str:
+        """Why the pick has no probability; empty where it has one, and where there is no pick."""
+        if selection.index is None:
+            return ""
+        if selection.kind not in self.kinds:
+            return f"the kind is {selection.kind}, and it was fitted for {', '.join(self.kinds)}"
+        located = float(selection.located.mean())
+        return self.kinds[selection.kind].outside(len(selection.located), located, mean_similarity(selection))
 
     def probability(self, selection: Selection) -> float | None:
-        """The probability that the pick is right; None where there is no pick."""
-        if selection.index is None:
+        """The probability that the pick is right; None where there is no pick, and outside of what was fitted."""
+        if selection.index is None or selection.kind is None or self.outside(selection):
             return None
-        return self.fit_for(selection.kind).probability(features(selection))
+        return self.kinds[selection.kind].probability(len(selection.located), mean_similarity(selection))
 
-    def dense(self, selection: Selection) -> bool:
-        """Whether the pick is as dense as the densest third of the graded ones."""
-        if selection.index is None:
-            return False
-        return bool(features(selection)[0] >= self.fit_for(selection.kind).dense.density)
+    def dense(self, selection: Selection) -> bool | None:
+        """Whether the pick is as dense as the densest third of the graded ones; None where it has no probability."""
+        if selection.index is None or selection.kind is None or self.outside(selection):
+            return None
+        curve = self.kinds[selection.kind].near(len(selection.located))
+        return mean_similarity(selection) >= curve.dense.density
 
     def judge(self, selection: Selection, *, abstain_below: float | None = None) -> Selection:
-        """The selection with its probability; below `abstain_below` there is no pick, and `probability` says why."""
+        """The selection with its probability, or `probability_reason` where it has none.
+
+        With `abstain_below` there is no pick where its probability is smaller. Raises an InputError if the pick has none, for
+        then nobody can say whether it is.
+        """
         if abstain_below is not None and not 0 <= abstain_below <= 1:
             raise InputError(f"abstain_below is a probability from 0 to 1, got {abstain_below}")
+        if reason := self.outside(selection):
+            reason = f"outside of what the calibration of {self.origin.model} was fitted for: {reason}"
+            return unknown(selection, reason, abstain_below)
         sure = self.probability(selection)
         if sure is not None and abstain_below is not None and sure < abstain_below:
             return replace(selection, index=None, rollout_index=None, probability=sure)
         return replace(selection, probability=sure)
 
     def select(self, group: RolloutGroup, *, abstain_below: float | None = None) -> Selection:
-        """Select in the way that this was fitted for, and say how sure the pick is."""
+        """Select in the way that this was fitted for, and say how sure the pick is.
+
+        A group does not say which model it is of, in which style and how it was sampled: `find_calibration` asks its pool.
+        """
         return self.judge(select(group, **self.options), abstain_below=abstain_below)
 
-    def check_model(self, model: str, checkpoints: Sequence[str | None]) -> str:
-        """Raise an InputError if rollouts are of other weights; a note where nobody can tell, else an empty text."""
-        known = {checkpoint for checkpoint in checkpoints if checkpoint is not None}
-        if self.checkpoint is not None and known and known != {self.checkpoint}:
-            other = min(known - {self.checkpoint})
-            raise InputError(
-                f"this calibration was fitted for {self.model} ({self.checkpoint[:12]}), the rollouts are of {model} "
-                f"({other[:12]}): fit one for them with radmoe calibrate"
-            )
-        if self.checkpoint is None or not known or None in checkpoints:
-            same = "has the same name" if model == self.model else f"is called {model}"
-            return f"nobody recorded whether the weights are those of the calibration's {self.model}; the model {same}"
-        return ""
-
     def to_json(self) -> dict[str, Any]:
-        body = {"format": FORMAT, "version": VERSION, "features": list(FEATURES)}
-        return body | asdict(self)
+        return {"format": FORMAT, "version": VERSION} | asdict(self)
 
     @classmethod
     def from_json(cls, body: Any) -> Self:
         """The calibration that `to_json` wrote. Raises an InputError that names what is wrong with another document."""
         if not isinstance(body, dict) or body.get("format") != FORMAT:
             raise InputError(f"this is no calibration: it lacks format {FORMAT!r}; radmoe calibrate writes one")
-        if body.get("version") != VERSION or body.get("features") != list(FEATURES):
-            raise InputError(
-                f"this calibration is of version {body.get('version')!r} or has other features: fit it anew"
-            )
+        if body.get("version") != VERSION:
+            raise InputError(f"this calibration is of version {body.get('version')!r}, {VERSION} is read: fit it anew")
         try:
+            origin = _origin(body["origin"])
             kinds = {kind: _fit(own) for kind, own in body["kinds"].items()}
-            checkpoint, options = body["checkpoint"], dict(body["options"])
-            whole = cls(str(body["model"]), checkpoint, options, kinds, tuple(map(str, body["pools"])))
+            options = dict(body["options"])
+            whole = cls(origin, options, kinds, tuple(map(str, body["tasks"])), tuple(map(str, body["pools"])))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this calibration cannot be read ({error}): fit it anew with radmoe calibrate") from None
         if not kinds or set(kinds) - set(KINDS) or set(options) - set(OPTIONS):
             raise InputError(
                 "this calibration has unknown kinds or options, or none: fit it anew with radmoe calibrate"
             )
-        if checkpoint is not None and not isinstance(checkpoint, str):
-            raise InputError(f"the checkpoint of this calibration is {checkpoint!r}, it must be a text or null")
         return whole
 
 
+def _origin(body: dict[str, Any]) -> Origin:
+    texts = {name: body[name] for name in ("model", "checkpoint", "style", "routing", "task")}
+    if any(value is not None and not isinstance(value, str) for value in texts.values()) or body["model"] is None:
+        raise ValueError("its origin must consist of texts or null")
+    temperature, top_p = _float(body["temperature"]), _float(body["top_p"])
+    return Origin(**texts, temperature=temperature, top_p=top_p, adaptive=bool(body["adaptive"]))
+
+
 def _fit(body: dict[str, Any]) -> Fit:
-    numbers = {name: tuple(map(float, body[name])) for name in ("weights", "means", "scales")}
-    low, high = map(int, body["rollouts"])
-    own = body["dense"]
-    dense = Dense(float(own["density"]), int(own["picks"]), int(own["wrong"]))
+    curves = []
+    for own in body["curves"]:
+        dense = Dense(float(own["dense"]["density"]), int(own["dense"]["picks"]), int(own["dense"]["wrong"]))
+        names = [one.name for one in fields(Curve) if one.name not in ("rollouts", "dense")]
+        curves.append(Curve(int(own["rollouts"]), **{name: float(own[name]) for name in names}, dense=dense))
     measured = {str(name): float(value) for name, value in body["measured"].items()}
-    return Fit(
-        float(body["intercept"]),
-        **numbers,
-        picks=int(body["picks"]),
-        right=int(body["right"]),
-        rollouts=(low, high),
-        dense=dense,
-        measured=measured,
-    )
+    return Fit(tuple(curves), int(body["problems"]), float(body["located"]), measured)
+
+
+def unknown(selection: Selection, reason: str, abstain_below: float | None) -> Selection:
+    """A selection that has no probability, for a reason; an InputError where one is needed to know whether to abstain."""
+    if abstain_below is not None and selection.index is not None:
+        raise InputError(
+            f"abstaining below {abstain_below:g} needs a probability, and there is none: {reason}; leave it out, or fit a "
+            "calibration for such picks with radmoe calibrate"
+        )
+    return replace(selection, probability_reason=reason)
 
 
 def load_calibration(path: str | Path) -> Calibration:
@@ -248,26 +368,96 @@ def load_calibration(path: str | Path) -> Calibration:
         raise InputError(f"{path}: {error}") from None
 
 
-def shipped(checkpoint: str | None) -> Calibration | None:
-    """The calibration that ships for a checkpoint, by its fingerprint; None where there is none."""
+def shelf_name(origin: Origin) -> str:
+    """The name of the file of a calibration that ships, by what tells it from the others."""
+    parts = (f"{origin.checkpoint}"[:16], origin.style, f"t{_shown(origin.temperature)}", f"p{_shown(origin.top_p)}")
+    return "-".join(part for part in parts if part) + ".json"
+
+
+def shipped(checkpoint: str | None) -> list[Calibration]:
+    """The calibrations that ship for a checkpoint: one for each style and way of sampling."""
     if checkpoint is None or not checkpoint.isalnum():
-        return None
-    file = SHELF / f"{checkpoint}.json"
-    return load_calibration(file) if file.is_file() else None
+        return []
+    found = [load_calibration(file) for file in sorted(SHELF.glob(f"{checkpoint[:16]}-*.json"))]
+    return [calibration for calibration in found if calibration.origin.checkpoint == checkpoint]
 
 
-def sure_ranks(selections: Sequence[Selection]) -> list[float | None]:
-    """The rank of each pick among those of its kind, 1 for the surest; None where there is no pick.
+@dataclass(frozen=True)
+class Match:
+    """The calibration for rollouts, and where it comes from; or None, and the reason why none is."""
 
-    Picks are ranked by their density alone, the feature that said most on the lab's pools (docs/calibration.md). Equal
-    densities share their mean rank. A rank compares picks of one pool; it is no probability.
+    calibration: Calibration | None
+    source: str = ""
+    reason: str = ""
+
+    def judge(self, selection: Selection, *, abstain_below: float | None = None) -> Selection:
+        """The selection with its probability, or with the reason why it has none."""
+        if self.calibration is None:
+            return unknown(selection, self.reason, abstain_below)
+        return self.calibration.judge(selection, abstain_below=abstain_below)
+
+
+def find_calibration(
+    pool: Recorded | Origin,
+    calibration: Calibration | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    source: str = "the calibration that was given",
+) -> Match:
+    """The calibration for picks of a pool (or of rollouts of an origin) that are made with these options of `select`.
+
+    That is the given one, or else the one that ships for the pool's checkpoint, style and sampling, if it is for this way to
+    select and for the pool's task. The command line, the server and Python ask here.
     """
-    places: dict[Kind | None, list[int]] = {}
-    for i, selection in enumerate(selections):
-        if selection.index is not None:
-            places.setdefault(selection.kind, []).append(i)
-    out: list[float | None] = [None] * len(selections)
-    for own in places.values():
-        for i, rank in zip(own, ranks(np.array([-features(selections[i])[0] for i in own])), strict=True):
-            out[i] = float(rank)
-    return out
+    origin = pool if isinstance(pool, Origin) else origin_of(pool)
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    if calibration is not None:
+        reason = calibration.origin.difference(origin) or _other_way(calibration, given)
+        return Match(None, reason=f"{source} is for other rollouts: {reason}") if reason else Match(calibration, source)
+    known = shipped(origin.checkpoint)
+    if not known:
+        return Match(None, reason=f"no calibration ships for the weights of {origin.model}")
+    same = [own for own in known if not own.origin.difference(origin)]
+    if not same:
+        there = "; ".join(dict.fromkeys(str(own.origin) for own in known))
+        return Match(None, reason=f"calibrations ship for {there}; these rollouts are of {origin}")
+    for own in same:
+        if origin.task is not None and origin.task not in own.tasks:
+            return Match(
+                None, reason=f"the calibration that ships was fitted on {', '.join(own.tasks)}, not {origin.task}"
+            )
+        if not _other_way(own, given):
+            return Match(own, f"the calibration that ships for {own.origin}")
+    return Match(None, reason=f"the calibration that ships is for another way to select ({described(same[0].options)})")
+
+
+def _other_way(calibration: Calibration, given: Mapping[str, Any]) -> str:
+    """Why options of `select` make other picks than those that a calibration is for; empty where they make the same."""
+    both: Sequence[Mapping[str, Any]] = (calibration.options, given)
+    for kind in calibration.kinds:
+        rules = [rule_for(kind, 64, **{n: v for n, v in one.items() if n in RULE_OPTIONS}) for one in both]
+        windows = [one.get("window") or WINDOW for one in both]
+        if rules[0] != rules[1] or windows[0] != windows[1] or set(given) - set(OPTIONS):
+            return f"it was fitted for {described(calibration.options)}, and the way to select is {described(given)}"
+    return ""
+
+
+def described(options: Mapping[str, Any]) -> str:
+    """Options of `select` as they are typed."""
+    return ", ".join(f"--{name} {value}" for name, value in options.items()) or "the defaults"
+
+
+def density_ranks(selections: Sequence[Selection]) -> list[int | None]:
+    """The place of each pick among those of its kind by falling density, 1 for the densest; None where there is no pick.
+
+    Equal densities share their place. A rank compares picks of one pool; it is no probability.
+    """
+    densities = [None if s.index is None else mean_similarity(s) for s in selections]
+    own: dict[Kind | None, list[float]] = {}
+    for selection, density in zip(selections, densities, strict=True):
+        if density is not None:
+            own.setdefault(selection.kind, []).append(density)
+    return [
+        None if density is None else 1 + sum(other > density for other in own[selection.kind])
+        for selection, density in zip(selections, densities, strict=True)
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,15 +167,40 @@ def test_the_radmoe_object_has_the_documented_fields_whatever_was_chosen(
     assert answers["likelihood"]["radmoe"]["likelihood"] < 0
 
 
-def test_a_calibration_says_how_sure_the_pick_is(gateway: Callable[..., Any], upstream: Any, tmp_path: Path) -> None:
-    from radmoe.certainty import Calibration, Dense, Fit
+def test_a_calibration_says_how_sure_the_pick_is_where_it_was_fitted_for_such_rollouts(
+    gateway: Callable[..., Any], upstream: Any, served_checkpoint: Path, tmp_path: Path
+) -> None:
+    from radmoe.certainty import Calibration, Curve, Dense, Fit, Origin
+    from radmoe.engines.checkpoint import fingerprint
 
-    fit = Fit(0.0, (1.0,) * 5, (0.0,) * 5, (1.0,) * 5, 40, 20, (8, 64), Dense(0.5, 10, 2))
-    calibration = Calibration("planted", None, {}, {"math": fit})
+    curve = Curve(8, 0.0, 1.0, 0.0, 1.0, 0.0, 9.0, Dense(0.5, 10, 2))
+    fit = Fit((curve, replace(curve, rollouts=64)), 40, 0.5)
+    server = upstream()
+    plain = gateway(upstreams=(server.url,))
+    origin = Origin("planted", fingerprint(served_checkpoint), "thinking", 0.8, 1.0)
+    calibration = Calibration(origin, {"preset": "paper"}, {"math": fit})
     (tmp_path / "sure.json").write_text(json.dumps(calibration.to_json()))
-    made = gateway(upstreams=(upstream().url,), calibration=tmp_path / "sure.json")
-    assert 0.5 < made.ask().json()["radmoe"]["probability"] < 1.0
-    assert made.ask({"preset": "strict"}).json()["radmoe"]["probability"] is None
+    made = gateway(upstreams=(server.url,), calibration=tmp_path / "sure.json")
+    drawn = {"temperature": 0.8, "top_p": 1.0, "chat_template_kwargs": {"enable_thinking": True}}
+    answer = made.ask(**drawn).json()["radmoe"]
+    n = answer["sampled"]["rollouts"]
+    library = select(
+        RolloutGroup("it", [server._rollout(i) for i in range(n)], server.made.group.shape, server.made.group.vocab)
+    )
+    assert answer["probability"] == pytest.approx(calibration.judge(library).probability)
+    assert 0.5 < answer["probability"] < 1.0
+    assert answer["probability_reason"] is None
+    for body, reason in (
+        ({"radmoe": {"preset": "strict"}} | drawn, "the way to select is --preset strict"),
+        (drawn | {"temperature": 0.7}, "fitted for temperature 0.8, these rollouts have temperature 0.7"),
+        ({"temperature": 0.8, "top_p": 1.0}, "fitted for style thinking, these rollouts have style not recorded"),
+        (drawn | {"min_p": 0.1}, "these rollouts have temperature not recorded"),
+        (drawn | {"model": "planted", "radmoe": {"n": 4}}, "there are 4 rollouts, and it was fitted for 8 to 64"),
+    ):
+        other = made.ask(**body).json()["radmoe"]
+        assert other["probability"] is None
+        assert reason in other["probability_reason"]
+    assert "no calibration ships for" in plain.ask(**drawn).json()["radmoe"]["probability_reason"]
 
 
 def test_only_the_windows_that_are_read_are_fetched(shared: Any) -> None:

@@ -17,7 +17,7 @@ from radmoe.types import RouterShape
 
 
 def test_a_calibration_is_a_page_csv_json_and_a_figure(tmp_path: Path) -> None:
-    recipe = Planted(problems=40, rollouts=6, tokens=20, shape=RouterShape(4, 16, 2))
+    recipe = Planted(problems=40, rollouts=8, tokens=20, shape=RouterShape(4, 16, 2))
     pool = graded_pool(tmp_path / "pool", list(planted.groups(recipe)), model="a|b\x1b[31m<script>")
     made = calibrate([pool])
     own = tables(made, resamples=100)
@@ -26,13 +26,13 @@ def test_a_calibration_is_a_page_csv_json_and_a_figure(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "calibration.md").read_text()
     assert "\x1b" not in page
     assert "a\\|b" in page
-    for row in own[1].rows:
+    for row in own[2].rows:
         assert isinstance(row.cells[3].value, float)
         assert f"{100 * row.cells[3].value:.1f}" in page
     body = json.loads((tmp_path / "out" / "calibration.json").read_text())
-    assert [table["key"] for table in body["tables"]] == ["calibration", "risk-coverage", "weights"]
+    assert [table["key"] for table in body["tables"]] == ["verdicts", "calibration", "risk-coverage", "curves"]
     drawn = chart(made, own).plots[1].series[0]
     assert list(drawn.x) == [10 * i for i in range(1, 11)]
-    assert drawn.y[-1] == 100 * (own[1].rows[0].cells[3].value or 0)
+    assert drawn.y[-1] == 100 * (own[2].rows[0].cells[3].value or 0)
     with Image.open(tmp_path / "out" / "calibration.png") as image:
         assert min(image.size) > 300

@@ -1,5 +1,5 @@
-"""Calibrations that ship with the package: FINGERPRINT.json for each checkpoint that one was fitted for.
+"""Calibrations that ship with the package: one file for each checkpoint, style and way of sampling.
 
-`radmoe.certainty.shipped` looks here. A file is what `radmoe calibrate POOL... --ship` writes; docs/calibration.md has the
-command that makes those of the lab's models.
+`radmoe.certainty.find_calibration` looks here. A file is what `radmoe calibrate POOL... --ship` writes; docs/calibration.md has
+the command that makes those of the lab's models.
 """

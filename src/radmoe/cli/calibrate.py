@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "radmoe calibrate graded/ --out sure.json",
-    "radmoe calibrate pools/lab-qwen-*/ --out sure.json --report report/",
+    "radmoe calibrate pools/lab-qwen-thinking-*/ --out sure.json --report report/",
     "radmoe calibrate graded/ --preset best --out sure.json",
     "radmoe calibrate graded/ --check fresh/    # measured on another pool",
     "radmoe select new/ --calibration sure.json --abstain-below 0.7",
@@ -24,7 +24,9 @@ EXAMPLES = (
 
 
 def command(
-    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pools of one model.", show_default=False)],
+    pools: Annotated[
+        list[Path], typer.Argument(metavar="POOL", help="Graded pools of one model and style.", show_default=False)
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the calibration to this JSON file.", show_default="print only")
     ] = None,
@@ -38,7 +40,7 @@ def command(
         ),
     ] = None,
     ship: Annotated[
-        bool, typer.Option("--ship", help="Put it into the package, under the fingerprint of its checkpoint.")
+        bool, typer.Option("--ship", help="Put it into the package, for this checkpoint, style and sampling.")
     ] = False,
     preset: Annotated[
         str | None, typer.Option("--preset", help="The way to select, as in radmoe select.", show_default="paper")
@@ -62,11 +64,12 @@ def command(
     seed: Annotated[int, typer.Option("--seed", help="Of the folds and the bootstrap.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Fit the probability that a pick is right, from its density, margin and basin, on graded pools of one model.
+    """Fit the probability that a pick is right, from its density, on graded pools of one model, style and sampling.
 
-    Prints how well the probabilities are calibrated on problems that were not fitted, how they compare with the
-    base rate and with the basin's share alone, and how many picks are wrong among the surest. The file is for
-    radmoe select --calibration; it holds for this model and this way of selecting.
+    Random subsets of the rollouts stand for smaller N, from 8 up. Prints whether the probabilities are calibrated on
+    problems that were not fitted (pass or FAIL for each N), how they compare with the base rate of each task, and how
+    many picks are wrong among the surest. The file is for radmoe select --calibration; outside of what was fitted it
+    gives no number.
     """
     try:
         import scipy  # noqa: F401
@@ -122,12 +125,12 @@ def _write(calibrated: Calibrated, out: Path | None, ship: bool) -> list[Path]:
 
     files = [] if out is None else [out]
     if ship:
-        checkpoint = calibrated.calibration.checkpoint
-        if checkpoint is None:
+        origin = calibrated.calibration.origin
+        if origin.checkpoint is None:
             raise InputError(
                 "--ship needs the fingerprint of the weights, which these pools do not all record: capture them anew"
             )
-        files.append(certainty.SHELF / f"{checkpoint}.json")
+        files.append(certainty.SHELF / certainty.shelf_name(origin))
     for file in files:
         with disk_errors(file):
             write_atomic(file, (json_text(calibrated.calibration.to_json(), indent=1) + "\n").encode())

@@ -99,8 +99,8 @@ def command(
 
     Under --json (or --out) each line holds problem_id, kind, readout, preset, confidence, trust, compare, index (the pick's
     place among the problem's rollouts; null if RAD abstained), its rollout_index, density and located (one entry per
-    rollout; density is null where a rollout was not scored), abstained, margin, basin and k; with a calibration, the
-    probability that the pick is right and whether it is dense. A line is printed as soon as its pick is made.
+    rollout; density is null where a rollout was not scored), abstained, margin, basin, k, and the probability that the pick
+    is right and whether it is dense (null without a calibration for such picks; probability_reason says why). A line is printed as soon as its pick is made.
     """
     from radmoe.pool import open_pool
 
@@ -134,8 +134,8 @@ def command(
     if as_json or out is not None:
         picks = _write_json(problems, judged(), out)
     else:
-        picks = sureness.ranked(list(judged()))
-        _print(problems, picks, kinds, options)
+        picks = sureness.column(list(judged()))
+        _print(problems, picks, kinds, options, sureness.heading)
         for note in sureness.notes([one.selection for one in picks]):
             say(note)
     if text:
@@ -193,7 +193,9 @@ def _line(problem: str, judged: Judged) -> str:
     )
 
 
-def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], options: dict[str, Any]) -> None:
+def _print(
+    problems: list[str], judged: list[Judged], kinds: dict[str, Kind], options: dict[str, Any], heading: str
+) -> None:
     from radmoe.printing.screen import Table
     from radmoe.selector import rule_for
 
@@ -205,8 +207,8 @@ def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], op
     rules = [rule_for(kind, sizes[kind], **given) for kind in dict.fromkeys(kinds.values())]  # of its first problem
     table = Table(title="; ".join(map(_described, rules)), box=None)
     table.add_column("problem")
-    for heading in ("rollouts", "located", "pick", "mean similarity", "basin", "margin", "sure"):
-        table.add_column(heading, justify="right")
+    for name in ("rollouts", "located", "pick", "mean similarity", "basin", "margin", heading):
+        table.add_column(name, justify="right")
     for problem, one in zip(problems, judged, strict=True):
         s = one.selection
         counts = (str(len(s.located)), str(int(s.located.sum())))

@@ -1,4 +1,4 @@
-"""How sure picks are, for `radmoe select`: a calibration's probabilities, or else ranks, and what to say about them."""
+"""The last column of `radmoe select`: a calibration's probabilities, or else ranks, and what to say about them."""
 
 from __future__ import annotations
 
@@ -11,84 +11,86 @@ from typing import TYPE_CHECKING, Any
 from radmoe.errors import InputError
 
 if TYPE_CHECKING:
-    from radmoe.certainty import Calibration
+    from radmoe.certainty import Match
     from radmoe.pool import Pool
     from radmoe.types import Selection
+
+ABSENT = "--"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A selection, and its rank among the picks of its kind where there is no calibration."""
+    """A selection with its probability, and whether it is dense; or its rank by density where no probability is looked for."""
 
     selection: Selection
-    rank: float | None = None
-    of: int = 0
     dense: bool | None = None
+    rank: int | None = None
 
     def __str__(self) -> str:
+        if self.rank is not None:
+            return _ordinal(self.rank)
         if self.selection.probability is not None:
             return f"{self.selection.probability:.2f}{' dense' if self.dense else ''}"
-        return "" if self.rank is None else f"{self.rank:g} of {self.of}"
+        return ABSENT if self.selection.index is not None else ""
 
     def fields(self) -> dict[str, Any]:
-        """What JSON says of it."""
-        if self.dense is None:
-            return {}
-        return {"probability": self.selection.probability, "dense": self.dense}
+        """What JSON says of it: the same fields always, null where there is nothing."""
+        reason = self.selection.probability_reason or None
+        return {"probability": self.selection.probability, "probability_reason": reason, "dense": self.dense}
 
 
 @dataclass(frozen=True)
 class Sureness:
-    """A calibration or none, the options of `select` that it is for, and where it comes from."""
+    """The calibration for a pool, if there is one, and the options of `select`. `ranked`: nobody asked for probabilities."""
 
-    calibration: Calibration | None
+    match: Match
     options: dict[str, Any]
-    source: str = ""
+    ranked: bool = False
     warning: str = ""
     abstain_below: float | None = None
 
+    @property
+    def heading(self) -> str:
+        """The name of the column."""
+        return "rank" if self.ranked else "sure"
+
     def judge(self, selection: Selection) -> Judged:
-        """A selection with its probability, if there is a calibration."""
-        if self.calibration is None:
-            return Judged(selection)
-        known = self.calibration.judge(selection, abstain_below=self.abstain_below)
-        return Judged(known, dense=self.calibration.dense(selection))
+        """A selection with its probability, or with the reason why it has none."""
+        judged = self.match.judge(selection, abstain_below=self.abstain_below)
+        calibration = self.match.calibration
+        return Judged(judged, None if calibration is None else calibration.dense(selection))
 
-    def ranked(self, judged: Sequence[Judged]) -> list[Judged]:
-        """All selections of a pool, with their ranks where there is no calibration."""
-        from radmoe.certainty import sure_ranks
+    def column(self, judged: Sequence[Judged]) -> list[Judged]:
+        """All selections of a pool, with their ranks where nobody asked for probabilities."""
+        from radmoe.certainty import density_ranks
 
-        if self.calibration is not None:
+        if not self.ranked:
             return list(judged)
         selections = [one.selection for one in judged]
-        picked = Counter(s.kind for s in selections if s.index is not None)
-        ranks = sure_ranks(selections)
-        return [Judged(s, rank, picked[s.kind]) for s, rank in zip(selections, ranks, strict=True)]
+        return [Judged(s, rank=rank) for s, rank in zip(selections, density_ranks(selections), strict=True)]
 
     def notes(self, selections: Sequence[Selection]) -> list[str]:
         """What a reader must know about the last column."""
-        if self.calibration is None:
+        if self.ranked:
             return [
-                "sure: the rank of a pick's density among the picks of its kind in this pool, 1 is the surest. It is no "
-                "probability; radmoe calibrate fits one on graded pools of this model."
+                "rank: the place of the pick by mean similarity among the picks of its kind in this pool. It is no probability: "
+                f"{self.match.reason} (radmoe calibrate fits one on graded pools)."
             ]
-        notes = [f"sure: the probability that the pick is right, by {self.source}."]
+        notes = []
+        if any(s.probability is not None for s in selections):
+            notes.append(f"sure: the probability that the pick is right, by {self.match.source}.")
         if self.warning:
             notes.append(f"Careful: {self.warning}.")
-        for kind, fit in self.calibration.kinds.items():
-            own = [s for s in selections if s.kind == kind and s.probability is not None]
-            if not own:
+        for reason, count in Counter(s.probability_reason for s in selections if s.probability_reason).items():
+            notes.append(f"{ABSENT}: no probability for {count} of {len(selections)} problems, {reason}.")
+        calibration = self.match.calibration
+        for kind, fit in {} if calibration is None else calibration.kinds.items():
+            sizes = [len(s.located) for s in selections if s.kind == kind and s.probability is not None]
+            if not sizes:
                 continue
-            scored = [int((s.density == s.density).sum()) for s in own]
-            low, high = fit.rollouts
-            if min(scored) < low or max(scored) > high:
-                notes.append(
-                    f"Careful: {kind} was fitted on {low} to {high} scored rollouts per problem, here there are "
-                    f"{min(scored)} to {max(scored)}."
-                )
             notes.append(
-                f"dense ({kind}): {fit.dense}. Rollouts that share one error agree as rollouts do that are right, and "
-                "routing cannot tell them apart."
+                f"dense ({kind}): {fit.near(max(sizes)).dense}. Rollouts that share one error agree as rollouts do that are "
+                "right, and routing cannot tell them apart."
             )
         return notes
 
@@ -96,38 +98,47 @@ class Sureness:
 def find_sureness(
     pool: Pool, file: Path | None, abstain_below: float | None, given: dict[str, Any], *, special: bool
 ) -> Sureness:
-    """The calibration to use: the file, else the one that ships for the pool's weights if it fits what was `given`.
+    """The calibration to use: the file, else the one that ships for such rollouts, if it fits what was `given`.
 
-    `given` are the options of `select`, None where nobody gave one; a calibration's own take their place. `special` says
-    that layers or a budget were given, which no calibration is for.
+    `given` are the options of `select`, None where nobody gave one; a file's own take their place. `special` says that layers
+    or a budget were given, which no calibration is for. Raises an InputError where probabilities are needed to abstain and no
+    pick can have one.
     """
-    from radmoe.certainty import load_calibration, shipped
+    from radmoe.certainty import Match, described, find_calibration, load_calibration, origin_of
 
     options = {name: value for name, value in given.items() if value is not None}
     if abstain_below is not None and not 0 <= abstain_below <= 1:
         raise InputError(f"--abstain-below is a probability from 0 to 1, got {abstain_below}")
-    checkpoints = [where.get("checkpoint") for where in pool.provenance.values()]
+    warning = ""
     if file is not None:
         calibration = load_calibration(file)
-        warning = calibration.check_model(pool.model, checkpoints)
         other = [name for name, value in options.items() if calibration.options.get(name) != value]
         if other or special:
             name = other[0] if other else "layers or --budget"
             raise InputError(
-                f"{file} was fitted for {_described(calibration.options)}, --{name} is another way to select: "
+                f"{file} was fitted for {described(calibration.options)}, --{name} is another way to select: "
                 "leave it out, or fit a calibration with it"
             )
-        return Sureness(calibration, calibration.options, str(file), warning, abstain_below)
-    found = shipped(checkpoints[0]) if len(set(checkpoints)) == 1 else None
-    if found is not None and not special and found.options == options:
-        return Sureness(found, options, f"the calibration that ships for {found.model}", "", abstain_below)
-    if abstain_below is not None:
+        options = calibration.options
+        match = find_calibration(pool, calibration, options=options, source=str(file))
+        task = origin_of(pool).task
+        if match.calibration is not None and task is not None and task not in calibration.tasks:
+            warning = (
+                f"it was fitted on {', '.join(calibration.tasks)}, and probabilities are too high on harder problems"
+            )
+    elif special:
+        match = Match(None, reason="no calibration is for --layers or --budget")
+    else:
+        match = find_calibration(pool, options=options)
+    if abstain_below is not None and match.calibration is None:
         raise InputError(
-            "--abstain-below needs probabilities, and there is no calibration for this model and way to select: give "
-            "--calibration FILE (radmoe calibrate fits one on graded pools)"
+            f"--abstain-below needs probabilities, and there are none: {match.reason}; give --calibration FILE for such "
+            "rollouts (radmoe calibrate fits one on graded pools)"
         )
-    return Sureness(None, options)
+    ranked = file is None and match.calibration is None
+    return Sureness(match, options, ranked, warning, abstain_below)
 
 
-def _described(options: dict[str, Any]) -> str:
-    return ", ".join(f"--{name} {value}" for name, value in options.items()) or "the defaults"
+def _ordinal(place: int) -> str:
+    ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place}{ending}"

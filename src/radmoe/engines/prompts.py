@@ -26,6 +26,11 @@ def template_arguments(style: str) -> dict[str, object]:
     return dict(_STYLES[style])
 
 
+def style_of(arguments: Mapping[str, object]) -> str | None:
+    """The style that a chat template is told by these arguments; None where they are no style's, or more than that."""
+    return next((style for style, own in _STYLES.items() if own == arguments), None)
+
+
 def encode(tokenizer: Any, content: Content, *, raw: bool = False, **arguments: object) -> tuple[str, list[int]]:
     """A prompt as the model sees it: its text and token ids. `content` is a text, or chat messages.
 

@@ -1,12 +1,14 @@
-"""Fits how sure a pick is, on graded pools: one small monotone model per kind, measured on problems it has not seen.
+"""Fits how sure a pick is, on graded pools: by its density, for each kind and number of rollouts, measured on other problems.
 
-Of each graded problem there is one pick, its features (`radmoe.certainty`) and whether it is right. The model is a
-logistic regression whose weights may not be negative, with a little ridge on standardised features. It is measured by
-cross-validation over problems: a problem that several pools share is in one fold.
+Of each graded problem there are picks among all its rollouts and among random subsets of them, with the pick's density and
+whether it is right. For each number of rollouts the curve is a logistic regression whose slope may not be negative, with a
+little ridge. It is measured by cross-validation over problems: a problem that several pools share is in one fold.
 """
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,49 +17,92 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.certainty import FEATURES, Calibration, Dense, Fit, features
-from radmoe.cohort import Cohort, open_cohort
+from radmoe.certainty import Calibration, Curve, Dense, Fit, Origin, closeness, mean_similarity, origin_of
+from radmoe.cohort import Cohort, GradedProblem, open_cohort
 from radmoe.errors import InputError
 from radmoe.evaluation import naming
 from radmoe.evaluation.cache import checksum
 from radmoe.evaluation.measure import check_distinct
-from radmoe.pool.reader import manifest
 from radmoe.selector import select
-from radmoe.types import Kind
+from radmoe.types import Kind, RolloutGroup
 
-FEWEST, FEWEST_EACH = 20, 3  # picks of a kind, and right and wrong ones among them, that a fit needs
-RIDGE = 3.0  # the penalty on squared weights, against a sum of log losses
-GAIN = 0.001  # by which the Brier score must be below that of the base rate, or a calibration says nothing
+FEWEST = 20  # problems of a kind that a fit needs
+SIZES = (
+    8,
+    9,
+    10,
+    11,
+    12,
+    14,
+    16,
+    20,
+    24,
+    28,
+    32,
+    40,
+    48,
+    64,
+    96,
+    128,
+    192,
+    256,
+)  # rollouts; densities bend at k + 1 = 11
+MEASURED = (8, 16, 32, 64)  # the sizes that are measured, and the largest one
+DRAWS = 4  # random subsets of each size
+RIDGE = 1.0  # the penalty on the squared slope, against a sum of log losses
+GAIN = 0.001  # by which the Brier score must be below that of the base rate, or a calibration says nothing more
 FOLDS = 5
 BINS = 10  # of a calibration error, with as many picks in each
 BIN_PICKS = 20  # that a bin should have at least; fewer picks make fewer bins
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Progress = Callable[[int, int], None]
 
 
-class Graded(NamedTuple):
-    """The picks of one kind: features [n, FEATURES], who is right [n], and the problem of each."""
+class Name(NamedTuple):
+    """A problem, by its data set and its name there."""
 
-    values: Floats
+    task: str
+    problem_id: str
+
+
+class Graded(NamedTuple):
+    """Picks of one kind [n]: among how many rollouts, in which draw of that size, the pick's density, and whether it is right."""
+
+    sizes: Ints
+    draws: Ints
+    density: Floats
     right: Bools
-    problems: tuple[tuple[str, str], ...]
+    problems: tuple[Name, ...]
+
+    def where(self, chosen: Bools) -> Graded:
+        """Those of the picks that are chosen [n]."""
+        problems = tuple(name for name, here in zip(self.problems, chosen, strict=True) if here)
+        return Graded(self.sizes[chosen], self.draws[chosen], self.density[chosen], self.right[chosen], problems)
 
 
 class Forecast(NamedTuple):
-    """Probabilities of picks by models that were fitted without them [n], in the order of the picks.
+    """Probabilities of picks by curves that were fitted without them [n]: one pick of each problem and size.
 
-    `sure` is the calibration's, `share` that of a model of the basin's share alone, and `base` the share of right picks
-    among the others.
+    `sure` is the calibration's; `base` is the share of right picks among the fitted ones of the same task and size. So many picks
+    lay `outside` of the densities that were fitted, and have no probability.
     """
 
     kind: Kind
+    sizes: Ints
     right: Bools
-    problems: tuple[tuple[str, str], ...]
+    problems: tuple[Name, ...]
     sure: Floats
-    share: Floats
     base: Floats
+    outside: int = 0
+
+    def of(self, size: int) -> Forecast:
+        """Those of one size."""
+        own = self.sizes == size
+        problems = tuple(name for name, here in zip(self.problems, own, strict=True) if here)
+        return Forecast(self.kind, self.sizes[own], self.right[own], problems, self.sure[own], self.base[own])
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +117,31 @@ class Calibrated:
     notes: tuple[str, ...] = ()
     checked: bool = False
 
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of rollouts that were measured."""
+        return sorted({int(size) for forecast in self.forecasts for size in forecast.sizes})
+
+
+class _Pick(NamedTuple):
+    size: int
+    draw: int
+    density: float
+    right: bool
+    problem: Name
+
 
 @dataclass(eq=False)
 class _Picks:
     """The picks of graded pools by kind, and what was seen on the way."""
 
-    kinds: dict[Kind, list[tuple[Floats, bool, tuple[str, str]]]] = field(default_factory=dict)
-    models: dict[str, None] = field(default_factory=dict)
-    checkpoints: set[str | None] = field(default_factory=set)
+    kinds: dict[Kind, list[_Pick]] = field(default_factory=dict)
+    located: dict[Kind, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def graded(self, kind: Kind) -> Graded:
-        rows = self.kinds[kind]
-        return Graded(np.array([r[0] for r in rows]), np.array([r[1] for r in rows]), tuple(r[2] for r in rows))
+        sizes, draws, density, right, problems = zip(*self.kinds[kind], strict=True)
+        return Graded(np.array(sizes), np.array(draws), np.array(density), np.array(right), problems)
 
 
 def calibrate(
@@ -97,177 +154,254 @@ def calibrate(
     seed: int = 0,
     progress: Progress = lambda done, of: None,
 ) -> Calibrated:
-    """Fit a calibration on graded pools of one model. `options` are those of `select`, `seed` deals the folds.
+    """Fit a calibration on graded pools of one model, style and sampling. `options` are those of `select`.
 
-    With pools to `check` it on, the forecasts are those of their picks, by what was fitted on the others. Raises InputError
-    where the pools are of several models, where a pool is fitted and checked, or where no kind has picks enough to fit.
+    `seed` draws the subsets and deals the folds. With pools to `check` it on, the forecasts are those of their picks, by what
+    was fitted on the others. Raises InputError where the pools differ in their origin, where a pool is fitted and checked, or
+    where no kind has problems enough to fit.
+
+    Cost: a selection for each problem, and DRAWS for each smaller size in SIZES.
     """
     if folds < 2:
         raise InputError(f"cross-validation needs 2 folds or more, got {folds}")
     check_distinct([*pools, *check])
     given = {name: value for name, value in (options or {}).items() if value is not None}
+    given = {"preset": "paper"} | given
     cohorts = [(Path(path), open_cohort(path, kind=kind, readout=given.get("readout"))) for path in (*pools, *check)]
+    origin = _one_origin([cohort for _, cohort in cohorts])
+    sizes = _sizes([cohort for _, cohort in cohorts[: len(pools)]])
     total = sum(len(cohort) for _, cohort in cohorts)
-    picks = _picked(cohorts[: len(pools)], given, lambda done: progress(done, total))
     fitted = sum(len(cohort) for _, cohort in cohorts[: len(pools)])
-    others = _picked(cohorts[len(pools) :], given, lambda done: progress(fitted + done, total))
-    models, checkpoints = picks.models | others.models, picks.checkpoints | others.checkpoints
-    if len(models) > 1 or len(checkpoints - {None}) > 1:
-        raise InputError(f"a calibration is for one model, the pools are of {_several(models, checkpoints)}")
+    picks = _picked(cohorts[: len(pools)], given, sizes, DRAWS, seed, lambda done: progress(done, total))
+    others = _picked(cohorts[len(pools) :], given, sizes, 1, seed, lambda done: progress(fitted + done, total))
     fits, forecasts, notes = {}, [], [*picks.notes, *others.notes]
     for own in picks.kinds:
         graded = picks.graded(own)
-        if reason := _too_few(graded):
-            notes.append(f"{own}: {reason}")
+        count = len(set(graded.problems))
+        if count < FEWEST:
+            notes.append(f"{own}: {count} problems with a pick are too few, {FEWEST} are needed: grade more problems")
             continue
         forecast = cross_validated(own, graded, folds=folds, seed=seed)
-        fits[own] = fit(graded, measured=measures(forecast))
+        fits[own] = fit(graded, located=picks.located[own], measured=measures(forecast))
         if not check:
             forecasts.append(forecast)
         elif own in others.kinds:
             forecasts.append(held_out(own, graded, others.graded(own)))
-        if fits[own].measured["brier"] > fits[own].measured["brier_base"] - GAIN:
+        if forecasts and forecasts[-1].kind == own and forecasts[-1].outside:
             notes.append(
-                f"{own}: on problems that were not fitted, these probabilities are no better than saying "
-                f"{graded.right.mean():.0%} of every pick: do not rely on them; more graded problems may help"
+                f"{own}: {forecasts[-1].outside} picks lie outside of the fitted densities and have no probability"
+            )
+        if not says_more(fits[own]):
+            notes.append(
+                f"{own}: on problems that were not fitted, these probabilities are no better than giving every pick the share "
+                "of right ones in its task: they tell sure picks from others little or not at all"
             )
     if not fits:
         raise InputError(f"nothing to fit: {'; '.join(notes) or 'no problem has a pick'}")
     if not forecasts:
         raise InputError(f"nothing to check on: no pool to check has a pick of {', '.join(fits)}")
-    (model,) = models
-    weights = next(iter(checkpoints)) if len(checkpoints) == 1 else None
+    tasks = dict.fromkeys(naming.dataset(cohort.pool.meta["run"], path) for path, cohort in cohorts[: len(pools)])
     sums = tuple(checksum(Path(path)) for path in pools)
-    return Calibrated(Calibration(model, weights, given, fits, sums), tuple(forecasts), tuple(notes), bool(check))
+    calibration = Calibration(replace(origin, task=None), given, fits, tuple(tasks), sums)
+    return Calibrated(calibration, tuple(forecasts), tuple(notes), bool(check))
 
 
-def _picked(cohorts: Sequence[tuple[Path, Cohort]], given: dict[str, Any], progress: Callable[[int], None]) -> _Picks:
-    """Select in every problem of graded pools."""
+def says_more(fitted: Fit) -> bool:
+    """Whether cross-validation found the probabilities better than the share of right picks in each task."""
+    return fitted.measured.get("brier", 1.0) <= fitted.measured.get("brier_base", 0.0) - GAIN
+
+
+def _one_origin(cohorts: Sequence[Cohort]) -> Origin:
+    """What all the pools are of; an InputError that names the first difference where they are not of one origin."""
+    first = origin_of(cohorts[0].pool)
+    for cohort in cohorts[1:]:
+        if difference := first.difference(origin_of(cohort.pool)):
+            raise InputError(
+                "a calibration is for one checkpoint, style and way of sampling, and the pools differ: by "
+                f"{cohorts[0].pool.path} {difference} ({cohort.pool.path}): give those of one"
+            )
+    return first
+
+
+def _sizes(cohorts: Sequence[Cohort]) -> list[int]:
+    """The numbers of rollouts to fit: the usual number of the pools, and the smaller ones in SIZES."""
+    most = int(np.median([len(cohort.pool.rollout_indices(name)) for cohort in cohorts for name in cohort.problems]))
+    return [*(size for size in SIZES if size < most), most]
+
+
+def _picked(
+    cohorts: Sequence[tuple[Path, Cohort]],
+    given: dict[str, Any],
+    sizes: Sequence[int],
+    draws: int,
+    seed: int,
+    progress: Callable[[int], None],
+) -> _Picks:
+    """Select in every problem of graded pools, from all its rollouts and from random subsets."""
     picks, done, abstained = _Picks(), 0, 0
     for path, cohort in cohorts:
-        picks.models[cohort.pool.model] = None
-        picks.checkpoints |= {where.get("checkpoint") for where in cohort.pool.provenance.values()}
         picks.notes += [f"{path}: {note}" for note in (*cohort.notes, cohort.inferred) if note]
-        dataset = naming.dataset(manifest(path)["run"], path)
+        dataset = naming.dataset(cohort.pool.meta["run"], path)
         for problem in cohort:
-            own = cohort.kinds[problem.problem_id]
-            selection = select(replace(problem.group, kind=own), **given)
+            kind, name = cohort.kinds[problem.problem_id], Name(dataset, problem.problem_id)
+            own = [pick for size in sizes for pick in _draws(problem, kind, name, size, draws, seed, given)]
             done += 1
             progress(done)
-            if selection.index is None:
+            if not own:
                 abstained += 1
                 continue
-            right = bool(problem.correct[selection.index])
-            picks.kinds.setdefault(own, []).append((features(selection), right, (dataset, problem.problem_id)))
+            picks.kinds.setdefault(kind, []).extend(pick for pick, _ in own)
+            picks.located[kind] = min(picks.located.get(kind, 1.0), *(located for _, located in own))
     if abstained:
         picks.notes.append(f"{abstained} of {done} problems have no pick and are left out")
     return picks
 
 
-def _several(models: dict[str, None], checkpoints: set[str | None]) -> str:
-    if len(models) > 1:
-        return f"{', '.join(models)}: give those of one"
-    known = sorted(checkpoint[:12] for checkpoint in checkpoints if checkpoint is not None)
-    return f"{next(iter(models))} with different weights ({', '.join(known)}): give those of one"
+def _draws(
+    problem: GradedProblem, kind: Kind, name: Name, size: int, draws: int, seed: int, given: dict[str, Any]
+) -> list[tuple[_Pick, float]]:
+    """Picks among random subsets of a problem's rollouts, with the share of them that is located."""
+    group, made = problem.group, []
+    if size > len(group):
+        return []
+    rng = np.random.default_rng([seed, size, zlib.crc32("\0".join(name).encode())])
+    for draw in range(draws if size < len(group) else 1):
+        chosen = np.sort(rng.permutation(len(group))[:size])
+        subset = RolloutGroup(name.problem_id, [group.rollouts[i] for i in chosen], group.shape, group.vocab, kind)
+        selection = select(subset, **given)
+        if selection.index is not None:
+            right = bool(problem.correct[chosen[selection.index]])
+            located = float(selection.located.mean())
+            made.append((_Pick(size, draw, mean_similarity(selection), right, name), located))
+    return made
 
 
-def _too_few(graded: Graded) -> str:
-    """Why these picks cannot be fitted; empty where they can."""
-    n, right = len(graded.right), int(graded.right.sum())
-    if n < FEWEST:
-        return f"{n} picks are too few, {FEWEST} are needed: grade more problems"
-    if min(right, n - right) < FEWEST_EACH:
-        return f"{right} of {n} picks are right, and a fit needs {FEWEST_EACH} right and {FEWEST_EACH} wrong ones"
-    return ""
+def fit(graded: Graded, *, located: float = 1.0, measured: dict[str, float] | None = None) -> Fit:
+    """The curves of one kind, fitted on all its picks."""
+    sizes = [size for size in np.unique(graded.sizes).tolist() if _problems(graded, size) >= FEWEST]
+    curves = tuple(_curve(graded.where(graded.sizes == size)) for size in sizes or [int(graded.sizes.max())])
+    return Fit(curves, len(set(graded.problems)), located, measured or {})
 
 
-def fit(graded: Graded, *, measured: dict[str, float] | None = None) -> Fit:
-    """The model of one kind, fitted on all its picks."""
-    model = logistic(graded.values, graded.right)
-    density = graded.values[:, 0]
-    least = float(np.quantile(density, 2 / 3, method="higher"))
-    dense = density >= least
-    counts = np.rint(2 ** graded.values[:, FEATURES.index("rollouts")]).astype(int)
-    return Fit(
-        model.intercept,
-        tuple(model.weights.tolist()),
-        tuple(model.means.tolist()),
-        tuple(model.scales.tolist()),
-        picks=len(graded.right),
-        right=int(graded.right.sum()),
-        rollouts=(int(counts.min()), int(counts.max())),
-        dense=Dense(least, int(dense.sum()), int((dense & ~graded.right).sum())),
-        measured=measured or {},
+def _problems(graded: Graded, size: int) -> int:
+    return len(set(graded.where(graded.sizes == size).problems))
+
+
+def _curve(graded: Graded) -> Curve:
+    """The curve of picks of one size. Every problem counts the same, whatever the number of its draws."""
+    _, inverse, counts = np.unique(
+        ["\0".join(name) for name in graded.problems], return_inverse=True, return_counts=True
+    )
+    close = np.array([closeness(density) for density in graded.density.tolist()])
+    model = logistic(close, graded.right, 1.0 / counts[inverse])
+    first = graded.where(graded.draws == graded.draws.min())
+    least = math.floor(1e6 * float(np.quantile(first.density, 2 / 3, method="higher"))) / 1e6
+    dense = first.density >= least
+    return Curve(
+        int(graded.sizes[0]),
+        round(model.intercept, 6),
+        round(model.slope, 6),
+        round(model.mean, 6),
+        round(model.scale, 6),
+        low=round(float(close.min()), 6),
+        high=round(float(close.max()), 6),
+        dense=Dense(least, int(dense.sum()), int((dense & ~first.right).sum())),
     )
 
 
 class Logistic(NamedTuple):
-    """A logistic regression on shifted and scaled columns."""
+    """A logistic regression on a column that is shifted by its mean and divided by its scale."""
 
     intercept: float
-    weights: Floats
-    means: Floats
-    scales: Floats
-
-    def __call__(self, X: Floats) -> Floats:
-        total = self.intercept + ((X - self.means) / self.scales) @ self.weights
-        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(total, -500, 500))))
+    slope: float
+    mean: float
+    scale: float
 
 
-def logistic(X: Floats, y: Bools) -> Logistic:
-    """A logistic regression of y [n] on X [n, C] whose weights are not negative. A constant column has weight 0."""
+def logistic(x: Floats, y: Bools, weights: Floats | None = None) -> Logistic:
+    """A logistic regression of y [n] on x [n] whose slope is not negative. A constant column has slope 0.
+
+    Besides the rows there are one right and one wrong of mean x (Laplace's rule), so that picks that are all right have no
+    probability of 1.
+    """
     from scipy.optimize import minimize
 
-    means, scales = X.mean(0), X.std(0)
-    constant = scales < 1e-12
-    scales = np.where(constant, 1.0, scales)
-    Z = np.where(constant, 0.0, (X - means) / scales)
-    signs = np.where(y, 1.0, -1.0)
+    w = np.ones(len(x)) if weights is None else weights
+    mean = float(np.average(x, weights=w))
+    scale = float(np.sqrt(np.average((x - mean) ** 2, weights=w)))
+    constant = scale < 1e-9
+    scale = 1.0 if constant else scale
+    z = np.concatenate([np.zeros(len(x)) if constant else (x - mean) / scale, [0.0, 0.0]])
+    signs, w = np.concatenate([np.where(y, 1.0, -1.0), [1.0, -1.0]]), np.concatenate([w, [1.0, 1.0]])
 
     def loss(parameters: Floats) -> tuple[float, Floats]:
-        margins = signs * (parameters[0] + Z @ parameters[1:])
-        pull = -signs / (1.0 + np.exp(np.clip(margins, -500, 500)))
-        gradient = np.concatenate(([pull.sum()], Z.T @ pull + RIDGE * parameters[1:]))
-        return float(np.logaddexp(0.0, -margins).sum() + RIDGE / 2 * (parameters[1:] ** 2).sum()), gradient
+        intercept, slope = parameters
+        margins = signs * (intercept + slope * z)
+        pull = -w * signs / (1.0 + np.exp(np.clip(margins, -500, 500)))
+        gradient = np.array([pull.sum(), z @ pull + RIDGE * slope])
+        return float((w * np.logaddexp(0.0, -margins)).sum() + RIDGE / 2 * slope**2), gradient
 
-    bounds = [(None, None)] + [(0.0, None)] * X.shape[1]
-    found = minimize(loss, np.zeros(X.shape[1] + 1), jac=True, bounds=bounds, method="L-BFGS-B")
-    return Logistic(float(found.x[0]), np.maximum(found.x[1:], 0.0), means, scales)
+    found = minimize(loss, np.zeros(2), jac=True, bounds=[(None, None), (0.0, None)], method="L-BFGS-B")
+    return Logistic(float(found.x[0]), max(float(found.x[1]), 0.0), mean, scale)
 
 
 def cross_validated(kind: Kind, graded: Graded, *, folds: int = FOLDS, seed: int = 0) -> Forecast:
-    """The probability of each pick by models that were fitted on the problems of the other folds."""
+    """The probability of each pick by curves that were fitted on the problems of the other folds."""
     numbers = {problem: i for i, problem in enumerate(dict.fromkeys(graded.problems))}
     dealt = np.random.default_rng(seed).permutation(len(numbers)) % min(folds, len(numbers))
     fold = np.array([dealt[numbers[problem]] for problem in graded.problems])
-    sure, share, base = (np.empty(len(fold)) for _ in range(3))
-    column = [FEATURES.index("share")]
-    for number in np.unique(fold):
-        test, rest = fold == number, fold != number
-        X, y = graded.values[rest], graded.right[rest]
-        sure[test] = logistic(X, y)(graded.values[test])
-        share[test] = logistic(X[:, column], y)(graded.values[test][:, column])
-        base[test] = y.mean()
-    return Forecast(kind, graded.right, graded.problems, sure, share, base)
+    parts = [
+        held_out(kind, graded.where(fold != number), graded.where(fold == number))
+        for number in np.unique(fold).tolist()
+    ]
+    columns = [np.concatenate(own) for own in zip(*((p.sizes, p.right, p.sure, p.base) for p in parts), strict=True)]
+    sizes, right, sure, base = columns
+    problems = tuple(name for p in parts for name in p.problems)
+    return Forecast(kind, sizes, right, problems, sure, base, sum(p.outside for p in parts))
 
 
 def held_out(kind: Kind, graded: Graded, others: Graded) -> Forecast:
-    """The probability of other picks by models that were fitted on these."""
-    X, y, Z = graded.values, graded.right, others.values
-    column = [FEATURES.index("share")]
-    sure, share = logistic(X, y)(Z), logistic(X[:, column], y)(Z[:, column])
-    return Forecast(kind, others.right, others.problems, sure, share, np.full(len(Z), y.mean()))
+    """The probability of other picks by curves that were fitted on these."""
+    fitted = fit(graded)
+    low, high = fitted.rollouts
+    asked = np.isin(others.sizes, [*MEASURED, high]) & (others.sizes >= low) & (others.sizes <= high)
+    others = others.where(asked & (others.draws == 0))
+    pairs = zip(others.sizes.tolist(), others.density.tolist(), strict=True)
+    inside = np.array([not fitted.outside(size, 1.0, density) for size, density in pairs], bool)
+    others = others.where(inside)
+    sure = [fitted.probability(int(n), float(x)) for n, x in zip(others.sizes, others.density, strict=True)]
+    shares = _shares(graded)
+    base = [
+        shares.get((name.task, n), shares["", n])
+        for name, n in zip(others.problems, others.sizes.tolist(), strict=True)
+    ]
+    return Forecast(
+        kind, others.sizes, others.right, others.problems, np.array(sure), np.array(base), int((~inside).sum())
+    )
+
+
+def _shares(graded: Graded) -> dict[tuple[str, int], float]:
+    """The share of right picks by task and size; under no task, by size alone."""
+    marks: dict[tuple[str, int], list[bool]] = {}
+    for name, size, right in zip(graded.problems, graded.sizes.tolist(), graded.right.tolist(), strict=True):
+        for task in (name.task, ""):
+            marks.setdefault((task, size), []).append(right)
+    return {key: float(np.mean(own)) for key, own in marks.items()}
 
 
 def measures(forecast: Forecast) -> dict[str, float]:
-    """What cross-validation says of a calibration: its error, what chance alone would show, and Brier scores."""
-    return {
-        "error": calibration_error(forecast.sure, forecast.right),
-        "error_by_chance": error_by_chance(forecast.sure),
-        "brier": float(brier(forecast.sure, forecast.right).mean()),
-        "brier_share": float(brier(forecast.share, forecast.right).mean()),
-        "brier_base": float(brier(forecast.base, forecast.right).mean()),
-    }
+    """What cross-validation says of a kind, averaged over the measured sizes: errors, by chance as well, and Brier scores."""
+    by_size = [forecast.of(size) for size in np.unique(forecast.sizes).tolist()]
+    rows = [
+        {
+            "error": calibration_error(own.sure, own.right),
+            "error_by_chance": error_by_chance(own.sure),
+            "brier": float(brier(own.sure, own.right).mean()),
+            "brier_base": float(brier(own.base, own.right).mean()),
+        }
+        for own in by_size
+    ]
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
 def brier(probability: Floats, right: Bools) -> Floats:
@@ -283,7 +417,7 @@ def bins(probability: Floats) -> list[NDArray[np.int64]]:
 
 def calibration_error(probability: Floats, right: Bools) -> float:
     """The mean, over picks, of the gap between a bin's mean probability and its share of right picks."""
-    gaps = [abs(float(probability[own].mean() - right[own].mean())) * len(own) for own in bins(probability)]
+    gaps = [abs(float(probability[own].mean() - right[own].mean())) * len(own) for own in bins(probability) if len(own)]
     return sum(gaps) / len(probability)
 
 

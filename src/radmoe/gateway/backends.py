@@ -16,6 +16,7 @@ from radmoe.types import Rollout, RouterShape
 from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
+    from radmoe.engines.base import Sampling
     from radmoe.gateway.asks import Ask, Best
     from radmoe.gateway.picks import Reading
 
@@ -71,7 +72,8 @@ class Sampled:
 
     `choices` are OpenAI's, in the order of sampling. `rollouts` decodes their routing, which takes time and belongs
     into a thread; it raises EngineError for routing that does not fit. It is None where there is no routing, and
-    `trouble` says why. `reading` says what was settled about the kind before routing was fetched.
+    `trouble` says why. `reading` says what was settled about the kind before routing was fetched, and `sampling` how the
+    rollouts were drawn, where the backend knows it.
     """
 
     choices: list[dict[str, Any]]
@@ -83,6 +85,7 @@ class Sampled:
     trouble: str = ""
     likelihoods: list[float] | None = None
     prompt: str | None = None
+    sampling: Sampling | None = None
 
 
 class Plain(NamedTuple):

@@ -120,4 +120,5 @@ class Embedded(Backend):
             reading=reading,
             likelihoods=[likelihood(r.sampled_logprobs) for r in rollouts if r.sampled_logprobs is not None],
             prompt=prompt.text,
+            sampling=prompt.sampling,
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from radmoe.certainty import Calibration
+from radmoe.certainty import Calibration, Origin, find_calibration, routing_kept
+from radmoe.engines.prompts import style_of
 from radmoe.errors import InputError, RadmoeError
 from radmoe.kinds import infer_kind
 from radmoe.pool import Profile
@@ -18,10 +19,18 @@ from radmoe.selector import rule_for, select
 from radmoe.types import Kind, Rollout, RolloutGroup, Selection
 
 if TYPE_CHECKING:
-    from radmoe.gateway.asks import Best
+    from radmoe.gateway.asks import Ask, Best
     from radmoe.gateway.backends import Router, Sampled, Tokens
 
 FALLBACKS = ("likelihood",)
+_RESHAPING: dict[str, tuple[Any, ...]] = {  # what else changes which tokens are drawn -> the values that do not
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1,),
+    "logit_bias": ({},),
+}
 
 
 class Reading(NamedTuple):
@@ -89,11 +98,36 @@ def rows_read(best: Best, kind: Kind) -> Profile:
     return Profile(readouts=(rule_for(kind, best.n, preset=best.preset).setting.readout,))
 
 
-def pick(best: Best, sampled: Sampled, identity: str, calibration: Calibration | None = None) -> Pick:
+def origin_for(ask: Ask, sampled: Sampled, checkpoint: str | None) -> Origin:
+    """How the rollouts of a request came about: a style or setting that neither it nor the backend says is None."""
+    drawn: dict[str, Any] = dict.fromkeys(("temperature", "top_p"))
+    if sampled.sampling is not None:
+        drawn = {name: float(getattr(sampled.sampling, name)) for name in drawn}
+    elif all(ask.body.get(name) in (None, *neutral) for name, neutral in _RESHAPING.items()):
+        given = {name: ask.body.get(name) for name in drawn}
+        drawn = {name: float(value) if isinstance(value, int | float) else None for name, value in given.items()}
+    arguments = dict(ask.body.get("chat_template_kwargs") or {})
+    if ask.body.get("reasoning_effort") is not None:
+        arguments["reasoning_effort"] = ask.body["reasoning_effort"]
+    layers = None if sampled.router is None else sampled.router.layers
+    return Origin(
+        ask.model,
+        checkpoint,
+        style_of(arguments) if ask.route == "chat" else None,
+        **drawn,
+        routing=routing_kept(layers, weights=True),
+        adaptive=ask.best is not None and ask.best.adaptive,
+    )
+
+
+def pick(
+    best: Best, sampled: Sampled, identity: str, origin: Origin | None = None, calibration: Calibration | None = None
+) -> Pick:
     """Choose among the rollouts of a request. Raises EngineError for routing that does not fit.
 
     Where there is no routing, or RAD abstains, the likeliest rollout comes first if the request asked for that
-    fallback, else the first one; `method` and `reason` say so. A `calibration` says how sure a pick is.
+    fallback, else the first one; `method` and `reason` say so. How sure a pick is says the `calibration`, or else the one that
+    ships for rollouts of this `origin`.
     """
     group, selection, reason = None, None, sampled.trouble
     if sampled.rollouts is not None:
@@ -105,8 +139,13 @@ def pick(best: Best, sampled: Sampled, identity: str, calibration: Calibration |
             reason = "the model server's routing does not fit its tokens"
     if selection is not None and selection.index is not None:
         order = _by_score(selection)
-        if calibration is not None and best.preset == preset_of(calibration) and selection.kind in calibration.kinds:
-            selection = calibration.judge(selection)
+        if origin is not None:
+            assert group is not None
+            if not all(rollout.has_weights for rollout in group.rollouts):
+                origin = replace(origin, routing=f"{origin.routing} without weights")
+            given = {"preset": best.preset}
+            source = "the server's calibration"
+            selection = find_calibration(origin, calibration, options=given, source=source).judge(selection)
         return Pick(order, _document(best, sampled, "rad", order, selection, ""), group, selection)
     if best.fallback == "likelihood" and sampled.likelihoods is not None:
         likelihoods = sampled.likelihoods
@@ -157,7 +196,8 @@ def _document(
         "kind": None if reading is None else reading.kind,
         "kind_source": None if reading is None or reading.kind is None else reading.source,
         "preset": best.preset,
-        **dict.fromkeys(("readout", "k", "located", "density", "basin", "margin", "probability", "likelihood")),
+        **dict.fromkeys(("readout", "k", "located", "density", "basin", "margin", "likelihood")),
+        **dict.fromkeys(("probability", "probability_reason")),
         "sampled": {
             "rollouts": len(sampled.choices),
             "tokens": sampled.tokens,
@@ -175,6 +215,7 @@ def _document(
                 "density": _number(float(selection.density[selection.index])),
                 "margin": _number(selection.margin),
                 "probability": selection.probability,
+                "probability_reason": selection.probability_reason or None,
                 "basin": {"rollouts": list(selection.basin), "share": len(selection.basin) / max(scored, 1)},
             }
     return document

@@ -14,7 +14,7 @@ from radmoe.gateway.admission import Gate
 from radmoe.gateway.asks import Ask
 from radmoe.gateway.backends import Backend, Forwarder, Plain, Progress, Sampled, in_thread
 from radmoe.gateway.faults import Fault, broken_routing
-from radmoe.gateway.picks import Pick, pick, preset_of
+from radmoe.gateway.picks import Pick, origin_for, pick, preset_of
 from radmoe.gateway.recent import Recent, shown_of
 from radmoe.gateway.record import Recorder
 from radmoe.gateway.settings import Settings
@@ -92,7 +92,8 @@ class Service:
         if ask.best is None:
             return replies.whole(ask, identity, sampled.choices, sampled.usage, None)
         try:
-            picked: Pick = await in_thread(pick, ask.best, sampled, identity, self.calibration)
+            origin = origin_for(ask, sampled, self.backend.provenance.get("checkpoint"))
+            picked: Pick = await in_thread(pick, ask.best, sampled, identity, origin, self.calibration)
         except RadmoeError as error:
             raise broken_routing(str(error)) from None
         radmoe = dict(picked.document)

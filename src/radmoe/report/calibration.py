@@ -22,7 +22,7 @@ def write_calibration(calibrated: Calibrated, tables: Sequence[Table], directory
     made_by = f"{visible(command)}, radmoe {__version__}"
     figures = draw(chart(calibrated, tables), directory, made_by=made_by)
     shown = [visible_table(table) for table in tables]
-    parts = [f"# How sure is a pick of {markdown_text(visible(calibrated.calibration.model))}"]
+    parts = [f"# How sure is a pick of {markdown_text(visible(str(calibrated.calibration.origin)))}"]
     for table in shown:
         parts += [f"## {markdown_text(table.title)}", markdown_table(table), *map(markdown_text, table.notes)]
     parts += ["![Reliability, and risk by coverage](calibration.png)"]
@@ -47,7 +47,7 @@ def chart(calibrated: Calibrated, tables: Sequence[Table]) -> Chart:
             [float(f.sure[own].mean()) for own in bins(f.sure)],
             [float(f.right[own].mean()) for own in bins(f.sure)],
         )
-        for name, f in pooled(calibrated)
+        for name, f in pooled(calibrated, calibrated.sizes[-1])
         if name != ALL
     ]
     diagonal = Series("calibrated", [0.0, 1.0], [0.0, 1.0])
@@ -59,16 +59,16 @@ def chart(calibrated: Calibrated, tables: Sequence[Table]) -> Chart:
     value, low, high = ([100 * one[place] for one in sure] for place in range(3))
     curves = (
         Series("by probability", coverage, value, low, high),
-        Series("by share alone", coverage, [100 * _interval(row[4])[0] for row in rows]),
+        Series("by base rate", coverage, [100 * _interval(row[4])[0] for row in rows]),
     )
     return Chart(
         "calibration",
-        f"How sure is a pick of {calibrated.calibration.model}",
+        f"How sure is a pick of {calibrated.calibration.origin}",
         (
             Plot("lines", "reliability", "probability", "share right", series=(diagonal, *reliability)),
             Plot("lines", f"risk by coverage ({name})", "coverage: the surest picks (%)", "wrong (%)", series=curves),
         ),
-        note=f"{measured_on(calibrated)}. Left: bins with as many picks each. Right: lower is better.",
+        note=f"{measured_on(calibrated)}, {calibrated.sizes[-1]} rollouts each. Left: bins with as many picks each. Right: lower is better.",
     )
 
 
