@@ -29,6 +29,7 @@ FORMAT, VERSION = "radmoe-calibration", 2
 RULE_OPTIONS = ("preset", "readout", "k", "kernel", "confidence", "trust", "compare")
 OPTIONS = (*RULE_OPTIONS, "window")  # of `select`, that a calibration is fitted for
 LOCATED = 0.9  # this share of located rollouts is enough for a number, whatever more the fitted problems had
+GAIN = 0.001  # by which the Brier score must be below that of the base rate, or probabilities tell nothing more
 
 SHELF = Path(__file__).parent / "calibrations"  # where calibrations lie that ship with the package
 
@@ -210,6 +211,11 @@ class Fit:
     def rollouts(self) -> tuple[int, int]:
         """The smallest and the largest number of rollouts it was fitted on."""
         return self.curves[0].rollouts, self.curves[-1].rollouts
+
+    @property
+    def tells(self) -> bool:
+        """Whether cross-validation found the probabilities better than the share of right picks in each task."""
+        return self.measured.get("brier", 1.0) <= self.measured.get("brier_base", 0.0) - GAIN
 
     def near(self, rollouts: int) -> Curve:
         """The curve of the nearest number of rollouts."""

@@ -240,6 +240,17 @@ def test_rollouts_of_other_weights_style_or_sampling_have_dashes_and_a_reason(
     assert reason in str(refused.exception)
 
 
+def test_probabilities_that_tell_nothing_more_than_the_base_rate_are_called_so(
+    run: Run, pool: Path, fitted: Path, tmp_path: Path
+) -> None:
+    body = json.loads(fitted.read_text())
+    for brier, told in ((0.1, True), (0.25, False)):
+        body["kinds"]["math"]["measured"] |= {"brier": brier, "brier_base": 0.25}
+        (tmp_path / "sure.json").write_text(json.dumps(body))
+        shown = run("select", pool, "--calibration", tmp_path / "sure.json").stdout
+        assert ("no better than the share of right picks" in shown) == (not told)
+
+
 def test_another_task_is_warned_of(run: Run, pool: Path, fitted: Path, tmp_path: Path) -> None:
     shown = run("select", part(pool, tmp_path / "other", 10, task="harder"), "--calibration", fitted).stdout
     assert "Careful: it was fitted on sums, and probabilities are too high on harder problems" in shown

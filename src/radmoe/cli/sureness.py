@@ -88,6 +88,11 @@ class Sureness:
             sizes = [len(s.located) for s in selections if s.kind == kind and s.probability is not None]
             if not sizes:
                 continue
+            if not fit.tells:
+                notes.append(
+                    f"Careful ({kind}): on other problems these probabilities were no better than the share of right picks in "
+                    "each task, so they tell sure picks from others little or not at all."
+                )
             notes.append(
                 f"dense ({kind}): {fit.near(max(sizes)).dense}. Rollouts that share one error agree as rollouts do that are "
                 "right, and routing cannot tell them apart."

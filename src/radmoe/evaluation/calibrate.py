@@ -50,7 +50,6 @@ SIZES = (
 MEASURED = (8, 16, 32, 64)  # the sizes that are measured, and the largest one
 DRAWS = 4  # random subsets of each size
 RIDGE = 1.0  # the penalty on the squared slope, against a sum of log losses
-GAIN = 0.001  # by which the Brier score must be below that of the base rate, or a calibration says nothing more
 FOLDS = 5
 BINS = 10  # of a calibration error, with as many picks in each
 BIN_PICKS = 20  # that a bin should have at least; fewer picks make fewer bins
@@ -191,7 +190,7 @@ def calibrate(
             notes.append(
                 f"{own}: {forecasts[-1].outside} picks lie outside of the fitted densities and have no probability"
             )
-        if not says_more(fits[own]):
+        if not fits[own].tells:
             notes.append(
                 f"{own}: on problems that were not fitted, these probabilities are no better than giving every pick the share "
                 "of right ones in its task: they tell sure picks from others little or not at all"
@@ -204,11 +203,6 @@ def calibrate(
     sums = tuple(checksum(Path(path)) for path in pools)
     calibration = Calibration(replace(origin, task=None), given, fits, tuple(tasks), sums)
     return Calibrated(calibration, tuple(forecasts), tuple(notes), bool(check))
-
-
-def says_more(fitted: Fit) -> bool:
-    """Whether cross-validation found the probabilities better than the share of right picks in each task."""
-    return fitted.measured.get("brier", 1.0) <= fitted.measured.get("brier_base", 0.0) - GAIN
 
 
 def _one_origin(cohorts: Sequence[Cohort]) -> Origin:
