@@ -99,6 +99,45 @@ def test_what_the_model_cannot_do_is_refused_by_name(tiny: Any, fields: Any, par
     assert param is None or error["param"] == param
 
 
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"chat_template_kwargs": {"chat_template": ENDLESS}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"chat_template": "{{ 'x' * 6000000000 }}"}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"tokenizer_kwargs": {}}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"continue_final_message": True}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"enable_thinking": ["x"]}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"enable_thinking": {"chat_template": ENDLESS}}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"thinking_budget": 10**300}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"model_identity": "x" * 1000}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": ENDLESS}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": [1]}, "chat_template_kwargs"),
+        ({"reasoning_effort": {"x": 1}}, "reasoning_effort"),
+        ({"reasoning_effort": "\ud800"}, "messages"),
+        ({"messages": [{"role": "\ud800", "content": "x"}]}, "messages"),
+    ],
+)
+def test_a_client_tells_the_chat_template_named_scalars_and_no_program(tiny: Any, fields: Any, param: str) -> None:
+    """A template of the client's own held a thread for good, or took all memory; four of them ended the server."""
+    answer = tiny.ask(model="tiny", max_tokens=2, **fields)
+    assert (answer.status_code, tiny.error(answer)["param"]) == (400, param)
+    assert tiny.error(answer)["code"] == "invalid_value"
+
+
+def test_what_chat_templates_know_is_passed_to_them(tiny: Any) -> None:
+    told = {
+        "enable_thinking": False,
+        "thinking_budget": 512,
+        "model_identity": "You are tiny.",
+        "reasoning_effort": None,
+    }
+    assert tiny.ask(model="tiny", max_tokens=2, chat_template_kwargs=told, reasoning_effort="low").status_code == 200
+
+
 def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any) -> None:
     body = {"model": "tiny#rad-32", "messages": MESSAGES, "max_tokens": 200, "temperature": 1.5}
     with pytest.raises(httpx.ReadTimeout):

@@ -69,6 +69,9 @@ def read_ask(data: bytes, route: Route, settings: Settings) -> Ask:
         raise bad_request(f"stream must be true or false, got {_shown(stream)}", "stream")
     if not isinstance(options, dict):
         raise bad_request(f"stream_options must be an object, got {_shown(options)}", "stream_options")
+    arguments = body.get("chat_template_kwargs")
+    if arguments is not None and not isinstance(arguments, dict):
+        raise bad_request(f"chat_template_kwargs must be an object, got {_shown(arguments)}", "chat_template_kwargs")
     best = _best(body.get("radmoe"), suffix, settings)
     rest = {name: value for name, value in body.items() if name != "radmoe"} | {"model": own}
     ask = Ask(route, own, rest, choices, stream, options.get("include_usage") is True, best)

@@ -59,6 +59,16 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {  # what changes nothing
     "suffix": ("",),
 }
 _MOST_STOPS = 16
+_TEMPLATE = (  # what a client may tell a chat template; everything else, such as a template of its own, it may not
+    "enable_thinking",
+    "thinking",
+    "thinking_budget",
+    "clear_thinking",
+    "preserve_thinking",
+    "reasoning_effort",
+    "model_identity",
+)
+_LONGEST_ARGUMENT = 200  # characters of one of them
 _CONTROL = re.compile(  # what Harmony writes around its messages
     r"<\|(?:start|end|return|call)\|>(?:assistant)?|<\|channel\|>\w*|\s*<\|constrain\|>\s*\w*|<\|message\|>"
 )
@@ -175,15 +185,31 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
         content = "".join(text for text in texts if isinstance(text, str)) if None not in texts else None
     if not isinstance(message.get("role"), str) or not isinstance(content, str):
         raise InputError("a message needs a role and a content of text; other content is not supported by this model")
-    content.encode()  # a lone surrogate is no text
+    (message["role"] + content).encode()  # a lone surrogate is no text
     return {"role": message["role"], "content": content}
 
 
 def _arguments(body: dict[str, Any]) -> dict[str, Any]:
+    """What the chat template is told: named scalars alone. The template is a program, and so would one of a client's be."""
     arguments = body.get("chat_template_kwargs") or {}
-    if not isinstance(arguments, dict) or set(arguments) & {"messages", "add_generation_prompt", "tokenize"}:
-        raise InputError("chat_template_kwargs must be an object of arguments for the chat template")
+    if not isinstance(arguments, dict):
+        raise bad_request("chat_template_kwargs must be an object of arguments", "chat_template_kwargs")
     effort = body.get("reasoning_effort")
+    for name, value, param in (
+        *((name, value, "chat_template_kwargs") for name, value in arguments.items()),
+        ("reasoning_effort", effort, "reasoning_effort"),
+    ):
+        if name not in _TEMPLATE:
+            raise bad_request(
+                f"chat_template_kwargs has no argument {name[:60]!r} here: use {', '.join(_TEMPLATE)}", param
+            )
+        scalar = value is None or isinstance(value, bool | str) or (type(value) is int and abs(value) < 1 << 31)
+        if not scalar or (isinstance(value, str) and len(value) > _LONGEST_ARGUMENT):
+            raise bad_request(
+                f"{name} must be true, false, a whole number, or a text of at most {_LONGEST_ARGUMENT} characters",
+                param,
+            )
+        str(value).encode()  # a lone surrogate is no text
     return arguments if effort is None else arguments | {"reasoning_effort": effort}
 
 
