@@ -87,7 +87,9 @@ class Origin:
 
     def __str__(self) -> str:
         said = [("style", self.style), ("temperature", self.temperature), ("top-p", self.top_p)]
-        return ", ".join([self.model, *(f"{name} {_shown(value)}" for name, value in said if value is not None)])
+        special = [] if self.routing == "all layers" else [self.routing]
+        special += ["sampled until the pick was settled"] if self.adaptive else []
+        return ", ".join([self.model, *(f"{name} {_shown(value)}" for name, value in said), *special])
 
 
 def _shown(value: object, absent: str = "not recorded") -> str:

@@ -56,6 +56,40 @@ def test_rollouts_of_a_seed_are_the_same_in_one_round_and_in_several(tmp_path: P
     assert drawn == whole[: len(drawn)]
 
 
+def test_a_shipped_calibration_is_used_as_python_uses_it(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from running_gateway import RunningGateway
+
+    from radmoe.certainty import find_calibration, origin_of
+    from radmoe.pool import open_pool
+    from radmoe.selector import select
+
+    question = r"You have 405. Then multiply by 4. Give the final number modulo 1000 in \boxed{}."
+    asked = {"model": "lab-qwen", "messages": [{"role": "user", "content": question}], "seed": 5}
+    thinking = {"chat_template_kwargs": {"enable_thinking": True}}
+    with RunningGateway(model="lab-qwen", threads=1, record=tmp_path / "pool") as made:
+        answer = made.ask({"n": 8}, **asked, **thinking).json()
+        unsaid, hotter = (made.ask({"n": 8}, **asked, **body).json() for body in ({}, thinking | {"temperature": 1.1}))
+        adaptive = made.ask({"n": 8, "adaptive": True}, **asked, **thinking).json()
+    pool = open_pool(tmp_path / "pool")
+    origin = replace(
+        origin_of(pool), style="thinking", temperature=0.8, top_p=1.0
+    )  # requests of a pool may differ in them
+    judged = find_calibration(origin).judge(select(pool.group(answer["id"])))
+    assert judged.probability is not None
+    assert answer["radmoe"]["probability"] == judged.probability
+    assert answer["radmoe"]["probability_reason"] is None
+    for other, why in (
+        (unsaid, "style not recorded"),
+        (hotter, "temperature 1.1"),
+        (adaptive, "until the pick was settled"),
+    ):
+        assert other["radmoe"]["probability"] is None
+        assert "calibrations ship for lab-qwen, style instruct" in other["radmoe"]["probability_reason"]
+        assert why in other["radmoe"]["probability_reason"].partition("these rollouts are of")[2]
+
+
 def test_a_plain_stream_comes_as_chunks(tiny: Any) -> None:
     text = tiny.ask(model="tiny", stream=True, max_tokens=5, seed=1).text
     assert text.count('"finish_reason": null') >= 1
