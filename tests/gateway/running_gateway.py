@@ -12,6 +12,7 @@ import httpx
 from radmoe.gateway.run import run_until
 from radmoe.gateway.settings import Settings
 
+JSON = {"Content-Type": "application/json"}
 MESSAGES = [{"role": "user", "content": "What is 2 plus 3?"}]
 
 
@@ -45,7 +46,7 @@ class RunningGateway:
         """Ask for a chat completion."""
         extra = {} if radmoe is None else {"radmoe": radmoe}
         data = json.dumps({"model": model, "messages": MESSAGES} | extra | body)
-        return self.client.post("/v1/chat/completions", content=data)
+        return self.client.post("/v1/chat/completions", content=data, headers=JSON)
 
     def error(self, response: httpx.Response) -> dict[str, Any]:
         """The error of an answer, which must have OpenAI's shape and name nothing of what stands behind."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from running_gateway import MESSAGES
+from running_gateway import JSON, MESSAGES
 
 DEEP = b'{"model": "planted", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
@@ -51,7 +51,7 @@ DEEP = b'{"model": "planted", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + 
 )
 def test_a_wrong_body_is_one_clear_error(shared: Any, body: Any, status: int, code: str, words: str) -> None:
     data = body if isinstance(body, bytes) else json.dumps({"messages": MESSAGES} | body).encode()
-    answer = shared.client.post("/v1/chat/completions", content=data)
+    answer = shared.client.post("/v1/chat/completions", content=data, headers=JSON)
     error = shared.error(answer)
     assert (answer.status_code, error["code"]) == (status, code)
     assert words in error["message"]
@@ -85,7 +85,8 @@ def raw(shared: Any, data: bytes) -> bytes:
 
 
 def test_a_body_of_a_gigabyte_is_refused_before_it_is_read(shared: Any) -> None:
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += b"Content-Length: 1073741824\r\n\r\n"
     answer = raw(shared, head)
     assert answer.startswith(b"HTTP/1.1 413")
     assert b"body_too_large" in answer
@@ -94,7 +95,8 @@ def test_a_body_of_a_gigabyte_is_refused_before_it_is_read(shared: Any) -> None:
 def test_a_body_without_a_length_is_refused_where_it_grows_too_large(shared: Any) -> None:
     host, port = shared.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), 20) as connection:
-        connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
         part, sent = b"%x\r\n%s\r\n" % (1 << 20, b"x" * (1 << 20)), 0
         try:
             while sent < 1 << 30:
@@ -112,7 +114,7 @@ def test_headers_cannot_be_injected(shared: Any) -> None:
     answer = shared.client.post("/v1/chat/completions", json={"model": evil, "messages": MESSAGES})
     assert answer.status_code == 404
     assert "x-evil" not in answer.headers
-    head = b"GET /v1/models/a%0d%0aX-Evil:%201 HTTP/1.1\r\nHost: a\r\nX-Request-Id: b\r\nConnection: close\r\n\r\n"
+    head = b"GET /v1/models/a%0d%0aX-Evil:%201 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     assert b"x-evil" not in raw(shared, head).lower().split(b"\r\n\r\n")[0]
 
 
@@ -147,8 +149,59 @@ def test_a_key_is_needed_where_there_are_keys(gateway: Callable[..., Any], upstr
     assert made.client.get("/").status_code == 200  # the page itself holds nothing
 
 
-def test_without_keys_the_page_answers_under_an_address_only(shared: Any) -> None:
-    """A page elsewhere whose name was pointed at this machine must not read prompts and answers."""
-    answer = shared.client.get("/live", headers={"Host": "evil.example"})
-    assert answer.status_code == 403
-    assert shared.client.get("/live", headers={"Host": "localhost:1234"}).status_code == 200
+READ = ("/", "/live", "/live/x/index", "/selections/x", "/assets/live.js", "/health", "/metrics", "/v1/models")
+
+
+@pytest.mark.parametrize("path", [*READ, "/v1/models/planted", "/nowhere"])
+def test_without_keys_every_route_answers_under_an_address_only(shared: Any, path: str) -> None:
+    """A page elsewhere whose name was pointed at this machine must not read prompts, answers or counts."""
+    for host in (
+        "evil.example",
+        "evil.example:8100",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "a b",
+        "[::1",
+    ):
+        answer = shared.client.get(path, headers={"Host": host})
+        assert (answer.status_code, shared.error(answer)["code"]) == (403, "unknown_host"), host
+    for host in ("localhost:1234", "LOCALHOST", "127.0.0.1", "[::1]:8100", "192.168.1.7:80"):
+        assert shared.client.get(path, headers={"Host": host}).status_code in (200, 404), host
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Type": "text/plain"}, 415),  # what a page may send to any site, without asking
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "multipart/form-data; boundary=application/json"}, 415),
+        ({"Content-Type": ""}, 415),
+        (JSON | {"Origin": "https://evil.example"}, 403),
+        (JSON | {"Origin": "null"}, 403),
+        (JSON | {"Origin": "http://localhost:3000"}, 403),  # another server of this machine
+        (JSON | {"Origin": "http://127.0.0.1.evil.example"}, 403),
+        (JSON | {"Host": "evil.example"}, 403),
+        (JSON | {"Host": "evil.example", "Origin": "http://evil.example"}, 403),
+        (JSON, 200),
+        ({"Content-Type": "Application/JSON; charset=utf-8"}, 200),
+        (JSON | {"Host": "localhost:8100", "Origin": "http://localhost:8100"}, 200),
+    ],
+)
+def test_without_keys_a_page_of_another_site_samples_nothing(shared: Any, headers: dict[str, str], status: int) -> None:
+    before = len(shared.upstream.bodies)
+    body = json.dumps({"model": "planted#rad-4", "messages": MESSAGES})
+    answer = shared.client.post("/v1/chat/completions", content=body, headers=headers)
+    assert answer.status_code == status
+    assert len(shared.upstream.bodies) - before == (status == 200)
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    preflight = shared.client.options("/v1/chat/completions", headers={"Origin": "https://evil.example"})
+    assert preflight.status_code == 403
+
+
+def test_with_keys_any_name_and_content_type_will_do(gateway: Callable[..., Any], upstream: Any) -> None:
+    """A browser sends no key that its user did not give to that page."""
+    made = gateway(upstreams=(upstream().url,), keys=("the-key",))
+    headers = {"Authorization": "Bearer the-key", "Host": "radmoe.example"}
+    assert made.client.get("/v1/models", headers=headers).status_code == 200
+    body = json.dumps({"model": "planted#rad-4", "messages": MESSAGES})
+    assert made.client.post("/v1/chat/completions", content=body, headers=headers).status_code == 200

@@ -101,7 +101,7 @@ def test_litellm_gets_the_pick_with_and_without_streaming(shared: Any) -> None:
 
 def test_curl_gets_the_pick(shared: Any) -> None:
     body = json.dumps({"model": "planted#rad-8", "messages": MESSAGES})
-    done = run(["curl", "-sS", "--fail", f"{shared.url}/v1/chat/completions", "-d", body])
+    done = run(["curl", "-sS", "--fail", f"{shared.url}/v1/chat/completions", "--json", body])
     assert json.loads(done)["radmoe"]["method"] == "rad"
 
 

@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from radmoe.gateway import live, replies
 from radmoe.gateway.asks import Ask, Route, read_ask
 from radmoe.gateway.backends import Plain, Progress, in_thread
+from radmoe.gateway.door import Door
 from radmoe.gateway.faults import Fault, internal
 from radmoe.gateway.service import Service
 from radmoe.gateway.telemetry import log
@@ -28,6 +29,7 @@ from radmoe.printing import json_text
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 _STREAM = "text/event-stream; charset=utf-8"
 _LARGE = 1 << 16  # bytes of a body that is not read on the event loop
+_UNREAD = (403, 413, 415)  # statuses of requests whose body is not read to its end
 _GONE = 499  # a client that left, as nginx numbers it; nobody reads it
 
 
@@ -42,6 +44,8 @@ def build(service: Service) -> FastAPI:
             await service.close()
 
     app = FastAPI(title="radmoe", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    if not service.settings.keys:
+        app.add_middleware(Door, own=service.settings.host, refuse=_at_the_door)
     digests = [hashlib.sha256(key.encode()).digest() for key in service.settings.keys]
 
     def check_key(request: Request) -> None:
@@ -113,8 +117,14 @@ def answer(document: dict[str, Any], status: int = 200, headers: dict[str, str] 
 
 def refuse(fault: Fault) -> Response:
     """An error in OpenAI's shape."""
-    close = {"Connection": "close"} if fault.status == 413 else {}
+    close = {"Connection": "close"} if fault.status in _UNREAD else {}
     return answer(fault.document(), fault.status, fault.headers | close)
+
+
+async def _at_the_door(scope: Scope, receive: Receive, send: Send, fault: Fault) -> None:
+    """Refuse a request that is not read."""
+    log("refused", level="warning", path=scope["path"][:200], code=fault.code)
+    await refuse(fault)(scope, receive, send)
 
 
 async def read_body(request: Request, most: int) -> bytes:

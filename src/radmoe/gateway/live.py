@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 from collections.abc import Callable
 from importlib.resources import files
@@ -45,7 +44,6 @@ def add_routes(app: FastAPI, service: Service, check_key: Callable[[Request], No
 
     def check(request: Request) -> None:
         if not service.settings.keys:
-            _check_host(request, service.settings.host)
             return
         own = request.cookies.get(_COOKIE, "").encode()
         matches = [hmac.compare_digest(own, known.encode()) for known in sessions]  # all of them
@@ -96,17 +94,3 @@ def add_routes(app: FastAPI, service: Service, check_key: Callable[[Request], No
         if blocks is None or part not in _PARTS:
             raise Fault(404, "not_found", "this selection is not among the last ones any more")
         return Response(blocks[_PARTS.index(part)], 200, _PAGE_HEADERS, "application/octet-stream")
-
-
-def _check_host(request: Request, own: str) -> None:
-    """Without keys, refuse names that others could have pointed at this machine: a page elsewhere must not read this."""
-    name = request.url.hostname or ""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        if name not in ("localhost", own):
-            raise Fault(
-                403,
-                "unknown_host",
-                "the page answers under localhost or an address only: use that, or start with --keys",
-            ) from None
