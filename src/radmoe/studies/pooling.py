@@ -19,6 +19,7 @@ POOLS: dict[str, tuple[str, ...]] = {
     "code": ("code",),
 }
 NOTHING = "no problem to compare"
+PAIRED = "p is exact McNemar where each problem occurs once, and exact sign flips of whole problems where several configurations have it."
 INSTRUCT = "instruct"
 
 

@@ -66,3 +66,16 @@ def test_what_no_pool_has_is_left_out_with_a_note() -> None:
         for row in table.rows:
             assert len(row.cells) == len(table.columns)
             assert all(np.isfinite(cell.value) for cell in row.cells if isinstance(cell.value, float))
+
+
+def test_a_problem_that_four_configurations_answered_alike_counts_once() -> None:
+    """The same outcomes four times are no more evidence than once: n and p are those of one configuration."""
+    styles = [panel(problems=40, n=4, model="lab-oss", style=style) for style in ("low", "medium", "high", "other")]
+    right = {"average": 0.5, "majority-split": 0.7, "majority": 0.7, "rad": 0.6, "rad+dc": 0.6}
+    once, four = (
+        cells(findings({one: records(one, right) for one in own}, OPTIONS).tables[2], "well-posed")
+        for own in (styles[:1], styles)
+    )
+    row = "RAD - Cons@N, first seen"
+    assert once[row][0] == four[row][0] == 40
+    assert four[row][2] == once[row][2]

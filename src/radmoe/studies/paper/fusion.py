@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.stats import McNemar, holm, mcnemar
+from radmoe.stats import Paired, holm, paired_test
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Line, Plot, Series
 from radmoe.studies.decision import Claim, Decision, within
@@ -19,7 +19,7 @@ from radmoe.studies.evidence import Evidence, Floats, Panel, Request
 from radmoe.studies.fusions import fused
 from radmoe.studies.needs import LOGPROBS
 from radmoe.studies.picks import rad, standard
-from radmoe.studies.pooling import POOLS, configuration, groups, of_pool, shown, stack
+from radmoe.studies.pooling import PAIRED, POOLS, configuration, groups, of_pool, shown, stack
 from radmoe.studies.printed import percent, pool_of, printed
 from radmoe.studies.resample import Resampled, resample
 
@@ -54,8 +54,8 @@ class Group(NamedTuple):
     means: Resampled
     n: int
     of: int
-    dc: McNemar  # conf50 against RAD
-    rule: McNemar  # rank sum against conf50
+    dc: Paired  # conf50 against RAD
+    rule: Paired  # rank sum against conf50
 
 
 def wanted(panel: Panel) -> list[Request]:
@@ -123,7 +123,9 @@ def _group(pool: str, name: str, own: list[Panel], hits: Mapping[Panel, Floats],
     means = resample(*rows, resamples=options.draws, seed=options.seed)
     first, half, total = rows.table.T
     n, of = len(rows.table), sum(map(len, own))
-    return Group(pool, name, means, n, of, mcnemar(half, first), mcnemar(total, half))
+    problems = [str(problem) for problem in rows.problems]
+    tests = (paired_test(half, first, problems), paired_test(total, half, problems))
+    return Group(pool, name, means, n, of, *tests)
 
 
 def _table(compared: Sequence[Group], one: int, other: int, which: str) -> Table:
@@ -158,10 +160,10 @@ def _table(compared: Sequence[Group], one: int, other: int, which: str) -> Table
         head = (Cell(label), Cell(int(n), "count"), missing("see tab:main"))
         rows.append(Row((*head, *accuracies, *counts, missing("not printed")), f"paper, {pool_of(row)}"))
     heads = ("group", "eligible", "problems", NAMES[one], NAMES[other])
-    tail = (f"{NAMES[one]} alone right", f"{NAMES[other]} alone right", "McNemar p", "Holm p")
+    tail = (f"{NAMES[one]} alone right", f"{NAMES[other]} alone right", "p", "Holm p")
     columns = (*map(Column, heads), Column("difference", "95% CI"), *map(Column, tail))
     title = "RAD+DC against RAD" if which == "dc" else "Two ways to fuse: rank sum against conf50"
-    return Table(f"fusion-{which}", title, columns, tuple(rows), sections="comparison")
+    return Table(f"fusion-{which}", title, columns, tuple(rows), (PAIRED,), "comparison")
 
 
 def _charts(compared: Sequence[Group]) -> tuple[Chart, ...]:

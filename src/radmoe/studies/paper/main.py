@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.stats import mcnemar
+from radmoe.stats import paired_test
 from radmoe.studies.accuracies import POOLED, VOTES, Hits, accuracy_table
 from radmoe.studies.base import Findings, Options, study
 from radmoe.studies.charts import Chart, Plot, Series
 from radmoe.studies.decision import EFFECT, POINT, POINTS, Claim, Decision, above, changed, within
 from radmoe.studies.evidence import Evidence, Floats, Panel
 from radmoe.studies.outcomes import hits_of, records_of
-from radmoe.studies.pooling import configuration, groups, of_pool, shown, stack
+from radmoe.studies.pooling import PAIRED, configuration, groups, of_pool, problems_of, shown, stack
 from radmoe.studies.resample import Resampled
 
 MARGIN = 0.01  # one point: the resolution at which the paper calls RAD and the vote tied
@@ -146,9 +146,11 @@ def _differences(records: Hits, options: Options) -> Table:
             continue
         panels = of_pool(records, pool)
         pairs = np.array([np.concatenate([hits_of(records, panel, m) for panel in panels]) for m in (one, other)])
-        x, y = pairs[:, np.isfinite(pairs).all(0)]
+        known = np.isfinite(pairs).all(0)
+        x, y = pairs[:, known]
         exact = np.isin(x, (0, 1)).all() and np.isin(y, (0, 1)).all()
-        test = mcnemar(x, y) if exact else None
+        problems = [str(problem) for problem in problems_of(panels)]
+        test = paired_test(x, y, np.array(problems)[known]) if exact else None
         rows.append(
             Row(
                 (
@@ -165,10 +167,10 @@ def _differences(records: Hits, options: Options) -> Table:
         Column("comparison"),
         Column("problems"),
         Column("difference", "95% CI"),
-        Column("McNemar p"),
+        Column("p"),
         Column("paper"),
     )
-    return Table("main-differences", "Methods on the same problems", columns, tuple(rows), sections="comparison")
+    return Table("main-differences", "Methods on the same problems", columns, tuple(rows), (PAIRED,), "comparison")
 
 
 def _charts(records: Hits, options: Options) -> tuple[Chart, ...]:
