@@ -45,6 +45,7 @@ FAULTS = (
     "status 400",
     "no token ids",
     "script",  # markup in a completion
+    "half a character",  # a lone surrogate for a finish reason
 )
 
 
@@ -170,6 +171,9 @@ class PlantedUpstream:
         if fault == "status 400":
             return JSONResponse({"error": {"message": "the prompt is too long"}}, 400)
         answer = self._answer(body, route, probe)
+        if fault == "half a character":
+            answer["choices"][1]["finish_reason"] = "\ud800"
+            return Response(json.dumps(answer), media_type="application/json")
         if fault == "broken JSON":
             return Response(json.dumps(answer)[:-10], media_type="application/json")
         if body.get("stream"):

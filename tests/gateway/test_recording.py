@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,6 +47,32 @@ def test_a_pool_of_another_model_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(PoolMismatch):
         gateway(upstreams=(upstream().url,), record=shared_pool)
+
+
+@pytest.mark.parametrize("ending", ["closed", "abandoned"])
+def test_a_hostile_answer_costs_no_group_but_its_own(
+    gateway: Callable[..., Any], upstream: Any, tmp_path: Path, ending: str
+) -> None:
+    """A lone surrogate in one of ten answers made all recorded groups unrecoverable."""
+    server, path = upstream(), tmp_path / "pool"
+    made = gateway(upstreams=(server.url,), record=path)
+    answered = {}
+    for number in range(10):
+        server.fault = "half a character" if number == 4 else None
+        answer = made.ask(model="planted#rad-4")
+        if number != 4:
+            answered[answer.json()["id"]] = answer.json()
+    assert all(answer["radmoe"]["recorded"] for answer in answered.values())
+    if ending == "abandoned":
+        copy = shutil.copytree(path, tmp_path / "copy")  # what a kill would leave now
+        made.__exit__()
+        path = copy
+        assert Pool.recover(path).dropped == ()
+    else:
+        made.__exit__()
+    pool = open_pool(path)
+    assert pool.verify() == []
+    assert [len(pool.group(identity)) for identity in answered] == [4] * 9
 
 
 def test_a_gateway_killed_while_recording_leaves_a_pool_that_does_not_lie(upstream: Any, tmp_path: Path) -> None:

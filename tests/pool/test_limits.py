@@ -131,6 +131,6 @@ def test_a_journal_that_does_not_begin_as_one_is_not_thrown_away(tmp_path: Path)
     journal = path / SHARD / schema.JOURNAL
     content = journal.read_bytes().replace(b"RJ02", b"RJ99")
     journal.write_bytes(content)
-    with pytest.raises(PoolCorrupt, match="record 0: it begins with b'RJ99'"):
+    with pytest.raises(PoolCorrupt, match="begins with b'RJ99', not with b'RJ02'"):
         Pool.recover(path)
     assert journal.read_bytes() == content

@@ -129,7 +129,7 @@ def test_steps_that_make_no_sense_are_refused(steps: list[tuple[tuple[int, ...],
 
 
 def test_tokens_a_step_was_given_must_be_of_the_vocabulary(tmp_path: Path) -> None:
-    with writer(tmp_path / "p") as w, pytest.raises(RolloutError, match="token id 99999, the vocabulary ends at"):
+    with writer(tmp_path / "p") as w, pytest.raises(RolloutError, match="to 99999, and the vocabulary ends at 514"):
         w.add("a", replace(rollout(1), steps=(Step((99_999,), 0),)))
 
 

@@ -71,7 +71,7 @@ def test_values_no_router_gives_are_found_behind_good_checksums(
 ) -> None:
     shape = RouterShape(2, 8, 2)
     ids = np.tile(np.array([1, 9], np.int16), (5, 2, 1))
-    monkeypatch.setattr("radmoe.pool.writer.check_ids", lambda *_: None)  # a writer that does not look
+    monkeypatch.setattr("radmoe.pool.writer.check_rollout", lambda *_: None)  # a writer that does not look
     with PoolWriter(tmp_path / "p", shape=shape, vocab=planted.vocab(), model="bad") as writer:
         writer.add("q", Rollout(np.zeros(5, np.int32), ids))
     (fault,) = open_pool(tmp_path / "p").verify()

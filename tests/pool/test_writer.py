@@ -172,7 +172,7 @@ def test_what_does_not_fit_the_router_or_vocabulary_is_refused(tmp_path: Path) -
         big = rollout(5)
         with pytest.raises(RolloutError, match="wrong tokenizer"):
             w.add("a", Rollout(big.token_ids + 10_000, big.expert_ids, big.weights))
-        with pytest.raises(InputError, match="must not be negative"):
+        with pytest.raises(InputError, match="gives rollout_index as -1, it must be a number that is not negative"):
             w.add("a", rollout(5), rollout_index=-1)
         w.add("a", rollout(5))
     with pytest.raises(PoolError, match="closed"):

@@ -23,7 +23,8 @@ from radmoe.problems import Question
 class Captured:
     """What a capture did. `sampled` are the rollouts of this call; the others were there before.
 
-    `stopped` says for how many problems an adaptive capture ended for which reason; None where n was fixed.
+    `stopped` says for how many problems an adaptive capture ended for which reason; None where n was fixed. `set_aside` counts the
+    records of a killed capture that are damaged or no rollouts.
     """
 
     pool: str
@@ -34,6 +35,7 @@ class Captured:
     seconds: float
     router: str
     stopped: dict[str, int] | None = None
+    set_aside: int = 0
 
     def __str__(self) -> str:
         n, before = self.rollouts // self.problems, self.rollouts - self.sampled
@@ -43,6 +45,8 @@ class Captured:
             parts = [f"{self.pool}: {self.problems:,} problems, {self.rollouts:,} rollouts as needed ({why})"]
         if before:
             parts.append(f"{before:,} of them from before")
+        if self.set_aside:
+            parts.append(f"{self.set_aside:,} damaged records of a killed writer set aside in journal.refused")
         parts.append(f"router {self.router}")
         if self.tokens:
             speed = self.tokens / self.seconds
@@ -85,7 +89,7 @@ def capture_pool(
     rendered = _render(plan)
     began = time.perf_counter()
     try:
-        sampled, tokens, watches = (_capture if plan.adaptive is None else _capture_adaptively)(
+        sampled, tokens, watches, aside = (_capture if plan.adaptive is None else _capture_adaptively)(
             plan, out, rendered, progress
         )
     except KeyboardInterrupt:
@@ -104,10 +108,12 @@ def capture_pool(
         seconds=time.perf_counter() - began,
         router=str(engine.shape),
         stopped=None if watches is None else watches.reasons(),
+        set_aside=aside,
     )
 
 
-Outcome = tuple[int, int, Watches | None]  # rollouts and tokens that were sampled, and what was decided
+# Rollouts and tokens that were sampled, what was decided, and how many records of a killed capture were set aside.
+Outcome = tuple[int, int, Watches | None, int]
 
 
 def _capture(plan: Plan, out: Path, rendered: list[_Rendered], progress: Callable[[Progress], None]) -> Outcome:
@@ -122,14 +128,15 @@ def _capture(plan: Plan, out: Path, rendered: list[_Rendered], progress: Callabl
                 left[place] -= 1
                 problems += left[place] == 0
                 progress(Progress(finished, total, problems, len(rendered), plan.engine.tokens_sampled))
-    return total, plan.engine.tokens_sampled if total else 0, None
+    return total, plan.engine.tokens_sampled if total else 0, None, len(writer.set_aside)
 
 
 def _capture_adaptively(
     plan: Plan, out: Path, rendered: list[_Rendered], progress: Callable[[Progress], None]
 ) -> Outcome:
     """Sample rollouts of every problem until its rule stops, a few at a time."""
-    _open_writer(plan, out).close()  # checks the run record, and completes what a killed capture left
+    completed = _open_writer(plan, out)  # checks the run record, and completes what a killed capture left
+    completed.close()
     watches = Watches(plan, open_pool(out))
     prompts = {prompt.question.problem_id: prompt for prompt in rendered}
     sampled = tokens = 0
@@ -143,7 +150,7 @@ def _capture_adaptively(
                     now = tokens + plan.engine.tokens_sampled
                     progress(Progress(sampled, sampled + watches.left, watches.stopped, len(rendered), now))
             tokens += plan.engine.tokens_sampled
-    return sampled, tokens, watches
+    return sampled, tokens, watches, len(completed.set_aside)
 
 
 def _render(plan: Plan) -> list[_Rendered]:

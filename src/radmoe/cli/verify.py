@@ -24,11 +24,13 @@ def command(
     from rich.progress import DownloadColumn, TimeRemainingColumn
 
     from radmoe.errors import PoolCorrupt
-    from radmoe.pool import Pool, open_pool
+    from radmoe.pool import Pool, open_pool, schema
+    from radmoe.pool.fault import SetAside
 
     if recover:
         opened = Pool.recover(pool)
-        say(f"recovered {len(opened):,} rollouts", err=True)
+        aside = sum(isinstance(one, SetAside) for one in opened.dropped)
+        say(f"recovered {len(opened):,} rollouts" + (f", and set {aside:,} records aside" if aside else ""), err=True)
         for dropped in opened.dropped:
             say(dropped, err=True)
     opened = open_pool(pool)
@@ -43,4 +45,6 @@ def command(
     if faults:
         raise PoolCorrupt(f"{pool} has {len(faults)} fault(s): restore the files named above from a copy")
     if not as_json:
+        for refused in sorted(pool.glob(f"*/{schema.REFUSED}")):
+            say(f"{refused} keeps records that recovery took for no rollouts; nothing needs the file")
         say(f"{pool}: {len(opened):,} rollouts, {opened.tokens:,} tokens, every byte as written")

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from radmoe.errors import PoolBusy, PoolMismatch, PoolNotFound
 from radmoe.pool import documents, files, journal, schema
+from radmoe.pool.fault import SetAside
 from radmoe.pool.hold import Hold
 from radmoe.pool.schema import disk_errors
-from radmoe.pool.sense import check_places, check_rollout
+from radmoe.pool.sense import Contents, check_places, check_rollout
 from radmoe.pool.shard import Shard, remove_journal, seal
 from radmoe.pool.tables import RUN_FIELDS, read_table, write_table
 from radmoe.vocab import Vocab
@@ -41,8 +42,8 @@ class Dropped(NamedTuple):
         return f"{name} was there twice and differs: the older one, in {older}, is kept; that in {newer} is left out"
 
 
-def recover(path: Path) -> tuple[Dropped, ...]:
-    """Complete a pool whose writers were killed, and return the rollouts that were left out as duplicates.
+def recover(path: Path) -> tuple[Dropped | SetAside, ...]:
+    """Complete a pool whose writers were killed, and return what was left out: duplicates, and records that are no rollouts.
 
     Raises PoolBusy if a process still writes to the pool.
     """
@@ -50,18 +51,22 @@ def recover(path: Path) -> tuple[Dropped, ...]:
         raise PoolNotFound(f"{path} is not a pool: it has neither {schema.POOL_JSON} nor {schema.OPEN_JSON}")
     files.check_tree(path)
     with disk_errors(path), Hold(path), locked(path):
-        if live := seal_orphans(path):
+        live, aside = seal_orphans(path)
+        if live:
             raise PoolBusy(f"{path} still has {live} live writer(s): let them close, or stop them, then recover")
         if not files.exists(path / schema.OPEN_JSON):
-            return ()
+            return aside
         table, dropped = _without_duplicates(path, _all_runs(path))
         _complete(path, table)
-        return dropped
+        return (*dropped, *aside)
 
 
-def seal_orphans(path: Path) -> int:
-    """Seal every journal whose writer is gone, and return how many writers are live. Needs the pool's lock."""
-    live = 0
+def seal_orphans(path: Path) -> tuple[int, tuple[SetAside, ...]]:
+    """Seal every journal whose writer is gone. Needs the pool's lock.
+
+    Returns how many writers are live, and the records of journals that are set aside.
+    """
+    live, aside = 0, list[SetAside]()
     for directory in schema.shard_dirs(path):
         if not files.exists(directory / schema.JOURNAL):
             if not files.exists(directory / schema.SHARD_META):
@@ -71,9 +76,10 @@ def seal_orphans(path: Path) -> int:
         else:
             header = documents.read_open(path / schema.OPEN_JSON)
             shape, profile = documents.stored_router(header)
-            seal(directory, shape, profile, check=partial(check_rollout, header.get("columns"), shape, profile))
+            contents = Contents(header.get("columns"), shape, profile, len(documents.read_vocab(path)))
+            aside += seal(directory, shape, profile, check=partial(check_rollout, contents))
             remove_journal(directory)
-    return live
+    return live, tuple(aside)
 
 
 def complete(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The JSON documents of a pool, and the type of every field in them.
+"""The JSON documents and the vocabulary of a pool, and the type of every field in them.
 
 `read_pool`, `read_open` and `read_shard` return a document in which every field that the format names is there and has
 its type; whoever reads it needs to look no further. A field that is missing or of another type is refused by name.
@@ -6,14 +6,17 @@ its type; whoever reads it needs to look no further. A field that is missing or 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from radmoe.errors import InputError, PoolCorrupt
+from radmoe.errors import InputError, PoolCorrupt, VocabError
 from radmoe.pool import files, schema
 from radmoe.pool.profile import Profile
 from radmoe.types import RouterShape
+from radmoe.vocab import Vocab
 
 Check = Callable[[Any, str], None]  # raises a ValueError that names the field
 
@@ -181,11 +184,36 @@ def read_shard(path: Path) -> dict[str, Any]:
     return body
 
 
+def read_vocab(pool: Path) -> Vocab:
+    """The vocabulary of a pool."""
+    path = pool / schema.VOCAB_TABLE
+    table = files.read_bytes(path)
+    try:
+        return Vocab.from_table(table, partial(files.read_bytes, pool / schema.TOKENIZER_JSON))
+    except VocabError as e:
+        raise PoolCorrupt(f"{path}: {e}") from None
+
+
 def check_record(body: dict[str, Any]) -> None:
     """Refuse what a journal says of a rollout, with a ValueError, if fields are missing or of other types, or too many."""
     _object(**_RECORD)(body, "")
     if others := body.keys() - _RECORD.keys():
         raise ValueError(f"has the field {min(others)!r}, which no rollout has")
+
+
+def check_header(header: dict[str, Any], provenance: dict[str, Any]) -> None:
+    """Refuse what a writer says of a pool, with an InputError, if the pool's readers would refuse it."""
+    try:
+        for body, check in ((header, _object(**_HEADER)), (provenance, _ANY_OBJECT)):
+            schema.check_characters(written := json.loads(json.dumps(body)))
+            check(written, "")
+        if "columns" in header:
+            _COLUMNS(header["columns"], "columns")
+    except (TypeError, ValueError, RecursionError) as e:
+        reason = (str(e) or type(e).__name__).splitlines()[0]
+        raise InputError(
+            f"the run record, sampling or provenance of a pool must be JSON that reads back: {reason}"
+        ) from None
 
 
 def stored_router(header: dict[str, Any]) -> tuple[RouterShape, Profile]:

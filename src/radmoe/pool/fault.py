@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Run = tuple[str, int]  # problem id, rollout index
+
+
+class SetAside(NamedTuple):
+    """A record of a shard's journal that recovery did not take for a rollout, by its number, and the reason."""
+
+    shard: str
+    record: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"record {self.record} of {self.shard} is set aside in {self.shard}/journal.refused: {self.reason}"
 
 
 @dataclass(frozen=True)

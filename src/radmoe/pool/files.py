@@ -14,7 +14,7 @@ import re
 import secrets
 import stat
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -120,6 +120,16 @@ def read_bytes(path: Path) -> bytes:
     limits.check_claim(path, f"{size:,} bytes", size)
     with open_file(path) as f:
         return f.read()
+
+
+def copy_spans(path: Path, spans: Sequence[tuple[int, int]], out: BinaryIO) -> None:
+    """Copy the bytes [start, stop) of a file, for each span."""
+    with open_file(path) as f:
+        for start, stop in spans:
+            f.seek(start)
+            while start < stop and (block := f.read(min(stop - start, 1 << 20))):
+                out.write(block)
+                start += len(block)
 
 
 def crc32_file(path: Path) -> int:

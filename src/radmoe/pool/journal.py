@@ -5,6 +5,9 @@ rollout. A record is `RJ02`, the length of the payload (u64), the CRC-32 of the 
 payload is a JSON header (its u32 length comes first) that lists the arrays, then their raw bytes. Appending is one
 write; a record cut by a kill fails its CRC and is dropped on recovery, and everything before it is intact. The file is
 locked while its writer lives, so a dead writer's journal is recognised by its free lock.
+
+A payload is `parse`d before it is appended and when it is recovered, so that what was taken in is given back. A record that is
+there whole and is not a rollout, because its bytes were damaged or nobody checked it, is told apart and the rest is read.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import fcntl
 import itertools
 import json
 import math
+import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +38,16 @@ _LONGEST = 2**31
 Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
+class Entry(NamedTuple):
+    """A record of a journal, from byte `start` to `stop`: what is in it, or the reason why that is not read."""
+
+    number: int
+    start: int
+    stop: int
+    record: Record | None
+    reason: str = ""
+
+
 class Journal:
     """An append-only, locked journal file of a live writer."""
 
@@ -41,14 +56,10 @@ class Journal:
         self._file = path.open("xb", buffering=0)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         self.size = 0
-        self.append({"provenance": provenance}, {})
+        self.append(encode({"provenance": provenance}, {}))
 
-    def append(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def append(self, payload: bytes) -> None:
         """Write one record. If that fails, the file is cut back to the last whole record."""
-        header = json.dumps(meta | {"arrays": [[k, a.dtype.str, a.shape] for k, a in arrays.items()]}).encode()
-        payload = b"".join(
-            [struct.pack("<I", len(header)), header, *(np.ascontiguousarray(a).tobytes() for a in arrays.values())]
-        )
         record = memoryview(_HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload)
         try:
             written = 0
@@ -64,6 +75,14 @@ class Journal:
         self._file.close()
 
 
+def encode(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+    """The payload of a record. Raises a TypeError or a ValueError for a field that JSON does not have."""
+    header = json.dumps(meta | {"arrays": [[k, a.dtype.str, a.shape] for k, a in arrays.items()]}).encode()
+    return b"".join(
+        [struct.pack("<I", len(header)), header, *(np.ascontiguousarray(a).tobytes() for a in arrays.values())]
+    )
+
+
 def is_live(path: Path) -> bool:
     """Whether some process still writes this journal."""
     with files.open_file(path) as f:
@@ -74,67 +93,56 @@ def is_live(path: Path) -> bool:
         return False
 
 
-def read(path: Path) -> tuple[dict[str, Any], Iterator[Record]]:
-    """The provenance of a journal, and every whole rollout in order. Reading stops at the first torn record.
+def read(path: Path) -> tuple[dict[str, Any], Iterator[Entry]]:
+    """The provenance of a journal, and the records behind it in order. Reading stops at the first torn record.
 
-    A record that is whole and is not a rollout is refused with PoolCorrupt: no writer made it, so nothing behind it can be
-    relied upon.
+    A file that is no journal at all is refused with PoolCorrupt. A journal whose first record is damaged has no provenance.
     """
-    records = _records(path)
-    head = next(records, None)
-    if head is None:
-        return {}, records
-    provenance = head[0].get("provenance")
-    if not isinstance(provenance, dict) or len(head[0]) > 1 or head[1]:
-        raise senseless(path, 0, "it does not say where the rollouts come from")
-    return provenance, _rollouts(path, records)
+    entries = _entries(path)
+    head = next(entries, None)
+    if head is None or head.record is None:
+        return {}, itertools.chain([head] if head else [], entries)
+    provenance = head.record[0].get("provenance")
+    if not isinstance(provenance, dict) or len(head.record[0]) > 1 or head.record[1]:
+        reason = "it does not say where the rollouts come from"
+        return {}, itertools.chain([head._replace(record=None, reason=reason)], entries)
+    return provenance, entries
 
 
-def senseless(path: Path, number: int, reason: object) -> PoolCorrupt:
-    """The refusal of a whole record. Nothing is lost by it: the journal stays as it is."""
-    return PoolCorrupt(
-        f"{path}, record {number}: {reason}; it was not written by radmoe: restore the journal from a copy, or remove "
-        f"{path.parent} to go on without its rollouts"
-    )
-
-
-def _rollouts(path: Path, records: Iterator[Record]) -> Iterator[Record]:
-    for number, (meta, arrays) in enumerate(records, 1):
-        try:
-            documents.check_record(meta)
-        except ValueError as e:
-            raise senseless(path, number, e) from None
-        yield meta, arrays
-
-
-def _records(path: Path) -> Iterator[Record]:
+def _entries(path: Path) -> Iterator[Entry]:
     left = files.size_of(path)
     with files.open_file(path) as f:
         if (start := f.read(len(_MAGIC))).strip(b"\0") and not _MAGIC.startswith(start):
-            raise senseless(path, 0, f"it begins with {start!r}, not with {_MAGIC!r}")
+            raise PoolCorrupt(
+                f"{path} begins with {start!r}, not with {_MAGIC!r}, so it was not written by this radmoe: restore the journal "
+                f"from a copy, or remove {path.parent} to go on without its rollouts"
+            )
         f.seek(0)
         for number in itertools.count():
+            start_at = f.tell()
             if (payload := _payload(path, f, left)) is None:
                 return
-            left -= _HEAD.size + len(payload)
-            try:
-                record = _parse(path, payload)
-            except (ValueError, RecursionError) as e:
-                raise senseless(path, number, e) from None
-            yield record
+            left -= f.tell() - start_at
+            record, reason = None, "its bytes are not the ones that were written"
+            if payload:
+                try:
+                    record = parse(path, payload, first=number == 0)
+                except (ValueError, RecursionError, PoolCorrupt) as e:
+                    reason = (str(e) or type(e).__name__).splitlines()[0]
+            yield Entry(number, start_at, f.tell(), record, "" if record else reason)
 
 
-def _parse(path: Path, payload: bytes) -> Record:
-    """The header and the arrays of a payload. Raises ValueError where it has not exactly the arrays that it lists."""
+def parse(path: Path, payload: bytes, *, first: bool = False) -> Record:
+    """What a payload says of a rollout (the first one: of where they come from), and its arrays.
+
+    Raises ValueError where it has not exactly the arrays that it lists, and where a field is none of a rollout.
+    """
     size = int.from_bytes(payload[:4], "little")
     header, at = payload[4 : 4 + size], 4 + size
     if at > len(payload):
         raise ValueError(f"its header has {size} bytes, the record {len(payload)}")
-    limits.check_json(path, header)
-    meta = json.loads(header)
-    if not isinstance(meta, dict) or not isinstance(entries := meta.pop("arrays", None), list):
-        raise ValueError("its header does not list its arrays")
-    json.dumps(meta, ensure_ascii=False).encode()  # which refuses half a character
+    meta = _fields(path, header, first)
+    entries = meta.pop("arrays")
     arrays: dict[str, NDArray[Any]] = {}
     for entry in entries:
         column, shape = _described(entry)
@@ -148,6 +156,18 @@ def _parse(path: Path, payload: bytes) -> Record:
     if at != len(payload):
         raise ValueError(f"it has {len(payload) - at} bytes more than its arrays")
     return meta, arrays
+
+
+def _fields(path: Path, header: bytes, first: bool) -> dict[str, Any]:
+    """The JSON header of a payload, all of whose fields have their types."""
+    limits.check_json(path, header)
+    meta = json.loads(header)
+    if not isinstance(meta, dict) or not isinstance(meta.get("arrays"), list):
+        raise ValueError("its header does not list its arrays")
+    schema.check_characters(meta)
+    if not first:
+        documents.check_record({name: value for name, value in meta.items() if name != "arrays"})
+    return meta
 
 
 def _described(entry: Any) -> tuple[schema.Column, list[int]]:
@@ -164,21 +184,31 @@ def _described(entry: Any) -> tuple[schema.Column, list[int]]:
 
 
 def count(path: Path) -> int:
-    """How many rollouts lie in a journal, from the headers of their records alone."""
-    whole = at = 0
+    """How many rollouts lie in a journal, by what their headers say. Arrays are not read, so damage in them is not found."""
+    rollouts = at = 0
     size = files.size_of(path)
     with files.open_file(path) as f:
-        while len(head := f.read(_HEAD.size)) == _HEAD.size:
+        for number in itertools.count():
+            if len(head := f.read(_HEAD.size)) < _HEAD.size:
+                break
             magic, length, _ = _HEAD.unpack(head)
             at += _HEAD.size + length
             if magic != _MAGIC or at > size:
                 break
+            with suppress(ValueError, RecursionError, PoolCorrupt):  # recovery sets such a record aside
+                header_bytes = min(int.from_bytes(f.read(4), "little"), length)
+                limits.check_claim(path, "a header", header_bytes)
+                _fields(path, f.read(header_bytes), number == 0)
+                rollouts += number > 0
             f.seek(at)
-            whole += 1
-    return max(whole - 1, 0)  # the first record is the provenance
+    return rollouts
 
 
 def _payload(path: Path, f: BinaryIO, left: int) -> bytes | None:
+    """The next payload; None where it is torn, which is how a journal ends that a kill has cut.
+
+    One that has another checksum is damaged, and not torn, where another record follows it: it counts as empty.
+    """
     head = f.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
@@ -187,4 +217,8 @@ def _payload(path: Path, f: BinaryIO, left: int) -> bytes | None:
         return None
     limits.check_claim(path, f"a record of {size:,} bytes", size, files.on_disk(path))
     payload = f.read(size)
-    return payload if zlib.crc32(payload) == crc else None
+    if zlib.crc32(payload) == crc:
+        return payload
+    follows = f.read(len(_MAGIC))
+    f.seek(-len(follows), os.SEEK_CUR)
+    return b"" if follows == _MAGIC else None

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from radmoe.errors import InputError, PoolCorrupt, PoolIncomplete, PoolNotFound, RolloutError, VocabError
+from radmoe.errors import InputError, PoolCorrupt, PoolIncomplete, PoolNotFound, RolloutError
 from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.columns import check_size
 from radmoe.pool.hold import holder
@@ -38,7 +38,7 @@ from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
     from radmoe.pool.completion import Dropped
-    from radmoe.pool.fault import Fault
+    from radmoe.pool.fault import Fault, SetAside
 
 _INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
 _TOKEN_BYTES = 8  # its id and the logprob of it are in memory as long as the group is
@@ -153,7 +153,7 @@ class Pool:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.dropped: tuple[Dropped, ...] = ()
+        self.dropped: tuple[Dropped | SetAside, ...] = ()
         self.meta = meta = manifest(path)
         run = meta["run"]
         self.model: str = run["model"]
@@ -175,7 +175,8 @@ class Pool:
     def recover(cls, path: str | Path) -> Pool:
         """Complete a pool whose writers were killed, and open it. Raises PoolBusy if a process still writes to it.
 
-        A rollout that is there twice is kept once: the older one. `dropped` of the pool says which were left out.
+        A rollout that is there twice is kept once: the older one. A record of a journal that is damaged, or holds no rollout,
+        is set aside in a file of its own. `dropped` of the pool says what was left out.
         """
         from radmoe.pool.completion import recover
 
@@ -200,11 +201,7 @@ class Pool:
 
     @cached_property
     def vocab(self) -> Vocab:
-        table = files.read_bytes(self.path / schema.VOCAB_TABLE)
-        try:
-            return Vocab.from_table(table, partial(files.read_bytes, self.path / schema.TOKENIZER_JSON))
-        except VocabError as e:
-            raise PoolCorrupt(f"{self.path / schema.VOCAB_TABLE}: {e}") from None
+        return documents.read_vocab(self.path)
 
     @property
     def problems(self) -> list[str]:

@@ -28,6 +28,7 @@ RUNS = "runs.parquet"
 LABELS = "labels.parquet"
 SHARD_META = "moe_meta.json"
 JOURNAL = "journal.bin"
+REFUSED = "journal.refused"  # records of a shard's journal that hold no rollout, as they were found
 
 CHUNK_BYTES = 4 << 20
 BLOCK_BYTES = 16 << 10
@@ -101,7 +102,7 @@ def read_json(path: Path) -> dict[str, Any]:
     limits.check_json(path, content)
     try:
         body = json.loads(content)
-        json.dumps(body, ensure_ascii=False).encode()  # which refuses half a character and what is nested too deeply
+        check_characters(body)
     except (ValueError, RecursionError) as e:
         raise PoolCorrupt(f"{path} is not valid JSON ({e}): restore it from a copy") from None
     if not isinstance(body, dict):
@@ -114,6 +115,11 @@ def read_json(path: Path) -> dict[str, Any]:
     if type(version) is not int or crc != _json_crc(body):
         raise PoolCorrupt(f"{path} does not match its own checksum: restore it from a copy")
     return body
+
+
+def check_characters(body: Any) -> None:
+    """Refuse what came from JSON, with a ValueError or a RecursionError, if it has half a character or is nested too deeply."""
+    json.dumps(body, ensure_ascii=False).encode()
 
 
 def _json_crc(body: dict[str, Any]) -> int:

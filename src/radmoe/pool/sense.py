@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,16 @@ from radmoe.errors import InputError, PoolCorrupt, PoolError, RolloutError, Voca
 from radmoe.pool import documents, files, schema
 from radmoe.pool.fault import Fault, Run
 from radmoe.pool.limits import check_json
-from radmoe.pool.schema import COLUMNS, EXPERT_IDS, EXPERT_WEIGHTS, PROMPT_IDS, PROMPT_WEIGHTS, TOKEN_IDS, TOKEN_INDEX
+from radmoe.pool.schema import (
+    COLUMNS,
+    EXPERT_IDS,
+    EXPERT_WEIGHTS,
+    PROMPT_IDS,
+    PROMPT_WEIGHTS,
+    TOKEN_IDS,
+    TOKEN_INDEX,
+    TOPK,
+)
 from radmoe.pool.steps import stored_steps
 from radmoe.pool.tables import LABEL_FIELDS, read_table
 from radmoe.types import RouterShape, check_ids, check_kind, check_weights
@@ -66,11 +75,25 @@ def check_shards(pool: Pool) -> None:
                 )
 
 
-def check_rollout(columns: dict[str, list[int]] | None, shape: RouterShape, profile: Profile, record: Record) -> None:
-    """Refuse a rollout from a journal, with a RolloutError, if its arrays contradict the pool, each other or the router.
+class Contents(NamedTuple):
+    """What the rollouts of a pool have in common.
 
     `columns` are those of the pool; None means that the pool has not decided on them, which it does with the first rollout.
+    `words` is the number of tokens of its vocabulary.
     """
+
+    columns: dict[str, list[int]] | None
+    shape: RouterShape
+    profile: Profile
+    words: int
+
+
+def check_rollout(pool: Contents, record: Record) -> None:
+    """Refuse a rollout, with a RolloutError, if its arrays contradict the pool, each other or the router.
+
+    A writer asks before it takes a rollout in, and recovery before it seals one: what goes in comes out.
+    """
+    columns, shape, profile, words = pool
     meta, arrays = record
     shapes = {name: list(array.shape[1:]) for name, array in arrays.items()}
     if columns is None or shapes != columns:
@@ -90,6 +113,8 @@ def check_rollout(columns: dict[str, list[int]] | None, shape: RouterShape, prof
     for column in COLUMNS:
         if (array := arrays.get(column.name)) is None:
             continue
+        if array.ndim > (3 if column in _ROUTED else 2 if column is TOPK else 1) or 0 in array.shape[1:]:
+            raise RolloutError(f"it has {column.name} of shape {array.shape}")
         if len(array) != counts[column.pointer]:
             raise RolloutError(f"it has {len(array)} rows of {column.name}, it must have {counts[column.pointer]}")
         if column in _ROUTED and array.shape[1:] != (shape.layers, shape.top_k):
@@ -98,8 +123,14 @@ def check_rollout(columns: dict[str, list[int]] | None, shape: RouterShape, prof
             check_ids(array, shape.experts, column.name)
         elif column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS):
             check_weights(array, column.name)
-    if tokens.min(initial=0) < 0:
-        raise RolloutError(f"it has the token id {tokens.min()}")
+        elif array.dtype.kind == "f" and np.isnan(array).any():
+            raise RolloutError(f"it has NaN in {column.name}")
+    highest = max((token for given in meta["given"] or () for token in given), default=0)
+    if tokens.min() < 0 or max(highest, int(tokens.max())) >= words:
+        raise RolloutError(
+            f"it has token ids from {tokens.min()} to {max(highest, int(tokens.max()))}, and the vocabulary ends at {words - 1}: "
+            "wrong tokenizer?"
+        )
     if positions is not None and not ascending(positions, meta["tokens"]):
         raise RolloutError(f"its rows do not stand for ascending tokens of {meta['tokens']}")
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from radmoe.errors import InputError, PoolCorrupt
 from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.columns import ColumnReader, ColumnWriter, check_entry, check_size, compression
+from radmoe.pool.fault import SetAside
 from radmoe.pool.limits import check_claim
 from radmoe.pool.profile import Profile
 from radmoe.pool.schema import COLUMNS, MOE_PTR, TOK_PTR, Column
@@ -23,10 +24,11 @@ from radmoe.types import RouterShape
 
 def seal(
     directory: Path, shape: RouterShape, profile: Profile, *, check: Callable[[journal.Record], None] | None = None
-) -> None:
-    """Turn the journal in `directory` into columns. `remove_journal` comes next.
+) -> tuple[SetAside, ...]:
+    """Turn the journal in `directory` into columns, and return the records that are none. `remove_journal` comes next.
 
-    `check` raises an InputError for a rollout that makes no sense. It is needed where somebody else wrote the journal.
+    `check` raises an InputError for a rollout that makes no sense. It is needed where somebody else wrote the journal. Such a
+    record, and one that is damaged, is copied as it is to `journal.refused`, and the others are sealed.
 
     Every other file is durable before `moe_meta.json` appears, and `moe_meta.json` is before the journal
     is removed. So a kill at any moment leaves a finished shard, or the journal to start sealing from again.
@@ -37,13 +39,18 @@ def seal(
     pointers: dict[str, list[int]] = {}
     rows: list[dict[str, Any]] = []
     captured_bytes = 0
-    provenance, records = journal.read(source)
-    for meta, arrays in records:
-        if check is not None:
-            try:
-                check((meta, arrays))
-            except InputError as e:
-                raise journal.senseless(source, len(rows) + 1, e) from None
+    refused: list[journal.Entry] = []
+    provenance, entries = journal.read(source)
+    for entry in entries:
+        try:
+            if entry.record is None:
+                raise InputError(entry.reason)
+            if check is not None:
+                check(entry.record)
+        except InputError as e:
+            refused.append(entry._replace(record=None, reason=str(e)))
+            continue
+        meta, arrays = entry.record
         if not rows:
             pointers = {c.pointer: [0] for c in COLUMNS if c.name in arrays}
             for column in (c for c in COLUMNS if c.name in arrays):
@@ -82,7 +89,11 @@ def seal(
         "pointers": pointer_entries,
         "columns": columns,
     }
+    if refused:
+        spans = [(entry.start, entry.stop) for entry in refused]
+        files.write_atomic(directory / schema.REFUSED, lambda f: files.copy_spans(source, spans, f))
     files.write_atomic(directory / schema.SHARD_META, schema.seal_json(body))
+    return tuple(SetAside(directory.name, entry.number, entry.reason) for entry in refused)
 
 
 def remove_journal(directory: Path) -> None:

@@ -12,17 +12,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from radmoe import __version__
-from radmoe.errors import InputError, PoolError, PoolMismatch, RolloutError
-from radmoe.pool import files, journal, schema
+from radmoe.errors import PoolCorrupt, PoolError, PoolMismatch, RolloutError
+from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.completion import complete, describe, join, locked, seal_orphans, shard_runs
 from radmoe.pool.hold import Hold
 from radmoe.pool.profile import Profile, spans
 from radmoe.pool.schema import disk_errors
+from radmoe.pool.sense import Contents, check_rollout
 from radmoe.pool.shard import remove_journal, seal
-from radmoe.types import Kind, Rollout, RouterShape, Rows, Trace, check_ids, check_kind, check_weights
+from radmoe.types import Kind, RouterShape, Rows, Trace, check_kind
 from radmoe.vocab import Vocab
 
 SHARD_BYTES = 2 << 30
+_KNOWN = ["problem_id", "rollout_index", "kind", "problem_index"]
 _LOWEST_LOGPROB = float(np.finfo(np.float16).min)
 
 
@@ -40,6 +42,8 @@ class PoolWriter:
     A pool has one writer; a second one is refused with PoolBusy, which names the process. Where all of them
     say `workers=True`, several may write at once: each fills shards of its own, none knows what the others
     have added since it was opened, and the last one to close completes the pool.
+
+    `set_aside` names the records of a killed writer's journal that were damaged, or are no rollouts.
     """
 
     def __init__(
@@ -65,11 +69,6 @@ class PoolWriter:
         self._journal: journal.Journal | None = None
         self._columns: dict[str, list[int]] | None = None
         self._closed = False
-        for name, value in (("sampling", sampling), ("provenance", provenance)):
-            try:
-                json.dumps(value)
-            except (TypeError, ValueError) as e:
-                raise InputError(f"{name} must be JSON-able, got {value!r}: {e}") from None
         self._header = {
             "schema_version": schema.SCHEMA_VERSION,
             "layers": shape.layers,
@@ -84,23 +83,25 @@ class PoolWriter:
                 "profile": self.profile.to_json(),
             },
         }
+        documents.check_header(self._header, self._provenance)
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._hold = Hold(self.path, shared=workers)
             try:
                 with locked(self.path):
                     self._columns = join(self.path, self._header, self.vocab)
-                    seal_orphans(self.path)
+                    _, self.set_aside = seal_orphans(self.path)
                     sealed = [d for d in schema.shard_dirs(self.path) if not files.exists(d / schema.JOURNAL)]
-                    tables = [shard_runs(self.path, d, ["problem_id", "rollout_index", "kind"]) for d in sealed]
+                    tables = [shard_runs(self.path, d, _KNOWN) for d in sealed]
             except BaseException:
                 self._hold.release()
                 raise
         rows = [row for table in tables for row in zip(*table.to_pydict().values(), strict=True)]
-        self._explicit = {(problem, index) for problem, index, _ in rows if index is not None}
+        self._explicit = {(problem, index) for problem, index, *_ in rows if index is not None}
         self._done = Counter(problem for problem, _ in self._explicit)
-        self._done.update(problem for problem, index, _ in rows if index is None)
-        self._kinds: dict[str, Kind] = {problem: kind for problem, _, kind in rows if kind is not None}
+        self._done.update(problem for problem, index, *_ in rows if index is None)
+        self._kinds: dict[str, Kind] = {problem: kind for problem, _, kind, _ in rows if kind is not None}
+        self._places: dict[str, int] = {problem: place for problem, _, _, place in rows if place is not None}
 
     def done(self, problem_id: str) -> int:
         """How many rollouts of a problem this writer knows to be in the pool."""
@@ -128,27 +129,19 @@ class PoolWriter:
 
         `kind` says what an answer to the problem looks like; all rollouts of a problem have the same kind. Without
         `rollout_index` the rollout gets the problem's next free one when the pool is completed. `problem_index` is the
-        problem's place among those that were asked: readers list problems in this order. The rollout has the routing of
-        every token and layer, or at least of those that the profile keeps. `prompt_routing` is (expert_ids, weights) of
-        the prompt's own positions, [P, L, K] each.
+        problem's place among those that were asked: readers list problems in this order, and the first that was given stays.
+        The rollout has the routing of every token and layer, or at least of those that the profile keeps. `prompt_routing` is
+        (expert_ids, weights) of the prompt's own positions, [P, L, K] each.
+
+        Everything is checked as a reader checks it before a byte is written. An InputError says what is wrong with the rollout,
+        which is then not in the pool; the writer goes on.
         """
         if self._closed:
             raise PoolError(f"the writer of {self.path} is closed: open a new one to append")
         problem_id = str(problem_id)
         where = f"rollout of problem {problem_id!r}"
         kind = self._checked_kind(problem_id, kind)
-        given_tokens = [token for step in rollout.steps for token in step.given]
-        highest = max(int(rollout.token_ids.max()), *given_tokens, 0)
-        if highest >= len(self.vocab):
-            raise RolloutError(
-                f"{where} has token id {highest}, the vocabulary ends at {len(self.vocab) - 1}: wrong tokenizer?"
-            )
-        if rollout_index is not None:
-            rollout_index = int(rollout_index)
-            if rollout_index < 0:
-                raise InputError(f"rollout_index must not be negative, got {rollout_index}")
-            if (problem_id, rollout_index) in self._explicit:
-                raise PoolMismatch(f"{self.path} already holds rollout {rollout_index} of problem {problem_id!r}")
+        rollout_index, problem_index = _whole(rollout_index), _whole(self._places.get(problem_id, problem_index))
         arrays = self._arrays(rollout, kind, where, prompt_routing)
         columns = {name: list(a.shape[1:]) for name, a in arrays.items()}
         if self._columns is not None and columns != self._columns:
@@ -158,7 +151,7 @@ class PoolWriter:
         elements = len(rollout) * self.shape.layers * self.shape.top_k
         meta = {
             "problem_id": problem_id,
-            "problem_index": None if problem_index is None else int(problem_index),
+            "problem_index": problem_index,
             "kind": kind,
             "rollout_index": rollout_index,
             "tokens": len(rollout),
@@ -167,18 +160,23 @@ class PoolWriter:
             "given": [list(step.given) for step in rollout.steps] or None,
             "text": text,
             "prompt": prompt,
-            "extra": None if extra is None else json.dumps(extra),
+            "extra": extra,
             "captured_bytes": elements * (4 if rollout.has_weights else 2),
         }
+        payload = self._checked(meta, arrays, columns, where)
+        if rollout_index is not None and (problem_id, rollout_index) in self._explicit:
+            raise PoolMismatch(f"{self.path} already holds rollout {rollout_index} of problem {problem_id!r}")
         with disk_errors(self.path):
             if self._journal is not None and self._journal.size >= self._shard_bytes:
                 self._seal()
             if self._journal is None:
                 self._journal = self._new_shard(columns)
-            self._journal.append(meta, arrays)
+            self._journal.append(payload)
         self._done[problem_id] += 1
         if rollout_index is not None:
             self._explicit.add((problem_id, rollout_index))
+        if problem_index is not None:
+            self._places[problem_id] = problem_index
         if kind is not None:
             self._kinds[problem_id] = kind
 
@@ -221,6 +219,20 @@ class PoolWriter:
         else:
             self.abandon()
 
+    def _checked(
+        self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], columns: dict[str, list[int]], where: str
+    ) -> bytes:
+        """A rollout as it goes to the journal, after the checks of those who will read it from there."""
+        try:
+            if meta["extra"] is not None:
+                meta = meta | {"extra": json.dumps(meta["extra"])}
+            payload = journal.encode(meta, arrays)
+            contents = Contents(self._columns or columns, self._stored, self.profile, len(self.vocab))
+            check_rollout(contents, journal.parse(self.path, payload))
+        except (TypeError, ValueError, RecursionError, PoolCorrupt) as e:
+            raise RolloutError(f"{where}: {(str(e) or type(e).__name__).splitlines()[0]}") from None
+        return payload
+
     def _checked_kind(self, problem_id: str, kind: Kind | None) -> Kind | None:
         known = self._kinds.get(problem_id)
         if kind is None:
@@ -246,9 +258,6 @@ class PoolWriter:
                 f"{where} has routing of {ids.shape[1]} layers, top-{ids.shape[2]}; the router is {self.shape}"
                 + ("" if whole == reduced else f", of which {self._stored.layers} layers are kept")
             )
-        check_ids(ids, self.shape.experts, f"expert_ids of {where}")
-        if weights is not None and not isinstance(rollout, Rollout):  # a Rollout checked its own
-            check_weights(weights, f"weights of {where}")
         return self.profile.routing(ids, weights, reduced=ids.shape[1:] != whole)
 
     def _arrays(
@@ -281,13 +290,11 @@ class PoolWriter:
         experts = np.asarray(ids)
         if experts.ndim != 3 or experts.shape[1:] != (self.shape.layers, self.shape.top_k):
             raise RolloutError(f"prompt routing has shape {experts.shape}, the router is {self.shape}")
-        check_ids(experts, self.shape.experts, "prompt expert_ids")
         if weights is None:
             return experts, None
         mass = np.asarray(weights)
         if mass.shape != experts.shape:
             raise RolloutError(f"prompt weights have shape {mass.shape}, ids {experts.shape}: they must agree")
-        check_weights(mass, "prompt weights")
         return experts, mass
 
     def _new_shard(self, columns: dict[str, list[int]]) -> journal.Journal:
@@ -302,6 +309,7 @@ class PoolWriter:
                 )
             if pool_columns is None:
                 header = self._header | {"columns": columns}
+                documents.check_header(header, self._provenance)
                 files.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(header))
             numbers = [schema.shard_number(d.name) for d in schema.shard_dirs(self.path)]
             directory = self.path / schema.shard_name(max(numbers, default=-1) + 1)
@@ -316,3 +324,8 @@ class PoolWriter:
                 remove_journal(directory)
             self._journal.close()
             self._journal = None
+
+
+def _whole(number: Any) -> Any:
+    """A whole number of numpy's as an int; anything else as it is, for the checks to come."""
+    return int(number) if isinstance(number, np.integer) else number
