@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,20 @@ def test_what_chat_templates_know_is_passed_to_them(tiny: Any) -> None:
         "reasoning_effort": None,
     }
     assert tiny.ask(model="tiny", max_tokens=2, chat_template_kwargs=told, reasoning_effort="low").status_code == 200
+
+
+@pytest.mark.parametrize("temperature", [1e308, 1e39, 1e-40, 5e-324])
+def test_a_temperature_that_nobody_can_divide_by_fails_its_own_request_alone(tiny: Any, temperature: float) -> None:
+    """Such a row failed the batch that all requests share."""
+    body = {"model": "tiny#rad-8", "messages": MESSAGES, "max_tokens": 120, "temperature": 1.5, "seed": 4}
+    with ThreadPoolExecutor(1) as other:
+        honest = other.submit(httpx.post, f"{tiny.url}/v1/chat/completions", json=body, timeout=60)
+        while not tiny.client.get("/health").json()["rollouts"] and not honest.done():
+            time.sleep(0.005)
+        answers = [tiny.ask(model="tiny", max_tokens=2, temperature=temperature) for _ in range(3)]
+        assert honest.result().status_code == 200
+    for answer in answers:
+        assert (answer.status_code, tiny.error(answer)["param"]) == (400, "temperature")
 
 
 def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any) -> None:

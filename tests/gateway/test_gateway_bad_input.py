@@ -58,6 +58,34 @@ def test_a_wrong_body_is_one_clear_error(shared: Any, body: Any, status: int, co
     assert len(error["message"]) < 400
 
 
+@pytest.mark.parametrize("model", ["planted", "planted#rad-4"])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("temperature", [-1, 1e308, 10**400, "1", True, [1]]),
+        ("top_p", [-0.1, 1.5, 10**400, "1"]),
+        ("min_p", [2, -1]),
+        ("frequency_penalty", [1e308]),
+        ("presence_penalty", [-(10**400)]),
+        ("repetition_penalty", [-1, 1e308]),
+        ("max_tokens", [-1, 1.5, 1 << 31, 10**400, "1"]),
+        ("max_completion_tokens", [-1, True]),
+        ("top_k", [-2, 0.5]),
+        ("seed", [1 << 63, -(10**400), 0.5, "1"]),
+        ("top_logprobs", [-2, "x"]),
+        ("stop", [3, [3], ["x"] * 17, "x" * 1001, "\ud800", {"x": 1}]),
+        ("chat_template_kwargs", [3, "x", [1]]),
+    ],
+)
+def test_every_field_of_the_sampling_has_its_bounds(shared: Any, model: str, name: str, values: list[Any]) -> None:
+    before = len(shared.upstream.bodies)
+    for value in values:
+        answer = shared.ask(model=model, **{name: value})
+        assert (answer.status_code, shared.error(answer)["param"]) == (400, name), value
+        assert len(shared.error(answer)["message"]) < 200
+    assert len(shared.upstream.bodies) == before
+
+
 @pytest.mark.parametrize("prompt", [None, [], ["a", "b"], [["x"], ["y"]]])
 def test_best_of_n_takes_one_prompt(shared: Any, prompt: Any) -> None:
     answer = shared.client.post("/v1/completions", json={"model": "planted#rad-4", "prompt": prompt})

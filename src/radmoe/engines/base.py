@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import platform
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from radmoe.vocab import Vocab
 
 
+TEMPERATURES = (1e-6, 1e3)  # that logits in float32 can be divided by, beside 0
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How completions are drawn. `topk_logprobs` is C, the logprobs kept per token; 0 keeps none at all."""
@@ -37,8 +39,9 @@ class Sampling:
     topk_logprobs: int = 20
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise InputError(f"temperature must be 0 (greedy) or more, got {self.temperature}")
+        low, high = TEMPERATURES
+        if not (self.temperature == 0 or low <= self.temperature <= high):
+            raise InputError(f"temperature must be 0 (greedy) or lie in [{low:g}, {high:g}], got {self.temperature:g}")
         if not 0 < self.top_p <= 1:
             raise InputError(f"top_p must lie in (0, 1], got {self.top_p}")
         if self.max_tokens < 1:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from radmoe.engines.base import TEMPERATURES
 from radmoe.errors import InputError
 from radmoe.gateway.faults import Fault, bad_request
 from radmoe.gateway.picks import FALLBACKS, check_preset
@@ -19,6 +20,26 @@ FIELDS = ("n", "preset", "kind", "fallback", "adaptive")
 _SUFFIX = re.compile(r"(.*)#rad(?:-([0-9]{1,9}))?", re.DOTALL)
 _UNANSWERABLE = ("best_of", "echo", "suffix", "use_beam_search")  # they change which tokens an answer has
 _LONGEST_MODEL = 1000
+_MOST = (1 << 31) - 1
+_WHOLE = {  # whole numbers, and between which values servers can read them
+    "max_tokens": (0, _MOST),
+    "max_completion_tokens": (0, _MOST),
+    "min_tokens": (0, _MOST),
+    "top_k": (-1, _MOST),
+    "top_logprobs": (-1, _MOST),
+    "prompt_logprobs": (-1, _MOST),
+    "seed": (-(1 << 63), (1 << 63) - 1),
+}
+_NUMBERS = {  # the same for other numbers
+    "temperature": (0.0, TEMPERATURES[1]),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "frequency_penalty": (-100.0, 100.0),
+    "presence_penalty": (-100.0, 100.0),
+    "repetition_penalty": (0.0, 100.0),
+    "length_penalty": (-100.0, 100.0),
+}
+_MOST_STOPS, _LONGEST_STOP = 16, 1000  # texts at which a rollout ends, and characters of one
 
 
 @dataclass(frozen=True)
@@ -69,6 +90,7 @@ def read_ask(data: bytes, route: Route, settings: Settings) -> Ask:
         raise bad_request(f"stream must be true or false, got {_shown(stream)}", "stream")
     if not isinstance(options, dict):
         raise bad_request(f"stream_options must be an object, got {_shown(options)}", "stream_options")
+    _check_fields(body)
     arguments = body.get("chat_template_kwargs")
     if arguments is not None and not isinstance(arguments, dict):
         raise bad_request(f"chat_template_kwargs must be an object, got {_shown(arguments)}", "chat_template_kwargs")
@@ -90,6 +112,26 @@ def _parsed(data: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise bad_request(f"the body must be a JSON object, got {_shown(body)}", code="invalid_json")
     return body
+
+
+def _check_fields(body: dict[str, Any]) -> None:
+    """Refuse numbers and texts of the sampling that no server can use, before they reach rollouts of others."""
+    for name, (low, high) in _WHOLE.items():
+        value = body.get(name)
+        if value is not None and (type(value) is not int or not low <= value <= high):
+            raise bad_request(f"{name} must be a whole number from {low} to {high}, got {_shown(value)}", name)
+    for name, (least, most) in _NUMBERS.items():
+        value = body.get(name)
+        if value is not None and (type(value) not in (int, float) or not least <= value <= most):
+            raise bad_request(f"{name} must be a number from {least:g} to {most:g}, got {_shown(value)}", name)
+    stop = body.get("stop")
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+    if not isinstance(stops, list) or len(stops) > _MOST_STOPS or not all(_is_stop(text) for text in stops):
+        raise bad_request(f"stop must be a text, or at most {_MOST_STOPS}, of up to {_LONGEST_STOP} characters", "stop")
+
+
+def _is_stop(text: Any) -> bool:
+    return isinstance(text, str) and len(text) <= _LONGEST_STOP and not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _best(wanted: Any, suffix: int | None, settings: Settings) -> Best | None:

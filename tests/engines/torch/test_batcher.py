@@ -67,6 +67,46 @@ def test_requests_of_one_batch_are_sampled_each_in_its_own_way() -> None:
         assert all(same(f.result(timeout=60), e) for f, e in zip(futures, expected, strict=True))
 
 
+def test_a_request_that_cannot_be_begun_fails_alone() -> None:
+    """Its error must not end the rollouts of others in the batch, whether they came before or with it."""
+    engine = tiny_moe.engine("qwen3-moe")
+    expected = reference(engine)
+    broken = replace(SAMPLING, max_tokens=20)
+    object.__setattr__(broken, "temperature", 1e308)  # past the checks: no number of float32
+    with engine.batcher(batch_size=8, topk_logprobs=4) as batch:
+        alone = batch.submit(PROMPTS[1], sampling=broken, key="p1")
+        with pytest.raises(RuntimeError, match="overflow"):
+            alone.result(timeout=60)
+        futures = []
+        for i, prompt in enumerate(PROMPTS):
+            futures.append((i, batch.submit(prompt, sampling=SAMPLING, key=f"p{i}")))
+            futures.append((None, batch.submit(prompt, sampling=broken, key="x")))
+        for i, future in futures:
+            if i is None:
+                with pytest.raises(RuntimeError, match="overflow"):
+                    future.result(timeout=60)
+            else:
+                assert same(future.result(timeout=60), expected[i, 0])
+        assert not batch.closed
+
+
+def test_a_rollout_that_cannot_be_handed_over_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = tiny_moe.engine("qwen3-moe")
+    completion = engine.completion
+
+    def handed(done: Any) -> Completion:
+        if done.job.key == "x":
+            raise ValueError("no text")
+        return completion(done)
+
+    monkeypatch.setattr(engine, "completion", handed)
+    with engine.batcher(batch_size=8, topk_logprobs=4) as batch:
+        bad, good = (batch.submit(PROMPTS[0], sampling=SAMPLING, key=key) for key in ("x", "p0"))
+        with pytest.raises(ValueError, match="no text"):
+            bad.result(timeout=60)
+        assert good.result(timeout=60).text
+
+
 def test_it_goes_on_after_a_pause() -> None:
     engine = tiny_moe.engine("qwen3-next")
     expected = reference(engine)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from radmoe.engines.base import Completion, Sampling
-from radmoe.engines.torch.decode import GIVEN_UP, Job, Queue
+from radmoe.engines.torch.decode import GIVEN_UP, Finished, Job, Queue
 from radmoe.errors import EngineError, InputError
 
 if TYPE_CHECKING:
@@ -96,6 +96,9 @@ class Batcher(Queue):
     def given_up(self) -> frozenset[int]:
         return self._given_up
 
+    def failed(self, job: Job, error: Exception) -> None:
+        self._settle(job, error)
+
     def give_up(self, future: Future[Completion]) -> None:
         """End a request that nobody waits for any more: at once if it has not begun, else at its batch's next step.
 
@@ -129,17 +132,30 @@ class Batcher(Queue):
         """Run one batch until this is closed, or the main thread has ended."""
         try:
             for done in self._engine.decoder(self._topk).run(self, batch_size, self._stopped):
-                gone = done.reason == GIVEN_UP
-                completion = None if gone else self._engine.completion(done)._replace(prompt_index=0)
-                with self._changed:
-                    future = self._running.pop(done.job.prompt_index, None)
-                    self._given_up -= {done.job.prompt_index}
-                if future is not None and completion is None:
-                    future.set_exception(EngineError("this request was given up before it was finished"))
-                elif future is not None and completion is not None:
-                    future.set_result(completion)
+                self._settle(done.job, self._outcome(done))
         except BaseException as error:  # one batch that failed ends all: its requests must not wait for ever
             self._end(error)
+
+    def _outcome(self, done: Finished) -> Completion | Exception:
+        """A finished job as its caller gets it. What goes wrong with one is that one's alone."""
+        if done.reason == GIVEN_UP:
+            return EngineError("this request was given up before it was finished")
+        try:
+            return self._engine.completion(done)._replace(prompt_index=0)
+        except Exception as error:
+            return error
+
+    def _settle(self, job: Job, outcome: Completion | Exception) -> None:
+        """Hand a job's outcome to whoever waits for it."""
+        with self._changed:
+            future = self._running.pop(job.prompt_index, None)
+            self._given_up -= {job.prompt_index}
+        if future is None:
+            return
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
     def _stopped(self) -> bool:
         return self._closed or not threading.main_thread().is_alive()

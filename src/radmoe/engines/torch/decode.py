@@ -56,6 +56,10 @@ class Queue(Protocol):
         """The numbers (`Job.prompt_index`) of jobs that nobody waits for any more: they end at the next step."""
         return ()
 
+    def failed(self, job: Job, error: Exception) -> None:
+        """Note a job that could not be begun; the others go on unless this raises, as it does by default."""
+        raise error
+
 
 class Listed(Queue):
     """Jobs that are known from the start. Rows that finish take the next ones."""
@@ -123,11 +127,15 @@ class Decoder:
             live = sum(state is not None for state in self._rows)
             started = jobs.take(batch_size - live, idle=not live)
             if started:
-                self._start(self._free_rows(len(started), empty=not live), started)
+                for job, error in self._start(self._free_rows(len(started), empty=not live), started):
+                    jobs.failed(job, error)
             elif not live:
                 return
+            live = sum(state is not None for state in self._rows)
+            if not live:
+                continue  # none of them could be begun
             self._settle()
-            room = live + len(started) < batch_size
+            room = live < batch_size
             waiting = jobs.waiting if room else lambda: False
             for row, reason in self._until_some_finish(stopped, waiting, jobs.given_up):
                 yield self._finish(row, reason)
@@ -164,23 +172,39 @@ class Decoder:
             setattr(self, name, getattr(self, name)[index])
 
     @torch.inference_mode()
-    def _start(self, rows: Sequence[int], jobs: Sequence[Job]) -> None:
-        """Begin the jobs in empty rows; those of one prompt are begun together."""
+    def _start(self, rows: Sequence[int], jobs: Sequence[Job]) -> list[tuple[Job, Exception]]:
+        """Begin the jobs in empty rows, those of one prompt together; returns those that cannot be begun, whose rows stay empty."""
+        failed: list[tuple[Job, Exception]] = []
         places = zip(rows, jobs, strict=False)
         for prompt, group in groupby(places, key=lambda place: place[1].prompt):
             started = list(group)
-            at = torch.tensor([row for row, _ in started], device=self._device)
-            source = self._prefill(prompt[:-1])
-            for i, layer in enumerate(self._cache.layers):
-                layer.put(at, len(self._rows), None if source is None else source.layers[i])
-            self._token[at], self._length[at], self._count[at] = prompt[-1], len(prompt) - 1, 0
+            try:
+                at = torch.tensor([row for row, _ in started], device=self._device)
+                source = self._prefill(prompt[:-1])
+                for i, layer in enumerate(self._cache.layers):
+                    layer.put(at, len(self._rows), None if source is None else source.layers[i])
+                self._token[at], self._length[at], self._count[at] = prompt[-1], len(prompt) - 1, 0
+            except Exception as error:
+                failed += [(job, error) for _, job in started]
+                for row, _ in started:
+                    self._length[row] = 0
+                continue
             for row, job in started:
-                self._widen(job.limit)
-                noise = uniforms(job.sampling.seed, job.key, job.rollout_index, job.limit)
-                self._noise[row, : job.limit] = torch.from_numpy(noise)
-                self._limit[row] = job.limit
-                self._temperature[row], self._top_p[row] = job.sampling.temperature, job.sampling.top_p
-                self._rows[row] = _Row(job, self._at)
+                try:
+                    self._begin(row, job)
+                except Exception as error:
+                    failed.append((job, error))
+                    self._length[row] = 0
+        return failed
+
+    def _begin(self, row: int, job: Job) -> None:
+        """Set what is a row's own, once the cache of its prompt is there."""
+        self._widen(job.limit)
+        noise = uniforms(job.sampling.seed, job.key, job.rollout_index, job.limit)
+        self._noise[row, : job.limit] = torch.from_numpy(noise)
+        self._limit[row] = job.limit
+        self._temperature[row], self._top_p[row] = job.sampling.temperature, job.sampling.top_p
+        self._rows[row] = _Row(job, self._at)
 
     def _widen(self, steps: int) -> None:
         """Make room for the random numbers of so many steps."""
