@@ -42,7 +42,7 @@ bench: .venv/bench
 	touch $@
 
 .venv/agent: .venv/installed
-	scripts/system-packages bwrap git
+	scripts/system-packages git
 	$(BIN)/python -m pip install --quiet --editable '.[agent]'
 	touch $@
 

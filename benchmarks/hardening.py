@@ -1,8 +1,9 @@
-"""What strangers can do: malformed pools, malformed journals and servers that misbehave, each against every reader.
+"""What strangers can do: malformed pools and journals, servers that misbehave, and hostile commands of an agent.
 
-`python -m benchmarks.hardening` prints a table: no traceback, no hang over 15 s, no process over 1 GB and no byte written
-outside the pool. `--thorough` spoils every field in every way, which takes an hour. `--fuzz SECONDS` changes pools,
-journals, labels, answers, questions and a server's answers at random instead, from a seed, until the time is over.
+`python -m benchmarks.hardening` prints a table: no traceback, no hang over 15 s, no process over 1 GB, no byte written
+outside the pool, and no command that leaves its confinement or exceeds its limits, as root or as a user. `--thorough`
+spoils every field in every way, which takes an hour. `--fuzz SECONDS` changes pools, journals, labels, answers,
+questions and a server's answers at random instead, from a seed, until the time is over.
 """
 
 from __future__ import annotations
@@ -40,6 +41,14 @@ def servers() -> Iterator[Case]:
     for name, case in CASES.items():
         with place() as where:
             yield name, {"capture": run(where, partial(expect, case))}
+
+
+def commands() -> Iterator[Case]:
+    from sandbox.hostile_commands import HOSTILE, run_as, users
+
+    for user in users():
+        for name, line, seconds, peak in run_as(user, HOSTILE):
+            yield name, {f"as {user}": Outcome(line, seconds, peak)}
 
 
 def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
@@ -83,6 +92,7 @@ def main() -> int:
         return report("fuzzed", fuzz(arguments.seed, arguments.fuzz), every=arguments.every)
     broken = report("pools", pools(arguments.thorough), every=arguments.every)
     broken += report("journals", journals(), every=arguments.every)
+    broken += report("commands", commands(), every=arguments.every)
     return broken + report("servers", servers(), every=arguments.every)
 
 

@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     @property
     def broken_rule(self) -> str | None:
         """The condition that was not kept; None if all were."""
-        if self.line.startswith(("TRACEBACK", "HANG", "CRASH")):
+        if self.line.startswith(("TRACEBACK", "HANG", "CRASH", "ESCAPED")):
             return self.line
         if self.peak_bytes > MOST_BYTES:
             return f"MEMORY {self.peak_bytes >> 20} MB"

@@ -132,16 +132,18 @@ def test_prompts_that_cannot_be_rendered_are_named(tmp_path: Path) -> None:
 
 
 def test_commands_can_run_in_an_environment_of_mini_swe_agent(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
     setup = "echo 'return sum(xs) + 1' > sums.py; git init -q .; git add -A"
-    config = CONFIG | {"run": {"env_startup_command": setup}, "environment": {"env": {"MINE": "yes"}}}
+    config = CONFIG | {"run": {"env_startup_command": setup}, "environment": {"env": {"MINE": "yes"}, "cwd": str(work)}}
     command = "echo $MINE; " + mend("").split("\n")[2]
     script = {"one": [[step(command), step(SUBMIT)]]}
-    run_script(tmp_path, script, config=config, environment="bubblewrap", issues=[Instance("one", "total adds 1")])
+    run_script(tmp_path, script, config=config, environment="local", issues=[Instance("one", "total adds 1")])
     (one,) = read_candidates(tmp_path)["one"]
     assert "-return sum(xs) + 1\n+return sum(xs)\n" in one.patch
     body = json.loads((tmp_path / "run_00" / "one" / "one.traj.json").read_text())
     assert body["messages"][3]["content"] == "0\nyes\n"
-    assert body["info"]["config"]["environment_type"].endswith("BubblewrapEnvironment")
+    assert body["info"]["config"]["environment_type"].endswith("LocalEnvironment")
     with pytest.raises(InputError, match="one has neither repository nor files, which confined commands need"):
         run_script(tmp_path / "confined", script, issues=[Instance("one", "total adds 1")])
 

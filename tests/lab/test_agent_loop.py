@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,11 @@ from radmoe.lab.agent.loop import Conversation
 from radmoe.lab.agent.repositories import Repository, repositories
 from radmoe.lab.agent.shell import patch
 from radmoe.lab.agent.templates import COMMAND_S, CONFIG, FORMAT_ERRORS, STEP_LIMIT, SUBMIT, opening, prompt_text, reply
-from radmoe.lab.agent.workplace import Workplace, prepare
+from radmoe.lab.agent.workplace import Workplace
 from radmoe.lab.tasks.draw import seeded
 from radmoe.lab.tokenizer import build, fast_tokenizer
 
+os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
 pytest.importorskip("minisweagent")
 
 SETTINGS: dict[str, Any] = yaml.safe_load(CONFIG.read_text())
@@ -49,11 +49,10 @@ def scripts() -> dict[str, list[str]]:
 SUBMITTING = reply("Done.", SUBMIT)
 
 
-def by_us(repository: Repository, script: Sequence[str], place: Path) -> Conversation:
-    prepare(place, repository.files)
+def by_us(repository: Repository, script: Sequence[str]) -> Conversation:
     tokenizer = build("agent")
     conversation = Conversation(repository.issue, lambda text: tokenizer.encode(text).ids, 1 << 20)
-    with Workplace(place) as works:
+    with Workplace(repository.files) as works:
         for text in script:
             if conversation.prompt() is None:
                 break
@@ -66,7 +65,7 @@ def by_us(repository: Repository, script: Sequence[str], place: Path) -> Convers
 
 def by_mini(repository: Repository, script: Sequence[str]) -> tuple[list[tuple[str, str]], dict[str, Any]]:
     from minisweagent.agents.default import DefaultAgent
-    from minisweagent.environments.extra.bubblewrap import BubblewrapEnvironment
+    from minisweagent.environments import get_environment
     from minisweagent.models.utils.actions_text import format_observation_messages, parse_regex_actions
 
     model_settings = SETTINGS["model"]
@@ -101,25 +100,20 @@ def by_mini(repository: Repository, script: Sequence[str]) -> tuple[list[tuple[s
         def serialize(self) -> dict[str, Any]:
             return {}
 
-    settings = {key: value for key, value in SETTINGS["environment"].items() if key != "environment_class"}
-    environment = BubblewrapEnvironment(**settings | {"timeout": workplace.COMMAND_S})
-    shutil.rmtree(environment.working_dir)
-    prepare(environment.working_dir, repository.files)
+    settings = {"timeout": workplace.COMMAND_S, "files": dict(repository.files)}
+    environment = get_environment(SETTINGS["environment"] | settings)
     agent = DefaultAgent(Scripted(), environment, **SETTINGS["agent"])
     end = agent.run(repository.issue)
     return [(m["role"], m["content"]) for m in agent.messages if m["role"] != "exit"], end
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 @pytest.mark.parametrize("name", scripts())
-def test_a_conversation_is_the_one_that_mini_swe_agent_leads(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conversation_is_the_one_that_mini_swe_agent_leads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workplace, "COMMAND_S", 1 if "hangs" in name else 10)
     (repository,) = repositories(limit=1)
     script = scripts()[name]
     messages, end = by_mini(repository, script)
-    ours = by_us(repository, script, tmp_path / "repository")
+    ours = by_us(repository, script)
     assert [(m["role"], m["content"]) for m in ours.messages] == messages
     assert (ours.exit_status, ours.patch) == (end["exit_status"], end["submission"])
     if name == "solved":
@@ -130,7 +124,7 @@ def test_the_configuration_says_what_the_templates_say() -> None:
     assert SETTINGS["agent"]["step_limit"] == STEP_LIMIT
     assert SETTINGS["agent"]["max_consecutive_format_errors"] == FORMAT_ERRORS
     assert SETTINGS["environment"]["timeout"] == COMMAND_S
-    assert "--unshare-all" in SETTINGS["environment"]["wrapper_args"]
+    assert SETTINGS["environment"]["environment_class"] == "radmoe.agents.confined.ConfinedEnvironment"
     assert SUBMIT in SETTINGS["agent"]["instance_template"]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,55 +14,63 @@ import pytest
 from radmoe.errors import InputError
 from radmoe.lab.agent import workplace
 from radmoe.lab.agent.git_stand_in import difference
-from radmoe.lab.agent.workplace import Printed, Workplace, prepare, probe, run
+from radmoe.lab.agent.workplace import Printed, Workplace, probe
 
 FILES = {"a.py": "def f(values):\n    return values\n", "b.py": "x = 1\ny = 2\n"}
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    prepare(tmp_path / "repository", FILES)
-    return tmp_path / "repository"
+@pytest.fixture(params=["confined", "unconfined"])
+def works(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workplace]:
+    with Workplace(FILES, unconfined=tmp_path / "repository" if request.param == "unconfined" else None) as made:
+        yield made
 
 
-def test_both_outputs_come_in_their_order_with_the_exit_code(place: Path) -> None:
-    for unconfined in (False, True):
-        printed = run(place, "echo one; echo two >&2; echo three; exit 7", unconfined=unconfined)
-        assert printed == Printed("one\ntwo\nthree\n", 7)
-        assert run(place, "nonesuch", unconfined=unconfined).output == "bash: line 1: nonesuch: command not found\n"
+def test_both_outputs_come_in_their_order_with_the_exit_code(works: Workplace) -> None:
+    assert works.run("echo one; echo two >&2; echo three; exit 7") == Printed("one\ntwo\nthree\n", 7)
+    assert works.run("nonesuch").output == "bash: line 1: nonesuch: command not found\n"
 
 
-def test_a_command_works_in_its_directory_and_sees_no_other(place: Path) -> None:
-    (place.parent / "secret").write_text("x")
-    assert run(place, "ls").output == "a.py\nb.py\n"
-    assert run(place, f"cat {place.parent}/secret").code == 1
-    assert run(place, "echo 1 > /usr/here").code == 1
-    assert run(place, "ls /proc | grep -c '^[0-9]'").output.strip() in ("", "0", "1", "2", "3", "4")
-    code = "import socket; socket.create_connection(('127.0.0.1', 9), 1)"
-    assert "unreachable" in run(place, f'python3 -c "{code}"').output
+def test_a_command_works_in_its_directory_and_sees_no_other(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    with Workplace(FILES) as works:
+        assert works.run("ls").output == "a.py\nb.py\n"
+        assert works.run(f"cat {tmp_path}/secret").code == 1
+        assert works.run("echo 1 > /usr/here").code == 1
+        assert works.run("test $(id -u) = 0").code == 1
+        assert works.run("ls /proc | grep -c '^[0-9]'").output.strip() in ("", "0", "1", "2", "3", "4")
+        code = "import socket; socket.create_connection(('127.0.0.1', 9), 1)"
+        assert "unreachable" in works.run(f'python3 -c "{code}"').output
 
 
-def test_a_command_that_hangs_or_floods_is_stopped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_hangs_or_floods_is_stopped(works: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workplace, "COMMAND_S", 1)
-    for unconfined in (False, True):
-        assert run(place, "echo begun; sleep 30", unconfined=unconfined)[1:] == (-1, True)
-    assert run(place, "yes").stopped
-    assert run(place, "python3 -c 'b = bytearray(3 << 30)'").code != 0
+    assert works.run("echo begun; sleep 30")[1:] == (-1, True)
+    assert works.run("python3 -c 'b = bytearray(3 << 30)'").code != 0
+    if works._directory is None:
+        assert works.run("yes").stopped
+        assert works.run("head -c 80000000 /dev/zero > large").code != 0
 
 
-def test_commands_share_their_files_and_a_lost_confinement_is_made_anew(place: Path) -> None:
-    with Workplace(place) as works:
+def test_commands_share_their_files_until_their_confinement_is_lost() -> None:
+    with Workplace(FILES) as works:
         assert works.run("echo 1 > new; cat new") == Printed("1\n", 0)
+        assert works.run("cat new") == Printed("1\n", 0)
         assert works._session is not None
         works._session.close()
-        assert works.run("cat new") == Printed("", -1, stopped=True)
-        assert works.run("cat new") == Printed("1\n", 0)
+        for _ in range(2):  # the files are lost too, so that no later command may pretend to go on
+            assert works.run("cat a.py") == Printed("", -1, stopped=True)
 
 
-def test_bytecode_is_not_kept_so_that_an_edit_within_a_second_counts(place: Path) -> None:
-    assert run(place, "python3 -c 'import b; print(b.x)'").output == "1\n"
-    assert run(place, "sed -i 's/x = 1/x = 3/' b.py && python3 -c 'import b; print(b.x)'").output == "3\n"
-    assert not (place / "__pycache__").exists()
+def test_bytecode_is_not_kept_so_that_an_edit_within_a_second_counts(works: Workplace) -> None:
+    assert works.run("python3 -c 'import b; print(b.x)'").output == "1\n"
+    assert works.run("sed -i 's/x = 1/x = 3/' b.py && python3 -c 'import b; print(b.x)'").output == "3\n"
+    assert "__pycache__" not in works.run("ls").output
+
+
+def test_nothing_is_left_of_a_workplace(works: Workplace, tmp_path: Path) -> None:
+    assert works.run("ls").code == 0
+    works.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 CHANGES = {
@@ -77,39 +87,42 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_difference_is_what_git_prints(name: str, tmp_path: Path) -> None:
     file, before, after = CHANGES[name]
-    prepare(tmp_path / "r", {file: before})
-    if after is None:
-        (tmp_path / "r" / file).unlink()
-    else:
-        (tmp_path / "r" / file).write_text(after)
-    said = difference(file, before.encode(), None if after is None else after.encode())
-    assert run(tmp_path / "r", "git diff").output == said
+    with Workplace({file: before}, unconfined=tmp_path / "r") as works:
+        works.run("true")
+        if after is None:
+            (tmp_path / "r" / file).unlink()
+        else:
+            (tmp_path / "r" / file).write_text(after)
+        said = difference(file, before.encode(), None if after is None else after.encode())
+        assert works.run("git diff").output == said
 
 
 @pytest.mark.parametrize("unconfined", [False, True])
 def test_without_git_a_stand_in_diffs_and_restores(
-    unconfined: bool, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unconfined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no git, commands find a program of that name, and print what git would."""
-    there = run(place, "sed -i 's/y = 2/y = 3/' b.py; git diff").output
+    with Workplace(FILES) as works:
+        there = works.run("sed -i 's/y = 2/y = 3/' b.py; git diff").output
     monkeypatch.setattr(workplace, "_missing", lambda program: program == "git")
-    monkeypatch.setitem(workplace.MINIMAL, "PATH", f"{_system_without_git(tmp_path)}")
-    monkeypatch.setattr(workplace, "SYSTEM", (*workplace.SYSTEM, tmp_path / "system"))
-    prepare(tmp_path / "other", FILES, unconfined=unconfined)
-    with Workplace(tmp_path / "other", unconfined=unconfined) as works:
-        assert works.run("sed -i 's/y = 2/y = 3/' b.py; git diff").output == there
-        assert works.run("git checkout -q b.py && git diff") == Printed("", 0)
-        assert (tmp_path / "other" / "b.py").read_text() == FILES["b.py"]
-        refused = works.run("git log")
-        assert refused.code == 1
-        assert "knows diff and checkout" in refused.output
-    probe(tmp_path, unconfined=unconfined)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as system:  # what commands are shown cannot lie in /tmp
+        monkeypatch.setitem(workplace.MINIMAL, "PATH", f"{_system_without_git(Path(system))}")
+        monkeypatch.setattr(workplace, "SYSTEM", (*workplace.SYSTEM, system))
+        with Workplace(FILES, unconfined=tmp_path / "other" if unconfined else None) as works:
+            assert works.run("sed -i 's/y = 2/y = 3/' b.py; git diff").output == there
+            assert works.run("git checkout -q b.py && git diff") == Printed("", 0)
+            assert works.run("sed '' b.py").output == FILES["b.py"]
+            refused = works.run("git log")
+            assert refused.code == 1
+            assert "knows diff and checkout" in refused.output
+        probe(tmp_path, unconfined=unconfined)
 
 
-def _system_without_git(tmp_path: Path) -> Path:
-    programs = tmp_path / "system"
+def _system_without_git(place: Path) -> Path:
+    place.chmod(0o755)
+    programs = place / "system"
     programs.mkdir()
-    for name in ("bash", "sed", "env", "python3"):
+    for name in ("bash", "sed", "env", "python3", "chmod"):
         (programs / name).symlink_to(Path("/usr/bin") / name)
     return programs
 
@@ -128,8 +141,8 @@ def test_a_system_that_cannot_confine_is_named_with_the_way_out(
 
 
 def test_the_stand_in_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "a.py").write_text("a = 1\n")
+    (tmp_path / ".git" / "start").mkdir(parents=True)
+    (tmp_path / ".git" / "start" / "a.py").write_text("a = 1\n")
     (tmp_path / "a.py").write_text("a = 2\n")
     program = Path(workplace.__file__).with_name("git_stand_in.py")
     done = subprocess.run(

@@ -135,7 +135,6 @@ import json, os, sys
 sys.path.insert(0, {here!r})
 from hostile import ENDLESS, HOSTILE
 from radmoe.sandbox import Sandbox
-from radmoe.sandbox.confine import run_command
 
 calls, sums, unharmed = json.load(sys.stdin)
 calls = [tuple(call) for call in calls]
@@ -148,9 +147,7 @@ for mechanism in ("namespaces", "landlock"):
             ran += 1
             if sandbox.call(program + unharmed, "f", calls).data.decode("utf-8", "replace") == sums:
                 passed.append(mechanism + ": " + name)
-os.chdir(os.environ["WORKDIR"])
-command = run_command(["sh", "-c", "id -u; touch made; touch /usr/made; cat /etc/passwd"], workdir=".")
-json.dump([os.getuid(), ran, passed, command.stdout.decode(), os.listdir(".")], sys.stdout)
+json.dump([os.getuid(), ran, passed], sys.stdout)
 """
 
 
@@ -161,9 +158,8 @@ def test_as_another_user_no_hostile_program_passes_either(tmp_path: Path) -> Non
     python = Path("/usr/bin/python3")
     if os.getuid() or not python.exists() or not shutil.which("setpriv"):
         pytest.skip("needs root, to become somebody else, and a Python that all may read")
-    with tempfile.TemporaryDirectory(dir="/tmp") as here, tempfile.TemporaryDirectory(dir="/tmp") as workdir:
+    with tempfile.TemporaryDirectory(dir="/tmp") as here:
         Path(here).chmod(0o755)
-        os.chown(workdir, 65534, 65534)
         package = Path(here, "radmoe")
         package.mkdir()
         for name in ("__init__.py", "errors.py", "sandbox"):
@@ -178,7 +174,7 @@ def test_as_another_user_no_hostile_program_passes_either(tmp_path: Path) -> Non
             capture_output=True,
             text=True,
             cwd="/",
-            env={"HIDDEN": SECRET, "WORKDIR": workdir},
+            env={"HIDDEN": SECRET},
         )
     assert answer.returncode == 0, answer.stderr
-    assert json.loads(answer.stdout) == [65534, 2 * len(HOSTILE), [], "65534\n", ["made"]]
+    assert json.loads(answer.stdout) == [65534, 2 * len(HOSTILE), []]

@@ -1,115 +1,244 @@
-"""Several commands in one confinement: each sees what `run_command` shows it, and leaves nothing to the next but its files."""
+"""Commands in the confinement that programs have: a real bash and a real git, in a work tree that lies in memory."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import radmoe
 from radmoe.errors import InputError
-from radmoe.sandbox.confine import run_command
 from radmoe.sandbox.session import Session
+from sandbox.available import needs_namespaces
+from sandbox.crippled import NO_MOUNTS, cripple, without_filter
+from sandbox.leftovers import leftovers
+
+pytestmark = needs_namespaces
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    (tmp_path / "work").mkdir()
-    with Session(tmp_path / "work", timeout=5, environment={"COLOUR": "red"}, memory=1 << 30, most=100_000) as made:
+def session() -> Iterator[Session]:
+    with Session(files={"given": "here"}, timeout=10, environment={"COLOUR": "red"}, memory=1 << 30) as made:
         yield made
 
 
-def said(session: Session, command: str) -> str:
-    done = session.run(["bash", "-c", command])
+def said(session: Session, command: str, **options: object) -> str:
+    done = session.run(["bash", "-c", command], **options)  # type: ignore[arg-type]
     assert not done.stopped
-    return done.stdout.decode()
+    return done.output.decode()
 
 
-def test_commands_run_one_after_another_in_one_directory(session: Session, tmp_path: Path) -> None:
-    assert said(session, "echo one > a; echo $COLOUR") == "red\n"
+# -- what a command has ----------------------------------------------------------------------------------------------
+
+
+def test_commands_run_one_after_another_in_one_work_tree(session: Session) -> None:
+    assert said(session, "pwd; cat given -; echo one > a; echo $COLOUR", stdin=b" and there\n") == (
+        "/testbed\nhere and there\nred\n"
+    )
     assert said(session, "cat a; echo two >&2; echo three") == "one\ntwo\nthree\n"
     assert session.run(["bash", "-c", "exit 7"]).code == 7
     assert session.run(["bash", "-c", "kill -9 $$"]).code == 137
-    assert (tmp_path / "work" / "a").read_text() == "one\n"
+    assert said(session, "yes | head -1; echo ${PIPESTATUS[0]}") == "y\n141\n"
+    assert said(session, "pwd", cwd="/usr/lib") == "/usr/lib\n"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "id -u; id -g; pwd; umask; ulimit -a | grep -v pipe; env | sort | grep -v ^_=",
-        "ls -A / /tmp /dev /etc /home 2>&1; ls /proc > list; grep -c '^[0-9]' list",
-        "cat /etc/passwd; echo 1 > /usr/x; echo 1 > /x; mount -t tmpfs x /tmp; unshare -n true; cat /proc/1/environ",
-        "cat; hostname; readlink /proc/self/ns/net | cut -c1-5; cat /proc/net/route | wc -l",
-        "nonesuch",
-    ],
-)
-def test_a_command_sees_what_a_single_one_sees(command: str, session: Session, tmp_path: Path) -> None:
-    joined = ["bash", "-c", 'exec bash -c "$1" 2>&1', "bash", command]
-    alone = run_command(joined, workdir=tmp_path / "work", timeout=5, environment={"COLOUR": "red"}, memory=1 << 30)
-    together = session.run(["bash", "-c", command])
-    assert (together.stdout.decode(), together.code) == (alone.stdout.decode(), alone.code)
+def test_the_environment_is_the_given_one_and_no_other(session: Session) -> None:
+    names = {line.split("=")[0] for line in said(session, "env").split("\n")}
+    assert names == {"COLOUR", "PATH", "HOME", "LANG", "PWD", "SHLVL", "_", ""}
 
 
-def test_nothing_is_left_to_the_next_command_but_files_in_the_directory(session: Session, tmp_path: Path) -> None:
-    command = "mkdir -p /tmp/d/e; ln -s / /tmp/l; echo 1 > /tmp/f; (sleep 60 &) ; export X=1; cd /; echo done"
+def test_nothing_is_left_to_the_next_command_but_the_work_tree(session: Session) -> None:
+    command = (
+        "mkdir -p /tmp/d/e /dev/shm/d; ln -s / /tmp/l; echo 1 > /tmp/f; (sleep 60 &) ; export X=1; cd /; echo done"
+    )
     assert said(session, command) == "done\n"
-    left = said(session, "find /tmp -mindepth 1 -maxdepth 1; echo $X; basename $PWD").split()
-    assert [Path(name).name for name in left] == [*tmp_path.parts[2:3], "work"]
+    assert said(session, "ls -A /tmp /dev/shm; echo $X $PWD") == "/dev/shm:\n\n/tmp:\n/testbed\n"
     assert "sleep" not in said(session, "cat /proc/[0-9]*/comm")
 
 
-def test_a_command_that_hangs_floods_or_hides_is_stopped_and_the_next_one_runs(tmp_path: Path) -> None:
-    with Session(tmp_path, timeout=1, most=1000) as session:
-        for command, reason in (
-            ("echo begun; sleep 60", "it ran out of time (1 s)"),
-            ("exec >&- 2>&-; sleep 60", "it ran out of time (1 s)"),
-            ("yes", "it wrote more than 1000 bytes"),
-            ("trap '' TERM; (setsid sleep 60 &) ; while :; do :; done", "it ran out of time (1 s)"),
-        ):
-            began = time.monotonic()
-            assert session.run(["bash", "-c", command]).stopped == reason
-            assert time.monotonic() - began < 30
-            assert said(session, "echo on") == "on\n"
-        assert session.run(["bash", "-c", "echo begun; sleep 60"]).stdout == b"begun\n"
+def test_processes_may_share_memory(session: Session) -> None:
+    code = "import multiprocessing as m; print(m.Pool(2).map(abs, [-1, 2]), m.shared_memory.SharedMemory('a', True, 9).size)"
+    assert "[1, 2]" in said(session, f'python3 -c "from multiprocessing import shared_memory; {code}" 2>/dev/null')
 
 
-def test_a_directory_below_tmp_survives_whatever_a_command_moves(tmp_path: Path) -> None:
-    """The caller's directory lies in the /tmp that is emptied, and a command may rename what is above it."""
-    (tmp_path / "a" / "work").mkdir(parents=True)
-    (tmp_path / "a" / "work" / "file").write_text("1")
-    if not str(tmp_path).startswith("/tmp/"):
-        pytest.skip("the directory of tests is not below /tmp")
-    with Session(tmp_path / "a" / "work", timeout=5) as session:
-        first = tmp_path.parts[2]
-        session.run(["bash", "-c", f"cd / && mv /tmp/{first} /tmp/elsewhere && ls /tmp"])
-        session.run(["true"])
-    assert (tmp_path / "a" / "work" / "file").read_text() == "1"
+@pytest.mark.skipif(not shutil.which("git"), reason="there is no git")
+def test_git_commits_and_shows_what_changed(session: Session) -> None:
+    who = " ".join(f"-c user.{name}=a@b" for name in ("name", "email"))
+    script = f"git init -q . && git add given && git {who} commit -qm first && echo two > given && git diff"
+    assert "-here\n" in said(session, script)
+    assert said(session, "git log --format=%s") == "first\n"
 
 
-def test_memory_is_limited(session: Session) -> None:
-    assert session.run(["python3", "-c", "b = bytearray(2 << 30)"]).code == 1
-    assert said(session, "python3 -c 'print(6 * 7)'") == "42\n"
+def test_the_work_tree_begins_with_a_copy_of_a_directory(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "a" / "b").mkdir(parents=True)
+    (tree / "a" / "b" / "run").write_text("#!/bin/sh\necho ran\n")
+    (tree / "a" / "b" / "run").chmod(0o755)
+    (tree / "a" / "b").chmod(0o500)
+    (tmp_path / "outside").write_text("not copied")
+    (tree / "link").symlink_to(tmp_path / "outside")
+    os.mkfifo(tree / "pipe")
+    tmp_path.chmod(0o700)
+    with Session(tree, {"a/more": "m"}, timeout=10) as session:
+        assert said(session, "a/b/run; cat a/more; ls; cat link 2>/dev/null; echo >> a/b/run") == "ran\nma\nlink\n"
+    assert (tree / "a" / "b" / "run").read_text() == "#!/bin/sh\necho ran\n"
+    assert not (tree / "a" / "more").exists()
 
 
 def test_a_command_that_does_not_exist_says_so(session: Session) -> None:
     done = session.run(["nonesuch"])
-    assert (done.code, done.stdout) == (127, b"No such file or directory\n")
+    assert (done.code, done.output) == (127, b"No such file or directory\n")
+    assert session.run(["true"], cwd="/none").output == b"No such file or directory\n"
+
+
+# -- what ends it ----------------------------------------------------------------------------------------------------
+
+
+def test_a_command_that_hangs_floods_or_hides_is_stopped_and_the_next_one_runs() -> None:
+    with Session(timeout=1, keep=1000, most=100_000) as session:
+        for command, reason in (
+            ("echo begun; sleep 60", "it ran out of time (1 s)"),
+            ("exec >&- 2>&-; sleep 60", "it ran out of time (1 s)"),
+            ("yes", "it wrote more than 100000 bytes"),
+            ("trap '' TERM; (setsid sleep 60 &) ; while :; do :; done", "it ran out of time (1 s)"),
+        ):
+            began = time.monotonic()
+            done = session.run(["bash", "-c", command])
+            assert done.stopped == reason
+            assert len(done.output) <= 1000
+            assert time.monotonic() - began < 30
+            assert said(session, "echo on") == "on\n"
+        assert session.run(["bash", "-c", "echo begun; sleep 60"]).output == b"begun\n"
+        done = session.run(["bash", "-c", "seq 10000; exit 3"])
+        assert (done.code, len(done.output), done.left_out, done.stopped) == (3, 1000, 47894, "")
+        assert said(session, "sleep 1.2; echo later", timeout=20) == "later\n"
+
+
+def test_another_thread_may_stop_a_command(session: Session) -> None:
+    stopper = threading.Timer(0.5, session.stop)
+    stopper.start()
+    began = time.monotonic()
+    done = session.run(["bash", "-c", "sleep 60"], timeout=60)
+    assert (done.code, done.stopped) == (137, "")
+    assert time.monotonic() - began < 30
+    session.stop()  # nothing runs
+    assert said(session, "echo on") == "on\n"
 
 
 def test_closing_ends_all_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / "work").mkdir()
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    with Session(tmp_path / "work") as session:
-        assert said(session, "echo 1") == "1\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["work"]
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    before, open_files = leftovers(), len(list(Path("/proc/self/fd").iterdir()))
+    with Session() as session:
+        assert said(session, "(setsid sleep 60 &); echo 1") == "1\n"
+        assert list(tmp_path.iterdir()) == []
+    assert leftovers() == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
     with pytest.raises(InputError, match="is gone"):
         session.run(["true"])
 
 
-def test_no_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no directory"):
+def test_a_caller_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom radmoe.sandbox.session import Session\nsession = Session(timeout=60)\n"
+        "print(session._helper.pid, flush=True)\nsession.run(['sleep', '50'])"
+    )
+    environment = {"PYTHONPATH": str(Path(radmoe.__file__).parent.parent), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout
+        helper = Path("/proc", process.stdout.readline().strip())
+        time.sleep(0.3)
+        process.kill()
+    deadline = time.monotonic() + 20
+    while helper.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not helper.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- as whom ---------------------------------------------------------------------------------------------------------
+
+WHO = """
+from radmoe.errors import InputError
+from radmoe.sandbox.session import Session
+FORK = '''
+import os, time
+for n in range(300):
+    try:
+        if os.fork() == 0: time.sleep(60)
+    except OSError: break
+else: print("unlimited")
+'''
+try:
+    with Session() as session:
+        done = session.run(["bash", "-c", "id -u; touch made && echo made; python3 -c \\"$0\\"", FORK], timeout=15)
+        print(done.output.decode().split())
+except InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root, to give up rights")
+@pytest.mark.parametrize(
+    ("by", "answer"),
+    [
+        ("setpriv", r"\['21\d{8}', 'made'\]"),
+        ("setpriv --bounding-set=-sys_admin", r"\['21\d{8}', 'made'\]"),
+        ("setpriv --reuid=65534 --regid=65534 --clear-groups", r"\['65534', 'made'\]"),
+        ("setpriv --reuid=65534 --regid=65534 --clear-groups unshare -r", r"\['65534', 'made'\]"),
+        ("setpriv --bounding-set=-setuid", "no command runs as root, and this root has no right to become another"),
+        ("unshare -r", "no command runs as root, and this user namespace has nobody else"),
+    ],
+)
+def test_no_command_is_root_or_exceeds_its_processes_whoever_starts_it(by: str, answer: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as here:
+        (Path(here) / "radmoe").mkdir()
+        for part in ("__init__.py", "errors.py", "sandbox"):
+            source = Path(radmoe.__file__).with_name(part)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, Path(here, "radmoe", part))  # type: ignore[operator]
+        subprocess.run(["chmod", "-R", "a+rX", here], check=True)
+        words = [*by.split(), "/usr/bin/python3", "-c", WHO]
+        done = subprocess.run(words, capture_output=True, text=True, cwd="/", env={"PYTHONPATH": here}, timeout=100)
+    assert re.search(answer, done.stdout), done
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_done_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none is no directory"):
         Session(tmp_path / "none")
+    with pytest.raises(InputError, match="cannot be shown to a command, which has a /tmp of its own"):
+        Session(binds=["/usr", "/tmp/tools"])
+    (tmp_path / "large").write_bytes(bytes(2 << 20))
+    with pytest.raises(InputError, match=r"its work tree cannot be made: .*large.*No space left on device"):
+        Session(tmp_path, disk=1 << 20)
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    subprocess.run(
+        [sys.executable, "-c", "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"], cwd=deep, check=True
+    )
+    try:
+        with pytest.raises(InputError, match=r"its work tree cannot be made: .*(too long|too deep)"):
+            Session(deep)
+    finally:
+        subprocess.run(["rm", "-rf", deep], check=True)
+
+
+def test_a_system_that_cannot_confine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cripple(tmp_path, monkeypatch, "kernel", NO_MOUNTS)
+    with pytest.raises(InputError, match="commands cannot be run in confinement: pivot_root: Operation not permitted"):
+        Session()
+    without_filter(tmp_path, monkeypatch)
+    with pytest.raises(InputError, match="there is no seccomp filter for"):
+        Session()

@@ -4,7 +4,7 @@ trajectory.py    requests and answers of an agent become one rollout with steps;
 conversation.py  chat messages to token ids, so that tokens the model sampled are never tokenised again
 responder.py     who answers an agent's requests: an engine whose batch all agents share, or a script
 mini.py          the model that mini-swe-agent drives
-confined.py      where an agent's commands run: bubblewrap without a network, with limits of time and memory
+confined.py      where an agent's commands run: the sandbox's own confinement, as an environment of mini-swe-agent
 instances.py     what is to be solved: a folder with issues and repositories
 candidates.py    what is known of each finished trajectory: its patch, how it ended, what is wrong with it
 run.py           N trajectories of every instance by mini-swe-agent, with their routing, into run directories and a pool

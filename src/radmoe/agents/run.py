@@ -255,7 +255,7 @@ class _Work:
         }
         own = {
             "environment_class": "radmoe.agents.confined.ConfinedEnvironment",
-            "env": plan.config.get("environment", {}).get("env", {}),
+            **{key: value for key, value in plan.config.get("environment", {}).items() if key in ("env", "disk_mb")},
             "timeout": plan.command_seconds,
             "memory_mb": plan.memory_mb,
             "repository": "" if instance.repository is None else str(instance.repository),

@@ -4,9 +4,7 @@ run.py       Sandbox, which calls a program's function or feeds it a text; Outco
 library.py   the modules that programs are promised
 jail.py      the helper process: it is confined once, then runs one program after another
 worker.py    the process of one program
-confine.py   run_command: any command, such as an agent's bash or git, in the same confinement
-command.py   the helper process of one command
-session.py   Session: several commands of one agent, in one confinement
+session.py   Session: commands, such as an agent's bash or git, in the same confinement, with a work tree of their own
 commands.py  the helper process of a session
 root.py      what can be seen from inside: namespaces with a root of their own, or rules for Landlock
 filters.py   which system calls are let through

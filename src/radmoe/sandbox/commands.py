@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -13,42 +14,126 @@ import struct
 from pathlib import Path
 from typing import Any, NoReturn
 
-from radmoe.sandbox import filters
-from radmoe.sandbox.command import enter, read_order, start
+from radmoe.sandbox import filters, kernel, root
 
-STARTED, STOP = b"+", b"."
+STARTED, RUN, STOP = b"+", b"!", b"."
 END = struct.Struct("<i")  # the exit code of a command, 128 + n after signal n
-_SCRATCH = Path("/tmp")
+_FIRST_UID = 2_100_000_000  # user ids that nobody has, and no program of `run.py` either
+_ENDED_FIRST = 1000  # oom_score_adj: commands go before anybody else when the machine's memory runs out
 
 
 def main(order: str, control: str, place: str) -> None:
     """Confine this process, then run commands until the caller closes its end of the control socket.
 
-    A command comes as two descriptors: of a file with its words, and of a pipe that takes both its outputs. When it
-    ends, or the caller says STOP, whatever it started is ended too, /tmp is emptied, and its exit code goes back.
+    A command comes as three descriptors: of a file that says what to run, of its input, and of a pipe that takes both
+    its outputs. When it ends, or the caller says STOP, whatever it started is ended too, /tmp and /dev/shm are emptied,
+    and its exit code goes back.
     """
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would inherit that
+        signal.signal(number, signal.SIG_DFL)
     caller = socket.socket(fileno=int(control))
-    wanted = read_order(order)
+    with os.fdopen(int(order), "rb") as file:
+        wanted: dict[str, Any] = json.load(file)
     try:
-        barrier = enter(wanted, place)
+        barrier, view = _enter(wanted, place)
     except OSError as error:
-        caller.send(f"{error.strerror or error}".encode())
+        caller.send(f"{error.strerror or error}".encode("utf-8", "replace")[:1000])
         os._exit(127)
     caller.send(STARTED)
     while True:
-        message, descriptors, _, _ = socket.recv_fds(caller, 1, 2)
+        message, descriptors, _, _ = socket.recv_fds(caller, 1, 3)
         if not message:
             os._exit(0)  # the caller is gone, and all that runs here goes with this process
-        if message != STOP:  # which came too late for the command that it was meant for
-            caller.send(END.pack(_run(caller, wanted, barrier, *descriptors)))
+        if message == RUN:  # a STOP came too late for the command that it was meant for
+            code = _run(caller, wanted, barrier, view, descriptors)
+            root.empty_scratch(view)
+            caller.send(END.pack(code))
 
 
-def _run(caller: socket.socket, wanted: dict[str, Any], barrier: filters.Filter, words: int, output: int) -> int:
+def _enter(wanted: dict[str, Any], place: str) -> tuple[filters.Filter, root.View]:
+    """Confine this process to what was ordered, and hide it from commands. Returns the filter they start behind."""
+    barrier = filters.for_commands()
+    if barrier is None:
+        raise OSError(f"there is no seccomp filter for {os.uname().machine}")
+    owner = root.owner(_FIRST_UID + os.getpid() % 10_000_000)
+    view = root.View(tuple(wanted["read"]), disk=wanted["disk"], scratch=wanted["scratch"], owner=owner)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(_ENDED_FIRST))
+    root.enter(view, place, lambda workdir: _fill(workdir, wanted, owner))
+    kernel.set_dumpable(False)
+    return barrier, view
+
+
+def _fill(workdir: str, wanted: dict[str, Any], owner: tuple[int, int]) -> None:
+    """Put a copy of a directory, and files, into the work tree: in a process of whom it belongs to, who reads all."""
+    answer, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        reason = ""
+        try:
+            _become(owner, kernel.CAN_READ_ALL)
+            os.chdir(workdir)
+            reason = _copied(wanted["copy"], wanted["files"])
+        except OSError as error:
+            reason = f"{error.strerror or error}"
+        finally:
+            os.write(theirs, reason.encode("utf-8", "replace")[:1000])
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(answer, "rb") as file:
+        reason = file.read().decode("utf-8", "replace")
+    os.waitpid(child, 0)
+    if reason != STARTED.decode():
+        raise OSError(f"its work tree cannot be made: {reason or 'a process was killed'}")
+
+
+def _become(owner: tuple[int, int], capabilities: int = 0, *, bounding: bool = False) -> None:
+    kernel.become(*owner, capabilities, bounding=bounding)
+    if 0 in (*os.getresuid(), *os.getresgid()):
+        raise OSError("no command runs as root, and this root has no right to become another user")
+
+
+def _copied(directory: str, files: dict[str, str]) -> str:
+    """Fill the working directory. Returns STARTED, or what went wrong first."""
+    try:
+        if directory:
+            import shutil  # takes longer than all the rest
+
+            shutil.copytree(directory, ".", symlinks=True, ignore=_special, dirs_exist_ok=True)
+        for name, text in files.items():
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            Path(name).write_bytes(_encoded(text))
+    except RecursionError:
+        return "directories are nested too deeply"
+    except OSError as error:
+        if isinstance(error.args[0], list):  # what copytree could not copy: from where, to where, and the reason
+            path, _, reason = error.args[0][0]
+            return f"{path}: {reason}"
+        return f"{error.filename}: {error.strerror}"
+    return STARTED.decode()
+
+
+def _special(directory: str, names: list[str]) -> list[str]:
+    """What in a directory is neither a file, a directory nor a link: pipes, sockets and devices are not copied."""
+    kinds = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
+    return [name for name in names if not any(kind(Path(directory, name).lstat().st_mode) for kind in kinds)]
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def _run(
+    caller: socket.socket, wanted: dict[str, Any], barrier: filters.Filter, view: root.View, descriptors: list[int]
+) -> int:
     command = os.fork()
     if command == 0:
-        _command(caller, wanted, barrier, words, output)
-    os.close(words)
-    os.close(output)
+        _command(wanted, barrier, view, *descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
     ended = os.pidfd_open(command)
     select.select([ended, caller.fileno()], [], [])
     os.close(ended)
@@ -60,36 +145,37 @@ def _run(caller: socket.socket, wanted: dict[str, Any], barrier: filters.Filter,
             process, status = os.wait()
             if process == command:
                 code = os.waitstatus_to_exitcode(status)
-    _empty(_SCRATCH, _SCRATCH.stat().st_dev)
     return code if code >= 0 else 128 - code
 
 
-def _empty(directory: Path, device: int) -> None:
-    """Remove what is in a directory. What is mounted there, such as the caller's own directory, is left alone."""
-    for path in directory.iterdir():
-        with contextlib.suppress(OSError):  # not empty, because something is mounted below it
-            status = path.lstat()
-            if status.st_dev == device and stat.S_ISDIR(status.st_mode):
-                _empty(path, device)
-                path.rmdir()
-            elif status.st_dev == device:
-                path.unlink()
-
-
 def _command(
-    caller: socket.socket, wanted: dict[str, Any], barrier: filters.Filter, words: int, output: int
+    wanted: dict[str, Any], barrier: filters.Filter, view: root.View, words: int, given: int, output: int
 ) -> NoReturn:
-    """The life of the process that becomes the command."""
+    """The life of the process that becomes the command, within limits and behind the filter, and never as root."""
+    assert view.owner
     try:
-        caller.close()
         with os.fdopen(words, "rb") as file:
-            argv = json.load(file)
-        for number in (1, 2):
-            os.dup2(output, number)
-        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-        os.closerange(3, 1024)
-        start(argv, wanted, barrier)
+            command = json.load(file)
+        for number, descriptor in ((100, given), (101, output)):
+            os.dup2(descriptor, number)  # first out of the way
+        for number, descriptor in enumerate((100, 101, 101)):
+            os.dup2(descriptor, number)
+        os.closerange(3, 4096)
+        os.setsid()
+        for name, most in (wanted["limits"] | {"CPU": command["seconds"]}).items():
+            _limit(getattr(resource, f"RLIMIT_{name}"), most)
+        _become(view.owner, bounding=True)
+        os.chdir(command["cwd"])
+        barrier.install()
+        os.execvpe(command["argv"][0], command["argv"], wanted["environment"])
     except OSError as error:
         os.write(2, f"{error.strerror or error}\n".encode())
     finally:
         os._exit(127)
+
+
+def _limit(kind: int, most: int) -> None:
+    """Lower a limit, unless it is lower already."""
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))

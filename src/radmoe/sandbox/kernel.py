@@ -7,9 +7,11 @@ with the name of the call, so that a message can say what the system refused.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import struct
 import sys
+from pathlib import Path
 
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
@@ -38,10 +40,15 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, data: s
     call("mount", *texts[:3], ctypes.c_ulong(flags), texts[3])
 
 
+def unmount(target: str) -> None:
+    """Take a mount away at once, whoever still uses it."""
+    call("umount2", os.fsencode(target), 2)  # MNT_DETACH
+
+
 def pivot_root() -> None:
     """Make the working directory the root, and let go of the old root."""
     call("pivot_root", b".", b".")
-    call("umount2", b".", 2)  # MNT_DETACH
+    unmount(".")
     os.chdir("/")
 
 
@@ -94,6 +101,15 @@ def become(uid: int, gid: int, capabilities: int = 0, *, bounding: bool = False)
         _set_capabilities(0)
 
 
+def maps(uid: int) -> bool:
+    """Whether this user namespace knows a user and a group of a number."""
+    for name in ("uid_map", "gid_map"):
+        ranges = [line.split() for line in Path(f"/proc/self/{name}").read_text().splitlines()]
+        if not any(int(first) <= uid < int(first) + int(count) for first, _, count in ranges):
+            return False
+    return True
+
+
 def _set_capabilities(capabilities: int) -> None:
     words = struct.pack("<3I", capabilities, capabilities, 0)  # effective, permitted, inheritable
     call("capset", struct.pack("<Ii", _CAPABILITIES, 0), words + bytes(12))
@@ -129,9 +145,9 @@ def landlock_restrict(ruleset: int) -> None:
 
 
 def anonymous_file(data: bytes) -> int:
-    """A descriptor, at its beginning, of a file that holds some data and has no name."""
+    """A descriptor, at its beginning, of a file that holds some data and has no name. On Linux nobody can change it."""
     if sys.platform == "linux":
-        file = os.memfd_create("input")
+        file = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     else:
         import tempfile
 
@@ -141,4 +157,8 @@ def anonymous_file(data: bytes) -> int:
     while left:
         left = left[os.write(file, left) :]
     os.lseek(file, 0, os.SEEK_SET)
+    if sys.platform == "linux":
+        fcntl.fcntl(
+            file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
+        )
     return file

@@ -1,4 +1,4 @@
-"""What a confined process can see: an interpreter and nothing else, or the directories that a command is given.
+"""What a confined process can see: an interpreter and nothing else, or the system and a work tree for commands.
 
 `enter` builds that as a root of its own, in namespaces of its own. Where a system permits no mounts, `rules` says the
 same to Landlock, which then lets a process open these files and no others.
@@ -13,13 +13,17 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from radmoe.sandbox import kernel
 from radmoe.sandbox.kernel import BIND, NODEV, NOEXEC, NOSUID, PRIVATE, RDONLY, READ_DIR, READ_FILE, REC, REMOUNT
 
+WORKDIR = "/testbed"  # where commands work; SWE-bench has its repositories there
+_SCRATCH = ("/tmp", "/dev/shm")
+_INODE = 1 << 13  # bytes of a tmpfs for each file in it, as the kernel's memory for a file counts in no size
+_NOBODY = 65534
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}  # in /dev, to /proc/self
 _FOREIGN = ("site-packages", "dist-packages")  # inside the library's directory, but no part of the library
@@ -28,17 +32,19 @@ _FLAGS = {"ro": RDONLY, "nosuid": NOSUID, "nodev": NODEV, "noexec": NOEXEC}
 
 
 class View(NamedTuple):
-    """What is there, at the same paths as outside: directories and files to read, and directories to write to.
+    """What is there: directories and files to read, at the same paths as outside.
 
-    Directories in `hidden` lie in readable ones and appear empty. `home` is an empty directory to stand in. With
-    `scratch`, /tmp is there and takes so many bytes.
+    Directories in `hidden` lie in readable ones and appear empty. `home` is an empty directory to stand in. What can be
+    written to lies in memory and is gone afterwards: with `disk`, WORKDIR takes so many bytes and belongs to `owner`
+    (user and group), and /tmp and /dev/shm take `scratch` bytes each.
     """
 
     read: tuple[str, ...]
     hidden: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
     home: str = "/"
+    disk: int = 0
     scratch: int = 0
+    owner: tuple[int, int] | None = None
 
 
 def interpreter(home: str) -> View:
@@ -98,21 +104,26 @@ def _shared_libraries(library: list[str]) -> list[str]:
 # -- a root of its own -----------------------------------------------------------------------------------------------
 
 
-def enter(view: View, place: str) -> None:
+def enter(view: View, place: str, fill: Callable[[str], None] = lambda workdir: None) -> None:
     """Enter namespaces with no other process, no network, and no files but those in view. Raises OSError if it cannot.
 
     Returns in a new process, the first of its tree: when it ends, whatever runs there ends too. The calling process
     waits for it and then ends with its exit code. `place` is an empty directory to build the root on; it stays empty.
+    `fill` is called while the outside can still be seen, with the path that WORKDIR has there.
     """
     flags = kernel.NEWNS | kernel.NEWPID | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS
-    uid, gid = os.getuid(), os.getgid()
-    try:
-        kernel.call("unshare", flags)
-    except OSError:
-        kernel.call("unshare", flags | kernel.NEWUSER)
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-            with contextlib.suppress(FileNotFoundError):
-                Path(f"/proc/self/{name}").write_text(text)
+    if view.owner is not None and os.getuid() == 0 and not kernel.maps(view.owner[0]):
+        if Path("/proc/self/uid_map").read_text().split()[1] == "0":
+            raise OSError("no command runs as root, and this user namespace has nobody else")
+        _unshare_as_user(flags)  # root here is another user outside
+    else:
+        try:
+            kernel.call("unshare", flags)
+        except OSError:
+            if view.owner is not None:
+                kernel.become(*view.owner)  # root without the right to mount: an ordinary user has it in a namespace
+                kernel.set_dumpable(True)  # which a change of users ends, and then /proc/self belongs to root
+            _unshare_as_user(flags)
     first = os.fork()
     if first:
         signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGKILL))
@@ -123,18 +134,33 @@ def enter(view: View, place: str) -> None:
     os.umask(0o022)
     kernel.call("sethostname", b"sandbox", 7)
     _build(view, place)
+    fill(place + WORKDIR)
     os.chdir(place)
     kernel.pivot_root()
+
+
+def owner(number: int) -> tuple[int, int]:
+    """User and group of confined commands: the caller's own or, if that is root, ids that nobody else has."""
+    if os.getuid():
+        return os.getuid(), os.getgid()
+    uid = number if kernel.maps(number) else _NOBODY
+    return uid, uid
+
+
+def _unshare_as_user(flags: int) -> None:
+    """Enter namespaces in which an unprivileged user may mount. Nobody is root there: root is called nobody."""
+    ids = {"uid": os.getuid(), "gid": os.getgid()}
+    kernel.call("unshare", flags | kernel.NEWUSER)
+    Path("/proc/self/setgroups").write_text("deny")
+    for name, number in ids.items():
+        Path(f"/proc/self/{name}_map").write_text(f"{number or _NOBODY} {number} 1")
 
 
 def _build(view: View, place: str) -> None:
     """Put on `place` what is in view, and make everything read-only that is not to be written to."""
     kernel.mount(None, "/", None, REC | PRIVATE)
     kernel.mount("tmpfs", place, "tmpfs", NOSUID | NODEV, "mode=755,size=1m")
-    if view.scratch:
-        Path(place, "tmp").mkdir()
-        kernel.mount("tmpfs", f"{place}/tmp", "tmpfs", NOSUID | NODEV, f"mode=1777,size={view.scratch}")
-    for path in (*_outermost(list(view.read)), *(f"/dev/{name}" for name in _DEVICES), *view.write):
+    for path in (*_outermost(list(view.read)), *(f"/dev/{name}" for name in _DEVICES)):
         _bind(path, place)
     for path in view.hidden:
         kernel.mount("tmpfs", place + path, "tmpfs", NOSUID | NODEV, "mode=755,size=1m")
@@ -144,11 +170,28 @@ def _build(view: View, place: str) -> None:
     Path(place, "proc").mkdir()
     with contextlib.suppress(OSError):  # an unprivileged user in a container may get none: then there is none
         kernel.mount("proc", f"{place}/proc", "proc", NOSUID | NODEV | NOEXEC, "hidepid=2,subset=pid")
-    writable = tuple(f"{place}{path}/" for path in view.write)
+    for path in (WORKDIR, *_SCRATCH) if view.disk else ():
+        Path(place + path).mkdir(exist_ok=True)
     for point, flags in list(_mounts(place)):
-        if not f"{point}/".startswith(writable) and point != f"{place}/tmp":
-            devices = 0 if point.startswith(f"{place}/dev/") else NODEV
-            kernel.mount(None, point, None, REMOUNT | BIND | RDONLY | NOSUID | devices | flags)
+        devices = 0 if point.startswith(f"{place}/dev/") else NODEV
+        kernel.mount(None, point, None, REMOUNT | BIND | RDONLY | NOSUID | devices | flags)
+    if view.disk and view.owner:
+        uid, gid = view.owner
+        _mount_memory(place + WORKDIR, view.disk, f"mode=755,uid={uid},gid={gid}")
+        for path in _SCRATCH:
+            _mount_memory(place + path, view.scratch, "mode=1777")
+
+
+def empty_scratch(view: View) -> None:
+    """Replace /tmp and /dev/shm by empty ones, whatever is in them. Nobody may be using them."""
+    for path in _SCRATCH:
+        kernel.unmount(path)
+        _mount_memory(path, view.scratch, "mode=1777")
+
+
+def _mount_memory(path: str, size: int, options: str) -> None:
+    """Mount a file system that takes so many bytes, and files in proportion."""
+    kernel.mount("tmpfs", path, "tmpfs", NOSUID | NODEV, f"{options},size={size},nr_inodes={max(64, size // _INODE)}")
 
 
 def _bind(path: str, place: str) -> None:

@@ -1,7 +1,7 @@
 """What `git diff` prints, and a stand-in for git on a machine that has none: `git diff` and `git checkout`.
 
-As a program (workplace.py copies this file) it works on the files of one directory; as they were, they lie in .git. It
-uses the standard library only. A test compares it with git.
+As a program (workplace.py copies this file) it works on the files of one directory; as they were, they lie in .git/start.
+It uses the standard library only. A test compares it with git.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ def _blob(data: bytes) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    names = sorted(path.name for path in Path(".git").iterdir())
+    start = Path(".git", "start")
+    names = sorted(path.name for path in start.iterdir())
     words = [word for word in arguments[1:] if not word.startswith("-")]
     wanted = [name for name in names if not words or "." in words or name in words]
     if arguments[:1] == ["diff"]:
         for name in wanted:
             after = Path(name).read_bytes() if Path(name).is_file() else None
-            text = difference(name, Path(".git", name).read_bytes(), after)
+            text = difference(name, (start / name).read_bytes(), after)
             sys.stdout.write(text)  # noqa: TID251 (a program of its own)
     elif arguments[:1] == ["checkout"] and words and wanted:
         for name in wanted:
-            Path(name).write_bytes(Path(".git", name).read_bytes())
+            Path(name).write_bytes((start / name).read_bytes())
     else:
         sys.exit(f"git: {' '.join(arguments)} is not there: this stand-in knows diff and checkout")
 

@@ -1,7 +1,7 @@
 """Sample an agent's trajectories at size: `python -m radmoe.lab.agent.sample lab-agent-qwen --weights DIR --out DIR`.
 
 It leads the conversations that mini-swe-agent would lead (loop.py), thousands at a time: one batch on the GPU samples all
-replies, and worker processes run the commands, confined, in a private copy of the repository for each trajectory. It
+replies, and worker processes run the commands, confined, in a repository of its own for each trajectory. It
 needs torch, transformers, numpy, bash and python3. Patches are judged in the end, where there is git. The result is one
 file, DIR/lab-agent-qwen.npz.xz.
 """
@@ -11,11 +11,10 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -32,7 +31,7 @@ from radmoe.lab.agent.loop import BOUNDARY, SUBMITTED, Conversation
 from radmoe.lab.agent.records import AgentStep, AgentTrajectory, judged, write_trajectories
 from radmoe.lab.agent.repositories import SIZE, Repository, repositories
 from radmoe.lab.agent.verdicts import RESOLVED
-from radmoe.lab.agent.workplace import Printed, Workplace, prepare, probe
+from radmoe.lab.agent.workplace import Printed, Workplace, probe
 from radmoe.lab.models import AGENTS, model_named, weights
 from radmoe.lab.sample import checksums, command_line, device_name, open_lab_engine
 from radmoe.printing import say
@@ -100,8 +99,6 @@ def sample(
             # A trajectory's commands all go to one process, which keeps its confinement from step to step.
             workers = [open_pools.enter_context(ProcessPoolExecutor(1, get_context("spawn"))) for _ in range(jobs)]
             work = _Work(engine, tasks, n, Path(place), workers, unconfined, began + seconds if seconds else None)
-            work.prepare()
-            say(f"{len(tasks)} repositories made in {time.perf_counter() - began:.1f} s", err=True)
             failure: Exception | None = None
             try:
                 with engine.batcher(batch_size=batch_size, topk_logprobs=1) as batch:
@@ -189,20 +186,10 @@ class _Work:
     ) -> None:
         self._engine, self._tasks, self._n, self._workers = engine, tasks, n, workers
         self._place, self._unconfined, self._deadline = place, unconfined, deadline
-        self.templates = [place / f"template-{i:05d}" for i in range(len(tasks))]
         self._events: SimpleQueue[tuple[_Trajectory, Completion | Printed | BaseException]] = SimpleQueue()
         self._finished: dict[tuple[int, int], AgentTrajectory] = {}
         self._boundary = engine.tokenizer.convert_tokens_to_ids(BOUNDARY)
         self._steps = 0
-
-    def prepare(self) -> None:
-        """Make the repositories that trajectories begin with copies of."""
-        made = [
-            self._workers[i % len(self._workers)].submit(prepare, path, task.files, unconfined=self._unconfined)
-            for i, (path, task) in enumerate(zip(self.templates, self._tasks, strict=True))
-        ]
-        for one in made:
-            one.result()
 
     def run(self, batch: Batcher, sampling: Any, *, most: int) -> None:
         """Lead all conversations, up to `most` at a time."""
@@ -285,9 +272,8 @@ class _Work:
         return command
 
     def _execute(self, one: _Trajectory, command: str) -> None:
-        ran = self._worker(one).submit(
-            _run_in_copy, self.templates[one.place], one.directory, command, self._unconfined
-        )
+        files = self._tasks[one.place].files
+        ran = self._worker(one).submit(_run_in_copy, files, one.directory, command, self._unconfined)
         ran.add_done_callback(lambda done: self._events.put((one, _result(done))))
 
     def _end(self, one: _Trajectory) -> None:
@@ -310,18 +296,16 @@ def _result(done: Future[Any]) -> Any:
 _PLACES: dict[Path, Workplace] = {}  # of the trajectories whose commands this process runs
 
 
-def _run_in_copy(template: Path, directory: Path, command: str, unconfined: bool) -> Printed:
-    """Run a command in a trajectory's own copy of its repository, which the first command makes."""
+def _run_in_copy(files: Mapping[str, str], directory: Path, command: str, unconfined: bool) -> Printed:
+    """Run a command in a trajectory's own repository, which the first command makes."""
     if directory not in _PLACES:
-        shutil.copytree(template, directory, symlinks=True)
-        _PLACES[directory] = Workplace(directory, unconfined=unconfined)
+        _PLACES[directory] = Workplace(files, unconfined=directory if unconfined else None)
     return _PLACES[directory].run(command)
 
 
 def _leave(directory: Path) -> None:
     if (place := _PLACES.pop(directory, None)) is not None:
         place.close()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,8 +6,9 @@ should come back: its values are compared here.
 
 from __future__ import annotations
 
+import io
 import sys
-import tempfile
+import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -19,7 +20,7 @@ from radmoe.lab.agent.running import parse_call
 from radmoe.lab.agent.workplace import ENVIRONMENT
 from radmoe.printing import say
 from radmoe.sandbox import Sandbox
-from radmoe.sandbox.confine import run_command
+from radmoe.sandbox.session import Session
 
 RESOLVED, HIDDEN_FAIL, VISIBLE_FAIL, NO_PATCH, NOT_APPLIED, UNKNOWN = VERDICTS = (
     "resolved",
@@ -30,9 +31,21 @@ RESOLVED, HIDDEN_FAIL, VISIBLE_FAIL, NO_PATCH, NOT_APPLIED, UNKNOWN = VERDICTS =
     "not judged",
 )
 _CHUNK = 48  # patches that are applied by one confined command
-_APPLY = 'for d in */; do (cd "$d" && git apply ../"${d%/}".patch 2>/dev/null) && echo "${d%/}"; done'
-_PROTECTED = ("check.py", "tests.py")  # the tests are run as they were, whatever a patch makes of them
+_DISK = 64 << 20  # bytes of them all
 _LARGEST = 1 << 16  # bytes of a file that is read back
+_FULL = 3
+_APPLY = f"""
+set -o pipefail
+git --version > /dev/null || exit 1
+for d in */; do
+  said=$(cd "$d" && git apply ../"${{d%/}}".patch 2>&1) && continue
+  case "$said" in *"No space left"*) exit {_FULL};; esac
+  rm -rf "$d"
+done
+find . -maxdepth 2 '(' -type d -o -type f -name '*.py' -size -{_LARGEST + 1}c ')' -print0 2> /dev/null |
+  tar -c --null --no-recursion -T - 2> /dev/null
+"""
+_PROTECTED = ("check.py", "tests.py")  # the tests are run as they were, whatever a patch makes of them
 _PROGRAM = """
 import builtins, sys, types
 FILES = {files!r}
@@ -92,32 +105,29 @@ def judge_many(pairs: Sequence[tuple[Repository, str]], *, jobs: int) -> list[st
 
 
 def _apply(changes: Sequence[tuple[Mapping[str, str], str]]) -> list[dict[str, str] | None]:
-    """The files after each patch; None where git does not apply it."""
-    with tempfile.TemporaryDirectory(prefix="radmoe-verdicts-") as place:
-        for number, (files, patch) in enumerate(changes):
-            directory = Path(place, f"{number:04d}")
-            directory.mkdir()
-            for name, text in files.items():
-                (directory / name).write_text(text)
-            Path(place, f"{number:04d}.patch").write_text(patch, errors="surrogateescape")
-        done = run_command(["bash", "-c", _APPLY], workdir=place, environment=ENVIRONMENT, timeout=60)
-        if done.stopped or b"not found" in done.stderr:
-            reason = done.stopped or done.stderr.decode("utf-8", "replace").strip()[:120]
-            raise InputError(f"patches cannot be applied here ({reason}): install git")
-        applied = set(done.stdout.decode().split())
-        return [
-            _source_files(Path(place, f"{number:04d}")) if f"{number:04d}" in applied else None
-            for number in range(len(changes))
-        ]
+    """The Python files after each patch; None where git does not apply it.
 
-
-def _source_files(directory: Path) -> dict[str, str]:
-    """The Python files of a directory. A patch may make links and large files, which are left out."""
-    files = {}
-    for path in sorted(directory.iterdir()):
-        if path.suffix == ".py" and path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST:
-            files[path.name] = path.read_text(errors="replace")
-    return files
+    A patch may make links and large files, which are left out. Patches that take too much together are tried one by one.
+    """
+    work: dict[str, str] = {}
+    for number, (files, patch) in enumerate(changes):
+        work |= {f"{number:04d}/{name}": text for name, text in files.items()}
+        work[f"{number:04d}.patch"] = patch
+    with Session(files=work, environment=ENVIRONMENT, disk=_DISK, keep=_DISK, most=_DISK) as session:
+        done = session.run(["bash", "-c", _APPLY])
+    if done.stopped or done.code == _FULL:
+        return [_apply([change])[0] for change in changes] if len(changes) > 1 else [None]
+    if done.code:
+        reason = done.output[-200:].decode("utf-8", "replace").strip()
+        raise InputError(f"patches cannot be applied here ({reason}): install git, find and tar")
+    applied: dict[str, dict[str, str]] = {}
+    with tarfile.open(fileobj=io.BytesIO(done.output), mode="r:") as archive:
+        for member in archive:
+            directory, _, name = member.name.removeprefix("./").partition("/")
+            patched = applied.setdefault(directory, {})
+            if member.isreg() and (file := archive.extractfile(member)) is not None:
+                patched[name] = file.read().decode(errors="replace")
+    return [applied.get(f"{number:04d}") for number in range(len(changes))]
 
 
 def _tested(sandbox: Sandbox, repository: Repository, files: Mapping[str, str]) -> str:

@@ -1,8 +1,8 @@
-"""Where an agent's commands run: a private copy of a repository, in our own confinement (`radmoe.sandbox.session`).
+"""Where an agent's commands run: a repository of its own, in the confinement of `radmoe.sandbox.session`.
 
-No mini-swe-agent and no bubblewrap is needed. A command sees the system's programs and its own directory, and has no
-network, ten seconds and a gibibyte of memory. Where a system has no namespaces, commands are refused unless the caller
-says that they may run unconfined, which is meant for a machine that is thrown away.
+No mini-swe-agent is needed. A command sees the system's programs and its own work tree, and has no network, ten seconds
+and a gibibyte of memory. Where a system has no namespaces, commands are refused unless the caller says that they may run
+unconfined, in a directory, which is meant for a machine that is thrown away.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import NamedTuple
 from radmoe.errors import InputError
 from radmoe.lab.agent.git_stand_in import difference
 from radmoe.lab.agent.templates import COMMAND_S
-from radmoe.sandbox.confine import ENVIRONMENT as MINIMAL
-from radmoe.sandbox.confine import SYSTEM
-from radmoe.sandbox.session import Session
+from radmoe.sandbox.root import WORKDIR
+from radmoe.sandbox.session import ENVIRONMENT as MINIMAL
+from radmoe.sandbox.session import SYSTEM, Session
 
 MEMORY = 1 << 30
+DISK = 64 << 20  # bytes of the work tree; the repositories have a few kilobytes
 MOST = 200_000  # bytes of output, beyond which a command is stopped
 ENVIRONMENT = {
     "PAGER": "cat",
@@ -38,6 +39,7 @@ _COMMIT = (
     "git init -q --template= -b main . && git add -A && "
     "git -c user.name=lab -c user.email=lab@localhost commit -q -m start --date 2026-01-01T00:00:00Z"
 )
+_PLACE_STAND_IN = "chmod +x .git/bin/git"
 _PROBES = b"print(6)\n", b"print(7)\n"
 _STAND_IN = Path(__file__).with_name("git_stand_in.py")
 _JOINED = 'exec bash -c "$1" 2>&1'  # one stream for both outputs, as mini-swe-agent has it
@@ -53,11 +55,16 @@ class Printed(NamedTuple):
 
 
 class Workplace:
-    """A directory, and the confinement in which one agent's commands run there, made for the first of them."""
+    """A repository with some files and one commit, made for the first of the commands that one agent runs there.
 
-    def __init__(self, directory: Path, *, unconfined: bool = False) -> None:
-        self._directory, self._unconfined = directory, unconfined
+    With `unconfined`, it is made in that directory, which must not exist yet, and commands run in the caller's own
+    namespaces. Raises InputError where commands cannot be confined or no repository can be made.
+    """
+
+    def __init__(self, files: Mapping[str, str], *, unconfined: Path | None = None) -> None:
+        self._files, self._directory = dict(files), unconfined
         self._session: Session | None = None
+        self._made = False
 
     def __enter__(self) -> Workplace:
         return self
@@ -66,42 +73,59 @@ class Workplace:
         self.close()
 
     def run(self, command: str) -> Printed:
-        """Run a command as an agent types it."""
-        if self._unconfined:
-            return _run_unconfined(self._directory, command)
-        if self._session is None:
-            path, binds = _tools(self._directory)
+        """Run a command as an agent types it. Where an earlier one took its confinement down, it is stopped at once."""
+        if not self._made:
+            self._make()
+        return self._run(command)
+
+    def _make(self) -> None:
+        stand_in = _missing("git")
+        files = {**self._files, **(_stand_in(self._files) if stand_in else {})}
+        if self._directory is None:
+            path, binds = _tools(WORKDIR)
             self._session = Session(
-                self._directory,
+                files=files,
                 binds=(*SYSTEM, *binds),
                 environment={**ENVIRONMENT, "PATH": path},
                 timeout=COMMAND_S,
                 memory=MEMORY,
+                disk=DISK,
                 most=MOST,
             )
+        else:
+            for name, text in files.items():
+                (self._directory / name).parent.mkdir(parents=True, exist_ok=True)
+                (self._directory / name).write_text(text)
+        self._made = True
+        done = self._run(_PLACE_STAND_IN if stand_in else _COMMIT)
+        if done.code:
+            raise InputError(f"no git repository can be made: {done.output.strip()[:200]}")
+
+    def _run(self, command: str) -> Printed:
+        if self._directory is not None:
+            return _run_unconfined(self._directory, command)
+        if self._session is None:
+            return Printed("", -1, stopped=True)
         try:
             done = self._session.run(["bash", "-c", command])
-        except InputError:  # the command took its confinement down; the next one gets another
+        except InputError:  # the command took its confinement down, and with it its files
             self.close()
             return Printed("", -1, stopped=True)
         code = -1 if done.stopped else done.code
-        return Printed(done.stdout.decode("utf-8", "replace"), code, bool(done.stopped))
+        return Printed(done.output.decode("utf-8", "replace"), code, bool(done.stopped))
 
     def close(self) -> None:
+        """End what runs here. A work tree is gone with its confinement; an unconfined one is removed."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
-
-
-def run(directory: Path, command: str, *, unconfined: bool = False) -> Printed:
-    """Run one command in a directory."""
-    with Workplace(directory, unconfined=unconfined) as place:
-        return place.run(command)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def _run_unconfined(directory: Path, command: str) -> Printed:
     """The same in the caller's own namespaces, with limits of time and memory only."""
-    path, _ = _tools(directory)
+    path, _ = _tools(str(directory))
     process = subprocess.Popen(
         ["bash", "-c", _LIMITED, "bash", command],
         cwd=directory,
@@ -129,56 +153,28 @@ def _missing(program: str) -> bool:
     return shutil.which(program, path=MINIMAL["PATH"]) is None
 
 
-def _tools(directory: Path) -> tuple[str, list[Path]]:
+def _tools(directory: str) -> tuple[str, list[Path]]:
     """Where commands find programs, and what they see beside the system: Python and git where the system has none."""
     path, binds = MINIMAL["PATH"].split(":"), []
     if _missing("git"):
-        path.append(str(_stand_in(directory)))
-        binds.append(_stand_in(directory))
+        path.append(f"{directory}/.git/bin")
     if _missing("python3"):
         path.append(str(Path(sys.executable).parent))
         binds += [Path(sys.prefix), Path(sys.base_prefix)]
     return ":".join(path), binds
 
 
-def _stand_in(directory: Path) -> Path:
-    """The directory of the stand-in for git, beside those of repositories."""
-    return directory.parent / "bin"
-
-
-def prepare(directory: Path, files: Mapping[str, str], *, unconfined: bool = False) -> None:
-    """Make a directory a git repository with these files and one commit.
-
-    Where there is no git, the files as they were lie in .git, and a stand-in of that name knows `diff` and `checkout`.
-    """
-    directory.mkdir(parents=True)
-    for name, text in files.items():
-        (directory / name).write_text(text)
-    if _missing("git"):
-        (directory / ".git").mkdir()
-        for name, text in files.items():
-            (directory / ".git" / name).write_text(text)
-        _place_stand_in(_stand_in(directory))
-        return
-    done = run(directory, _COMMIT, unconfined=unconfined)
-    if done.code:
-        raise InputError(f"no git repository can be made in {directory}: {done.output.strip()[:200]}")
-
-
-def _place_stand_in(place: Path) -> None:
-    """Write the program; several processes may do so at the same time."""
-    place.mkdir(exist_ok=True)
-    partial = place / f"git.{os.getpid()}"
-    partial.write_text(f"#!/usr/bin/env python3\n{_STAND_IN.read_text()}")
-    partial.chmod(0o755)
-    partial.rename(place / "git")
+def _stand_in(files: Mapping[str, str]) -> dict[str, str]:
+    """What lies in .git where there is no git: the files as they were, and a program that knows `diff` and `checkout`."""
+    start = {f".git/start/{name}": text for name, text in files.items()}
+    return {**start, ".git/bin/git": f"#!/usr/bin/env python3\n{_STAND_IN.read_text()}"}
 
 
 def probe(place: Path, *, unconfined: bool = False) -> None:
-    """Make a repository in a directory and run a command there. Raises InputError where that does not work."""
+    """Make a repository, in a directory if unconfined, and run a command there. Raises InputError where that fails."""
     try:
-        prepare(place / "probe", {"a.py": _PROBES[0].decode()}, unconfined=unconfined)
-        done = run(place / "probe", "sed -i s/6/7/ a.py && python3 a.py && git diff", unconfined=unconfined)
+        with Workplace({"a.py": _PROBES[0].decode()}, unconfined=place / "probe" if unconfined else None) as works:
+            done = works.run("sed -i s/6/7/ a.py && python3 a.py && git diff")
     except InputError as error:
         raise InputError(
             f"{error}; on a machine that is thrown away, --unconfined runs commands all the same"
