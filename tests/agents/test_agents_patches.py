@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted_agents import SUBMIT, instances, mend, run_script, step
+from scripted_agents import BUG, SUBMIT, instances, mend, run_script, step
 
 from radmoe.agents.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
-from radmoe.agents.patches import PREDS, RECORDS, Decision, decide_all, record, write_predictions
+from radmoe.agents.instances import Instance
+from radmoe.agents.patches import PREDS, RECORDS, Decision, check_patches, decide_all, record, write_predictions
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
 from radmoe.selector import select
@@ -87,6 +88,25 @@ def test_a_patch_that_does_not_apply_is_not_submitted(out: Path, tmp_path: Path)
     problem = made["one"].candidates[0].problem
     assert problem == "its patch does not apply (error: patch failed: sums.py:1)"
     assert made["two"].run == 2
+
+
+def test_a_patch_goes_to_git_without_a_file_in_the_repository(out: Path, tmp_path: Path) -> None:
+    """A stranger's repository may have a link where a file would be written, or hooks and settings that run programs."""
+    victim, repository = tmp_path / "victim", tmp_path / "repository"
+    victim.write_text("what the user has\n")
+    (repository / ".git").mkdir(parents=True)
+    (repository / "sums.py").write_text(BUG["sums.py"])
+    for name in ("candidate.patch", "index", "config.lock", "FETCH_HEAD"):
+        (repository / ".git" / name).symlink_to(victim)
+    (repository / ".git" / "config").write_text(
+        f"[core]\n fsmonitor = touch {tmp_path}/ran\n pager = touch {tmp_path}/ran\n"
+    )
+    before = sorted(path.name for path in repository.rglob("*"))
+    checked = check_patches(Instance("one", "total adds 1", repository=repository), read_candidates(out)["one"])
+    assert victim.read_text() == "what the user has\n"
+    assert not (tmp_path / "ran").exists()
+    assert sorted(path.name for path in repository.rglob("*")) == before
+    assert [one.usable for one in checked] == [True, True, True]
 
 
 def test_steps_without_a_boundary_can_be_read_at_their_first_row(tmp_path: Path) -> None:

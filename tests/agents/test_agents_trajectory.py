@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,24 @@ def test_a_broken_folder_of_instances_is_one_line(tmp_path: Path, lines: str | N
         (tmp_path / "instances.jsonl").write_text(lines)
     with pytest.raises(InputError, match=message):
         load_instances(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["../home/.ssh", "/etc", "link", "link/.ssh", "r/../../home", "r/away"])
+def test_a_repository_lies_in_the_folder_that_names_it(tmp_path: Path, path: str) -> None:
+    """Whoever wrote a folder would otherwise choose what of this machine is copied for an agent."""
+    folder = tmp_path / "folder"
+    (folder / "r").mkdir(parents=True)
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    (folder / "link").symlink_to(tmp_path / "home")
+    (folder / "r" / "away").symlink_to("/usr")
+    row = {"instance_id": "a", "problem_statement": "x", "repository": path}
+    (folder / "instances.jsonl").write_text(json.dumps(row))
+    with pytest.raises(
+        InputError, match=f"line 1: the repository '{path}' lies outside of .*folder: put it, or a copy"
+    ):
+        load_instances(folder)
+    (folder / "instances.jsonl").write_text(json.dumps(row | {"repository": "r"}))
+    assert load_instances(folder)[0].repository == folder / "r"
 
 
 def test_instances_have_a_directory_or_files(tmp_path: Path) -> None:

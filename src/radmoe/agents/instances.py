@@ -67,10 +67,22 @@ def _instance(row: dict[str, Any], folder: Path, where: str) -> Instance:
         raise InputError(
             f"{where} has both repository and files, or a repository that is no text; a line is {_EXAMPLE}"
         )
-    repository = None if path is None else folder / path
-    if repository is not None and not repository.is_dir():
-        raise InputError(f"{where}: there is no directory {repository}")
+    repository = None if path is None else _below(folder, path, where)
     try:
         return Instance(row["instance_id"], row["problem_statement"], repository, files, row.get("image_name"))
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def _below(folder: Path, path: str, where: str) -> Path:
+    """The directory of a repository, links followed, which must lie in the folder that names it."""
+    try:
+        repository = (folder / path).resolve()
+        there = repository.is_dir()
+    except (OSError, ValueError, RuntimeError):  # too long, with a null byte, a loop of links
+        raise InputError(f"{where}: {path!r} is no path of a directory") from None
+    if not repository.is_relative_to(folder.resolve()):
+        raise InputError(f"{where}: the repository {path!r} lies outside of {folder}: put it, or a copy of it, there")
+    if not there:
+        raise InputError(f"{where}: there is no directory {folder / path}")
+    return repository

@@ -168,7 +168,10 @@ def _facts(
 
 
 def check_patches(instance: Instance, members: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates of an instance, of which those whose patch does not apply to the repository cannot be submitted."""
+    """The candidates of an instance, of which those whose patch does not apply to the repository cannot be submitted.
+
+    git runs confined, in a copy of the repository that this process neither reads nor writes.
+    """
     from radmoe.agents.run import silence
 
     silence()
@@ -181,11 +184,10 @@ def check_patches(instance: Instance, members: Sequence[Candidate]) -> list[Cand
         checked = []
         for one in members:
             if one.usable:
-                (place.working_dir / ".git" / "candidate.patch").write_text(one.patch)
-                said = place.execute({"command": "git apply --check .git/candidate.patch"})
-                if said["returncode"] != 0:
-                    reason = (said["output"].strip() or "git gives no reason").splitlines()[0]
-                    one = replace(one, problem=f"its patch does not apply ({reason})")
+                done = place.run("git apply --check -", stdin=one.patch.encode("utf-8", "replace"))
+                if done.code != 0 or done.stopped:
+                    said = done.stopped or done.output.decode(errors="replace").strip() or "git gives no reason"
+                    one = replace(one, problem=f"its patch does not apply ({said.splitlines()[0]})")
             checked.append(one)
         return checked
     finally:
