@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 import zlib
 from collections.abc import Callable, Collection, Sequence
@@ -21,6 +20,7 @@ from typing import BinaryIO
 
 from radmoe.errors import PoolCorrupt, PoolUnsafe
 from radmoe.pool import limits
+from radmoe.scratch import new_file, remove_abandoned
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _SPECIAL = {
@@ -145,10 +145,13 @@ def crc32(f: BinaryIO, size: int, crc: int = 0) -> int:
 
 
 def write_atomic(path: Path, write: bytes | Callable[[BinaryIO], None]) -> None:
-    """Make `path` appear whole or not at all, and survive power loss. What was there before is replaced, never opened."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o666)
+    """Make `path` appear whole or not at all, and survive power loss. What was there before is replaced, never opened.
+
+    What a killed process left of such a file is removed.
+    """
+    kind = f".{path.name}.", ".tmp"
+    remove_abandoned(path.parent, *kind)
+    temporary, descriptor = new_file(path.parent, *kind)
     try:
         with os.fdopen(descriptor, "wb") as f:
             if isinstance(write, bytes):
@@ -157,7 +160,7 @@ def write_atomic(path: Path, write: bytes | Callable[[BinaryIO], None]) -> None:
                 write(f)
             f.flush()
             os.fsync(f.fileno())
-        temporary.replace(path)
+            temporary.replace(path)  # while it is locked, so that nobody takes it for abandoned
         sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -6,7 +6,6 @@ Workers that share a plan each fill a pool of their own. Merged, these are the p
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from radmoe.pool import files, schema
 from radmoe.pool.completion import ROUTER, contradiction, describe, numbered, write_manifest
 from radmoe.pool.reader import Pool, open_pool
 from radmoe.pool.schema import disk_errors
+from radmoe.scratch import Scratch
 from radmoe.types import Kind
 
 _HEADER = ("schema_version", *ROUTER, "run", "columns")
@@ -31,7 +31,7 @@ def merge_pools(
 
     No rollout may be in two of them. Shards are hard links where the file system allows it, else copies. Labels are
     not merged: grade the merged pool. `progress` is called after each shard with the number of shards done. A failed
-    merge leaves nothing behind.
+    merge leaves nothing behind, and what a killed one left in the directory of `out` is removed by the next.
     """
     out = Path(out)
     if len(sources) < 2:
@@ -42,18 +42,19 @@ def merge_pools(
     nonempty = [pool for pool in pools if len(pool)]
     _check_alike(nonempty)
     _check_apart(nonempty)
-    temporary = out.parent / f".{out.name}.{secrets.token_hex(4)}"
     with disk_errors(out):
-        temporary.mkdir(parents=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Scratch(out.parent, f".{out.name}.merge-")
         try:
-            _fill(temporary, pools, progress)
+            _fill(temporary.path, pools, progress)
             if out.exists():
                 out.rmdir()
-            temporary.rename(out)
+            temporary.path.rename(out)
             files.sync(out.parent)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.remove()
             raise
+        temporary.release()
     return open_pool(out)
 
 

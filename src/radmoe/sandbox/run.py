@@ -11,7 +11,6 @@ import marshal
 import math
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,6 +28,7 @@ from radmoe.errors import InputError
 from radmoe.sandbox import boot, kernel
 from radmoe.sandbox.jail import END, NO_CHILD, START
 from radmoe.sandbox.library import PROBE, PROBE_MEMORY, PROBE_S, PROMISED
+from radmoe.scratch import Scratch
 
 TIMEOUT_S = 1.0
 MEMORY = 256 << 20
@@ -114,7 +114,7 @@ class Sandbox:
         self._mechanisms: tuple[Mechanism, ...] = (mechanism,) if mechanism else MECHANISMS[: 3 if unconfined else 2]
         self._helper: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._home: str | None = None
+        self._scratch: Scratch | None = None
 
     def __enter__(self) -> Sandbox:
         return self
@@ -222,16 +222,17 @@ class Sandbox:
 
     def _launch(self, mechanism: Mechanism) -> str | None:
         """Start a helper that confines programs by one mechanism. Returns the reason that it cannot; None if it can."""
-        self._home = tempfile.mkdtemp(prefix="radmoe-sandbox-")
-        Path(self._home).chmod(0o755)
+        self._scratch = Scratch(Path(tempfile.gettempdir()), "radmoe-sandbox-")
+        home = self._scratch.path
+        home.chmod(0o755)
         self._control, theirs = socket.socketpair()
         with theirs:
             self._helper = subprocess.Popen(
-                boot.command_line("jail", mechanism, self._home),
+                boot.command_line("jail", mechanism, str(home)),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                cwd=self._home,
+                cwd=home,
                 env={},
                 start_new_session=True,
             )
@@ -271,7 +272,7 @@ class Sandbox:
         """End the helper and all it started, and remove its directory."""
         helper, self._helper = self._helper, None
         control, self._control = self._control, None
-        home, self._home = self._home, None
+        scratch, self._scratch = self._scratch, None
         if control is not None:
             control.close()  # at which the helper ends its child and itself
         if helper is not None:
@@ -281,8 +282,8 @@ class Sandbox:
                 os.killpg(helper.pid, signal.SIGKILL)
             helper.wait()
             _PRIVACY.release()
-        if home is not None:
-            shutil.rmtree(home, ignore_errors=True)
+        if scratch is not None:
+            scratch.remove()
 
 
 class _Privacy:
