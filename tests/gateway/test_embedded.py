@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -185,6 +186,61 @@ def test_a_temperature_that_nobody_can_divide_by_fails_its_own_request_alone(tin
         assert honest.result().status_code == 200
     for answer in answers:
         assert (answer.status_code, tiny.error(answer)["param"]) == (400, "temperature")
+
+
+@pytest.mark.parametrize(
+    ("path", "prompt"),
+    [
+        ("chat/completions", {"messages": [{"role": "user", "content": "word " * 700_000}]}),
+        ("chat/completions", {"messages": [{"role": "x" * 3_000_000, "content": ""}]}),
+        ("chat/completions", {"messages": [{"role": "user", "content": ""}] * 90_000}),
+        ("completions", {"prompt": "word " * 700_000}),
+        ("completions", {"prompt": ["word " * 700_000]}),
+        ("completions", {"prompt": [5] * 700_000}),
+    ],
+)
+def test_a_prompt_that_is_far_too_long_is_refused_before_it_is_tokenised(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch, path: str, prompt: Any
+) -> None:
+    """Eight of 3.9 MB held others up for 100 s."""
+    from transformers import PreTrainedTokenizerFast
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("the tokenizer was asked")
+
+    for name in ("__call__", "_decode", "apply_chat_template"):
+        monkeypatch.setattr(PreTrainedTokenizerFast, name, never)
+    answer = tiny.client.post(f"/v1/{path}", json={"model": "tiny", "max_tokens": 2} | prompt)
+    assert answer.status_code == 400
+    error = tiny.error(answer)
+    assert error["param"] in ("messages", "prompt")
+    assert "shorten" in error["message"]
+
+
+def test_long_prompts_are_tokenised_one_at_a_time() -> None:
+    """They may be within a long context; then others must still find threads."""
+    from radmoe.gateway import rendered
+    from radmoe.gateway.asks import Ask
+
+    under_way, most = 0, 0
+
+    def slow(ask: Ask, *_: Any) -> Any:
+        nonlocal under_way, most
+        under_way += ask.size > 1000
+        most = max(most, under_way)
+        time.sleep(0.02)
+        under_way -= ask.size > 1000
+
+    async def main() -> None:
+        render = rendered.Renderer()
+        sizes = (1 << 20, 10, 1 << 20, 1 << 20)
+        asks = [Ask("chat", "m", {}, 1, False, False, None, size) for size in sizes]
+        await asyncio.gather(*(render(ask, None, 0) for ask in asks))  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rendered, "render", slow)
+        asyncio.run(main())
+    assert most == 1
 
 
 def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any) -> None:

@@ -58,7 +58,10 @@ class Best:
 
 @dataclass(frozen=True)
 class Ask:
-    """One request. `body` is the client's without `radmoe`, and has the model's own name; `choices` is its own n."""
+    """One request. `body` is the client's without `radmoe`, and has the model's own name; `choices` is its own n.
+
+    `size` is the number of bytes that it came in.
+    """
 
     route: Route
     model: str
@@ -67,6 +70,7 @@ class Ask:
     stream: bool
     stream_usage: bool
     best: Best | None
+    size: int = 0
 
 
 def split_model(name: str, default: int) -> tuple[str, int | None]:
@@ -96,7 +100,7 @@ def read_ask(data: bytes, route: Route, settings: Settings) -> Ask:
         raise bad_request(f"chat_template_kwargs must be an object, got {_shown(arguments)}", "chat_template_kwargs")
     best = _best(body.get("radmoe"), suffix, settings)
     rest = {name: value for name, value in body.items() if name != "radmoe"} | {"model": own}
-    ask = Ask(route, own, rest, choices, stream, options.get("include_usage") is True, best)
+    ask = Ask(route, own, rest, choices, stream, options.get("include_usage") is True, best, len(data))
     if best is not None:
         _check_best(ask, best)
     return ask

@@ -14,7 +14,7 @@ from radmoe.gateway.asks import Ask, Best
 from radmoe.gateway.backends import Backend, Progress, Router, Sampled, in_thread, usage_of
 from radmoe.gateway.faults import internal
 from radmoe.gateway.picks import settle
-from radmoe.gateway.rendered import Prompt, choice_of, cut, render
+from radmoe.gateway.rendered import Prompt, Renderer, choice_of, cut
 from radmoe.gateway.settings import Settings
 from radmoe.gateway.upstreams import unknown_model
 
@@ -33,6 +33,7 @@ class Embedded(Backend):
         self._engine: TransformersEngine
         self._batcher: Batcher | None = None
         self._under_way = 0
+        self._render = Renderer()
 
     async def start(self) -> None:
         self._engine = await in_thread(self._open)
@@ -71,7 +72,7 @@ class Embedded(Backend):
     async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
         if ask.model not in self.models():
             raise unknown_model(ask.model, self.models())
-        prompt: Prompt = await in_thread(render, ask, self._engine, _LOGPROBS)
+        prompt = await self._render(ask, self._engine, _LOGPROBS)
         with progress.upstream():
             completions = await self._completions(prompt, n, progress, first)
         return await in_thread(self._sampled, ask, best, prompt, completions)

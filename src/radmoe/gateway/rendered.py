@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,6 +17,7 @@ from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, samp
 from radmoe.engines.prompts import encode
 from radmoe.errors import InputError
 from radmoe.gateway.asks import Ask
+from radmoe.gateway.backends import in_thread
 from radmoe.gateway.faults import Fault, bad_request
 from radmoe.types import Rollout
 from radmoe.vocab import Vocab
@@ -58,6 +62,9 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {  # what changes nothing
     "best_of": (1,),
     "suffix": ("",),
 }
+_TOKEN_BYTES = 16  # that a prompt may have for each token of the context: text has about four
+_LONG_CONTEXT = 1 << 17  # tokens, where the model does not say its own
+_LONG_BODY = 1 << 16  # bytes of a request whose prompt may take seconds to tokenise
 _MOST_TOKENS = 1 << 20  # of an answer, where the model's context is not known
 _TEMPLATE = (  # what a client may tell a chat template; everything else, such as a template of its own, it may not
     "enable_thinking",
@@ -83,6 +90,18 @@ class Prompt(NamedTuple):
     stops: tuple[str, ...]
 
 
+class Renderer:
+    """Renders prompts in threads; long ones one at a time, so that they never take the threads that others need."""
+
+    def __init__(self) -> None:
+        self._long = asyncio.Semaphore(1)
+
+    async def __call__(self, ask: Ask, engine: Engine, topk_logprobs: int) -> Prompt:
+        """See `render`."""
+        async with self._long if ask.size > _LONG_BODY else nullcontext():
+            return await in_thread(render, ask, engine, topk_logprobs)
+
+
 def render(ask: Ask, engine: Engine, topk_logprobs: int) -> Prompt:
     """The prompt and the sampling of a request. Raises a Fault that names a field which cannot be used."""
     _check_fields(ask)
@@ -90,6 +109,7 @@ def render(ask: Ask, engine: Engine, topk_logprobs: int) -> Prompt:
     try:
         if ask.route == "chat":
             messages, arguments = _messages(body.get("messages")), _arguments(body)
+            _check_size((part for message in messages for part in (*message.values(), " " * _TOKEN_BYTES)), engine)
             text, ids = encode(engine.tokenizer, messages, **arguments)
         else:
             text, ids = _prompt(body.get("prompt"), engine)
@@ -188,6 +208,16 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
     return {"role": message["role"], "content": content}
 
 
+def _check_size(parts: Iterable[str], engine: Engine) -> None:
+    """Refuse a prompt by its bytes, before it is tokenised; each message counts as one token more."""
+    context = engine.context or _LONG_CONTEXT
+    size, most = sum(len(part.encode()) for part in parts), _TOKEN_BYTES * context
+    if size > most:
+        raise InputError(
+            f"the prompt has {size:,} bytes, and at most {most:,} are read for a context of {context:,} tokens: shorten it"
+        )
+
+
 def _arguments(body: dict[str, Any]) -> dict[str, Any]:
     """What the chat template is told: named scalars alone. The template is a program, and so would one of a client's be."""
     arguments = body.get("chat_template_kwargs") or {}
@@ -216,10 +246,11 @@ def _prompt(value: Any, engine: Engine) -> tuple[str, list[int]]:
     if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], int):
         (value,) = value
     if isinstance(value, str):
-        value.encode()
+        _check_size([value], engine)
         return value, engine.encode(value, raw=True)
     if not isinstance(value, list) or not value or any(type(token) is not int for token in value):
         raise InputError("prompt must be one text, or one list of token ids")
+    engine.room(value, "this", 1)
     ids = check_prompt(value, len(engine.vocab))
     return str(engine.tokenizer.decode(ids)), ids
 

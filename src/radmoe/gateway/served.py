@@ -29,7 +29,7 @@ from radmoe.gateway.asks import Ask, Best
 from radmoe.gateway.backends import Backend, Plain, Progress, Router, Sampled, in_thread, usage_of
 from radmoe.gateway.faults import Fault, bad_gateway, broken_routing
 from radmoe.gateway.picks import Reading, logprobs_needed, rows_read, settle
-from radmoe.gateway.rendered import Prompt, choice_of, render
+from radmoe.gateway.rendered import Prompt, Renderer, choice_of
 from radmoe.gateway.settings import Settings
 from radmoe.gateway.telemetry import log
 from radmoe.gateway.upstreams import Fleet, Lost, Upstream, unknown_model
@@ -54,6 +54,7 @@ class Served(Backend):
         self._whole_rows = settings.record is not None
         upstreams = [Upstream(i, url, model, settings.upstream_key) for i, url in enumerate(settings.upstreams)]
         self.fleet = Fleet(upstreams, settings.retries)
+        self._render = Renderer()
         self.record: dict[str, Any] = {}
         self.provenance: dict[str, Any] = {}
 
@@ -155,7 +156,7 @@ class Served(Backend):
         """One request per rollout, each to the server with the least to do."""
         engine = self._engine()
         assert engine is not None
-        prompt: Prompt = await in_thread(render, ask, engine, max(logprobs_needed(best), 1))
+        prompt = await self._render(ask, engine, max(logprobs_needed(best), 1))
         if prompt.stops:
             raise Fault(400, "unsupported_field", "stop is not supported before SGLang: leave it out", param="stop")
 
