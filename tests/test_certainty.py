@@ -185,7 +185,10 @@ def test_a_selection_that_abstained_has_no_probability() -> None:
         ({"style": None}, "these rollouts have style not recorded"),
         ({"temperature": 0.7}, "fitted for temperature 0.8, these rollouts have temperature 0.7"),
         ({"top_p": 0.9}, "fitted for top-p 1, these rollouts have top-p 0.9"),
-        ({"routing": "layers 0,1"}, "fitted for routing all layers, these rollouts have routing layers 0,1"),
+        (
+            {"routing": "all layers without weights"},
+            "for routing all layers, these rollouts have routing all layers without weights",
+        ),
         ({"adaptive": True}, "these are sampled until the pick was settled"),
     ],
 )
@@ -249,6 +252,9 @@ def test_the_origin_of_a_pool_is_its_run_record(tmp_path: Path) -> None:
         origin = origin_of(open_pool(path))
         assert origin == Origin("planted", "a" * 64, "low", 0.8, 1.0)
         assert origin.task == "sums"
+    strange = {"temperature": "hot", "top_p": [1], "sampled": "x"}
+    path = write_pool(tmp_path / "strange", made, sampling=strange, provenance={"checkpoint": ["a"]})
+    assert origin_of(open_pool(path)) == Origin("planted")
     bare = origin_of(open_pool(write_pool(tmp_path / "bare", made, sampling={"adaptive": {"min_n": 8}})))
     assert bare == Origin("planted", adaptive=True)
 

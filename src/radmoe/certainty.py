@@ -22,6 +22,7 @@ import numpy as np
 
 from radmoe.confidence import WINDOW
 from radmoe.errors import InputError
+from radmoe.printing import shortened
 from radmoe.selector import rule_for, select
 from radmoe.types import KINDS, Kind, RolloutGroup, Selection
 
@@ -68,11 +69,11 @@ class Origin:
         """The first thing in which rollouts of another origin differ from these, as a sentence; empty where none does."""
         if self.checkpoint is None and other.checkpoint is None:
             if self.model != other.model:
-                return f"it was fitted for {self.model}, these rollouts are of {other.model}"
+                return f"it was fitted for {_shown(self.model)}, these rollouts are of {_shown(other.model)}"
         elif self.checkpoint != other.checkpoint:
             return (
-                f"it was fitted for {self.model} ({_shown(self.checkpoint, 'weights not recorded')}), these rollouts are of "
-                f"{other.model} ({_shown(other.checkpoint, 'weights not recorded')})"
+                f"it was fitted for {_shown(self.model)} ({_weights(self.checkpoint)}), these rollouts are of "
+                f"{_shown(other.model)} ({_weights(other.checkpoint)})"
             )
         for name in ("style", "temperature", "top_p", "routing"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -89,19 +90,24 @@ class Origin:
         said = [("style", self.style), ("temperature", self.temperature), ("top-p", self.top_p)]
         special = [] if self.routing == "all layers" else [self.routing]
         special += ["sampled until the pick was settled"] if self.adaptive else []
-        return ", ".join([self.model, *(f"{name} {_shown(value)}" for name, value in said), *special])
+        return ", ".join([_shown(self.model), *(f"{name} {_shown(value)}" for name, value in said), *special])
 
 
-def _shown(value: object, absent: str = "not recorded") -> str:
+def _shown(value: object) -> str:
     if value is None:
-        return absent
-    return f"{value:g}" if isinstance(value, float) else str(value)[:12]
+        return "not recorded"
+    return f"{value:g}" if isinstance(value, float) else shortened(str(value), 60)
+
+
+def _weights(checkpoint: str | None) -> str:
+    return "weights not recorded" if checkpoint is None else shortened(checkpoint[:12])
 
 
 def origin_of(pool: Recorded) -> Origin:
     """How the rollouts of a pool came about, by its run record."""
-    checkpoints = {where.get("checkpoint") for where in pool.provenance.values()}
-    settings = pool.sampling.get("sampled") or pool.sampling  # those of the sampling, where a pool was replayed
+    checkpoints = {_text(where.get("checkpoint")) for where in pool.provenance.values()}
+    settings = pool.sampling.get("sampled")  # those of the sampling, where a pool was replayed
+    settings = settings if isinstance(settings, dict) else pool.sampling
     layers = (pool.meta["run"].get("profile") or {}).get("layers")
     return Origin(
         pool.model,
@@ -111,7 +117,7 @@ def origin_of(pool: Recorded) -> Origin:
         pool.style,
         _float(settings.get("temperature")),
         _float(settings.get("top_p")),
-        routing_kept(layers, weights="moe_topk_expert_weights" in pool.meta["columns"]),
+        routing_kept(layers, weights="moe_topk_expert_weights" in pool.meta.get("columns", ())),
         pool.sampling.get("adaptive") is not None,
         pool.task,
     )
@@ -124,7 +130,12 @@ def routing_kept(layers: Sequence[int] | None, *, weights: bool) -> str:
 
 
 def _float(value: Any) -> float | None:
-    return None if value is None else float(value)
+    """A number of a file that anybody may have written; None where it is none."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def mean_similarity(selection: Selection) -> float:
@@ -296,7 +307,7 @@ class Calibration:
         if abstain_below is not None and not 0 <= abstain_below <= 1:
             raise InputError(f"abstain_below is a probability from 0 to 1, got {abstain_below}")
         if reason := self.outside(selection):
-            reason = f"outside of what the calibration of {self.origin.model} was fitted for: {reason}"
+            reason = f"outside of what the calibration of {_shown(self.origin.model)} was fitted for: {reason}"
             return unknown(selection, reason, abstain_below)
         sure = self.probability(selection)
         if sure is not None and abstain_below is not None and sure < abstain_below:
@@ -424,7 +435,7 @@ def find_calibration(
         return Match(None, reason=f"{source} is for other rollouts: {reason}") if reason else Match(calibration, source)
     known = shipped(origin.checkpoint)
     if not known:
-        return Match(None, reason=f"no calibration ships for the weights of {origin.model}")
+        return Match(None, reason=f"no calibration ships for the weights of {_shown(origin.model)}")
     same = [own for own in known if not own.origin.difference(origin)]
     if not same:
         there = "; ".join(dict.fromkeys(str(own.origin) for own in known))
@@ -432,7 +443,8 @@ def find_calibration(
     for own in same:
         if origin.task is not None and origin.task not in own.tasks:
             return Match(
-                None, reason=f"the calibration that ships was fitted on {', '.join(own.tasks)}, not {origin.task}"
+                None,
+                reason=f"the calibration that ships was fitted on {', '.join(own.tasks)}, not {_shown(origin.task)}",
             )
         if not _other_way(own, given):
             return Match(own, f"the calibration that ships for {own.origin}")
