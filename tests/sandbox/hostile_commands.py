@@ -280,17 +280,10 @@ def users() -> list[str]:
 
 def run_as(user: str, names: Iterable[str]) -> Iterator[tuple[str, str, float, int]]:
     """Run commands from a process of root or of an ordinary user: name, outcome, seconds, and bytes of the largest process."""
-    import radmoe
+    from sandbox.readable import readable_copy
 
-    with tempfile.TemporaryDirectory(prefix="radmoe-hostile-", dir="/tmp") as here:
-        package = Path(here, "radmoe")
-        package.mkdir()
-        for part in ("__init__.py", "errors.py", "sandbox"):
-            source = Path(radmoe.__file__).with_name(part)
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, package / part)  # type: ignore[operator]
-        for part in ("hostile_commands.py", "leftovers.py"):
-            shutil.copy(Path(__file__).with_name(part), here)
-        subprocess.run(["chmod", "-R", "a+rX", here], check=True)
+    own = Path(__file__)
+    with readable_copy(own, own.with_name("leftovers.py")) as here:
         words = [sys.executable, f"{here}/hostile_commands.py", *names]
         if user == "user" and os.getuid() == 0:
             become = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]

@@ -21,6 +21,7 @@ from radmoe.sandbox.run import _FIRST_UID
 from sandbox.available import MECHANISMS, needs_landlock, needs_namespaces
 from sandbox.hostile import ENDLESS, HOSTILE, SECRET, SEEN_UNDER_LANDLOCK
 from sandbox.leftovers import leftovers
+from sandbox.readable import readable_copy
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
@@ -158,15 +159,7 @@ def test_as_another_user_no_hostile_program_passes_either(tmp_path: Path) -> Non
     python = Path("/usr/bin/python3")
     if os.getuid() or not python.exists() or not shutil.which("setpriv"):
         pytest.skip("needs root, to become somebody else, and a Python that all may read")
-    with tempfile.TemporaryDirectory(dir="/tmp") as here:
-        Path(here).chmod(0o755)
-        package = Path(here, "radmoe")
-        package.mkdir()
-        for name in ("__init__.py", "errors.py", "sandbox"):
-            source = Path(radmoe.__file__).with_name(name)
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, package / name)  # type: ignore[operator]
-        shutil.copy(Path(__file__).with_name("hostile.py"), here)
-        subprocess.run(["chmod", "-R", "a+rX", here], check=True)
+    with readable_copy(Path(__file__).with_name("hostile.py")) as here:
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         answer = subprocess.run(
             [*nobody, str(python), "-c", AS_ANOTHER.format(here=here)],

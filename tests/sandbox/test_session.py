@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from radmoe.sandbox.session import Session
 from sandbox.available import needs_namespaces
 from sandbox.crippled import NO_MOUNTS, cripple, without_filter
 from sandbox.leftovers import leftovers
+from sandbox.readable import readable_copy
 
 pytestmark = needs_namespaces
 
@@ -201,12 +201,7 @@ except InputError as error:
     ],
 )
 def test_no_command_is_root_or_exceeds_its_processes_whoever_starts_it(by: str, answer: str) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as here:
-        (Path(here) / "radmoe").mkdir()
-        for part in ("__init__.py", "errors.py", "sandbox"):
-            source = Path(radmoe.__file__).with_name(part)
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, Path(here, "radmoe", part))  # type: ignore[operator]
-        subprocess.run(["chmod", "-R", "a+rX", here], check=True)
+    with readable_copy() as here:
         words = [*by.split(), "/usr/bin/python3", "-c", WHO]
         done = subprocess.run(words, capture_output=True, text=True, cwd="/", env={"PYTHONPATH": here}, timeout=100)
     assert re.search(answer, done.stdout), done
