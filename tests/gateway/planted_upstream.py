@@ -46,6 +46,12 @@ FAULTS = (
     "no token ids",
     "script",  # markup in a completion
     "half a character",  # a lone surrogate for a finish reason
+    "endless answer",
+    "many values",  # 24 MB of empty objects
+    "drips",  # an answer or stream that goes on, slowly, for ever
+    "falls silent",  # a stream that begins and then says nothing more
+    "endless stream",
+    "come back never",  # status 429 with a Retry-After of 400 digits
 )
 
 
@@ -81,9 +87,11 @@ class PlantedUpstream:
         tokens: int = 60,
         kind: str = "math",
         shape: RouterShape = SMALL,
+        context: int = CONTEXT,
     ) -> None:
         assert fault is None or fault in FAULTS, fault
         self.root, self.mode, self.fault, self.delay, self.shape = root, routing, fault, delay, shape
+        self.context, self.sent = context, 0
         recipe = planted.Planted(shape, problems=1, rollouts=rollouts, tokens=tokens, kind=kind)  # type: ignore[arg-type]
         (self.made,) = planted.groups(recipe)
         self.kept: dict[str, tuple[int, int]] = {}  # by key: how many rollouts, and the first
@@ -108,7 +116,7 @@ class PlantedUpstream:
 
         @app.get("/v1/models")
         async def models() -> dict[str, Any]:
-            return {"data": [{"id": "planted", "root": str(self.root), "max_model_len": CONTEXT}]}
+            return {"data": [{"id": "planted", "root": str(self.root), "max_model_len": self.context}]}
 
         @app.post("/tokenize")
         async def tokenize(request: Request) -> dict[str, Any]:
@@ -170,7 +178,13 @@ class PlantedUpstream:
             return JSONResponse({"error": {"message": "CUDA error in /secret/path"}}, 500)
         if fault == "status 400":
             return JSONResponse({"error": {"message": "the prompt is too long"}}, 400)
+        if fault == "come back never":
+            return JSONResponse({"error": {"message": "busy"}}, 429, {"Retry-After": "9" * 400})
+        if fault in ("endless answer", "endless stream", "drips", "falls silent"):
+            return StreamingResponse(self._without_end(fault), media_type="text/event-stream")
         answer = self._answer(body, route, probe)
+        if fault == "many values":
+            return Response(json.dumps(answer)[:-1] + ', "x": [' + "{}," * (8 << 20) + "1]}")
         if fault == "half a character":
             answer["choices"][1]["finish_reason"] = "\ud800"
             return Response(json.dumps(answer), media_type="application/json")
@@ -179,6 +193,14 @@ class PlantedUpstream:
         if body.get("stream"):
             return StreamingResponse(self._stream(answer), media_type="text/event-stream")
         return JSONResponse(answer)
+
+    async def _without_end(self, fault: str) -> Any:
+        """Parts of an answer that never ends; `sent` counts their bytes."""
+        part = b": " + b"x" * (1 << 16) + b"\n\n" if fault.startswith("endless") else b": x\n\n"
+        while True:
+            self.sent += len(part)
+            yield part
+            await asyncio.sleep(0.0 if fault.startswith("endless") else 3600.0 if fault == "falls silent" else 0.05)
 
     async def _wait(self, request: Request, seconds: float) -> None:
         """Sleep as a server samples: one whose client leaves stops."""

@@ -44,6 +44,84 @@ def test_a_wrong_answer_is_one_clear_error(
     assert made.ask(model="planted").status_code == 200
 
 
+@pytest.mark.parametrize("routing", ["plugin", "none"])
+@pytest.mark.parametrize("model", ["planted", "planted#rad-8"])
+def test_a_server_that_claims_a_long_context_decides_no_limit(
+    gateway: Callable[..., Any], upstream: Any, model: str, routing: str
+) -> None:
+    """The limit followed the claim: 34 GB of an answer were allowed, and 2.5 GB read."""
+    server = upstream(fault="endless answer", routing=routing, context=(1 << 32) - 1)
+    made = gateway(upstreams=(server.url,), largest_answer=8 << 20, retries=0)
+    answer = made.ask({"fallback": "likelihood"} if "#" in model else None, model=model)
+    assert (answer.status_code, made.error(answer)["code"]) == (502, "upstream_error")
+    assert server.sent < 64 << 20
+
+
+def test_an_answer_of_many_values_is_not_read(
+    gateway: Callable[..., Any], upstream: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """24 MB of empty objects take a gigabyte as Python's."""
+    server = upstream(fault="many values", routing="none", context=(1 << 32) - 1)
+    made = gateway(upstreams=(server.url,), largest_answer=64 << 20, retries=0)
+    answer = made.ask({"fallback": "likelihood"})
+    assert (answer.status_code, made.error(answer)["code"]) == (502, "upstream_error")
+    assert "2,097,152 suffice" in capfd.readouterr().err
+
+
+def test_all_answers_under_way_have_one_limit_together(gateway: Callable[..., Any], upstream: Any) -> None:
+    from radmoe.errors import EngineError
+    from radmoe.gateway.upstreams import Answers
+
+    answers = Answers(100)
+    with answers.reading() as one, answers.reading() as two:
+        one(60)
+        with pytest.raises(EngineError, match="more than 100 bytes"):
+            two(60)
+    with answers.reading() as again:
+        again(100)
+    server = upstream(fault="endless answer")
+    made = gateway(upstreams=(server.url,), largest_answer=8 << 20, retries=0)
+    with ThreadPoolExecutor(8) as pool:
+        assert {answer.status_code for answer in pool.map(lambda _: made.ask(), range(8))} == {502}
+    server.fault = None
+    assert made.ask().status_code == 200
+
+
+@pytest.mark.parametrize("fault", ["drips", "falls silent"])
+@pytest.mark.parametrize(("model", "stream"), [("planted", True), ("planted", False), ("planted#rad-8", True)])
+def test_no_answer_outlives_the_deadline(
+    gateway: Callable[..., Any], upstream: Any, fault: str, model: str, stream: bool
+) -> None:
+    """Plain streams, which are passed on as they come, went on for ever."""
+    made = gateway(upstreams=(upstream(fault=fault).url,), deadline=1.0)
+    began = time.monotonic()
+    answer = made.ask(model=model, stream=stream)
+    assert time.monotonic() - began < 5.0
+    assert "deadline_exceeded" in answer.text
+    assert made.client.get("/health").json()["running"] == 0
+    assert made.client.get("/health").json()["upstreams"][0]["load"] == 0
+
+
+def test_a_stream_that_falls_silent_or_has_no_end_is_ended(
+    gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radmoe.gateway.served._IDLE_SECONDS", 0.5)
+    made = gateway(upstreams=(upstream(fault="falls silent").url,))
+    began = time.monotonic()
+    assert "upstream_error" in made.ask(model="planted", stream=True).text
+    assert time.monotonic() - began < 5.0
+    made = gateway(upstreams=(upstream(fault="endless stream").url,), largest_answer=1 << 20)
+    text = made.ask(model="planted", stream=True).text
+    assert "upstream_error" in text
+    assert len(text) < 16 << 20
+
+
+def test_a_server_that_says_come_back_never_is_not_repeated(gateway: Callable[..., Any], upstream: Any) -> None:
+    made = gateway(upstreams=(upstream(fault="come back never").url,), retries=0)
+    answer = made.ask()
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "3600")
+
+
 def test_routing_that_does_not_fit_falls_back_only_if_asked_to(gateway: Callable[..., Any], upstream: Any) -> None:
     made = gateway(upstreams=(upstream(fault="truncated").url,))
     answer = made.ask({"fallback": "likelihood"}).json()["radmoe"]

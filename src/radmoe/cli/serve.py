@@ -53,6 +53,9 @@ def command(
         int, typer.Option("--retries", help="How often a request that an upstream lost is sent again.")
     ] = 3,
     largest_body: Annotated[int, typer.Option("--largest-body", help="Bytes that a request may have.")] = 4 << 20,
+    largest_answer: Annotated[
+        int, typer.Option("--largest-answer", help="Bytes that an upstream's answer may have.")
+    ] = 256 << 20,
     keep_alive: Annotated[
         float, typer.Option("--keep-alive", help="Seconds between a stream's comments while rollouts are sampled.")
     ] = 5.0,
@@ -93,6 +96,7 @@ def command(
         deadline=deadline,
         retries=retries,
         largest_body=largest_body,
+        largest_answer=largest_answer,
         keep_alive=keep_alive,
         calibration=calibration,
         record=record,

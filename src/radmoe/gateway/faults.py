@@ -14,6 +14,9 @@ _TYPES = {
 }
 
 
+_LONGEST_WAIT = 3600.0  # seconds that a client is told to wait at most, whatever an upstream said
+
+
 class Fault(RadmoeError):
     """An answer that is an error. `detail` is for the log alone, `after` the seconds to wait before asking again."""
 
@@ -38,7 +41,7 @@ class Fault(RadmoeError):
     @property
     def headers(self) -> dict[str, str]:
         """`Retry-After` where there is a time to wait."""
-        return {} if self.after is None else {"Retry-After": str(max(1, round(self.after)))}
+        return {} if self.after is None else {"Retry-After": str(max(1, round(min(self.after, _LONGEST_WAIT))))}
 
 
 def bad_request(message: str, param: str | None = None, code: str = "invalid_value") -> Fault:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from radmoe.gateway.picks import Reading, logprobs_needed, rows_read, settle
 from radmoe.gateway.rendered import Prompt, Renderer, choice_of
 from radmoe.gateway.settings import Settings
 from radmoe.gateway.telemetry import log
-from radmoe.gateway.upstreams import Fleet, Lost, Upstream, unknown_model
+from radmoe.gateway.upstreams import Answers, Fleet, Lost, Upstream, unknown_model
 from radmoe.gateway.vllm_answers import Choices, body_for, plugin_rollouts, read_choices, stock_rollouts
 from radmoe.pool.profile import spans
 from radmoe.types import Rollout
@@ -41,6 +41,10 @@ PATHS = {"chat": "/v1/chat/completions", "text": "/v1/completions"}
 Positions = NDArray[np.int32] | None
 _LONG_CONTEXT = 1 << 17  # tokens, where a server does not say its context
 _ERROR_BYTES = 1 << 14
+_LARGE_ANSWER = 16 << 20  # bytes of an answer that is read alone, as its values take many times its bytes
+_VALUE_BYTES = 32  # of an answer per value in it, at least: a value takes up to 100 bytes of memory
+_STREAMED = 8  # times the bytes of a whole answer: every token comes in an event of its own
+_IDLE_SECONDS = 120.0  # that may pass between two parts of a stream, once it has begun
 _ROWS_LOST = BUSY | {409}  # the plugin's rows made room for others: sample again
 
 
@@ -52,7 +56,10 @@ class Served(Backend):
         if model is not None:
             Checkpoint(model)  # a wrong directory is an error now, not a server without routing
         self._whole_rows = settings.record is not None
-        upstreams = [Upstream(i, url, model, settings.upstream_key) for i, url in enumerate(settings.upstreams)]
+        answers, key = Answers(2 * settings.largest_answer), settings.upstream_key
+        upstreams = [Upstream(i, url, model, key, answers) for i, url in enumerate(settings.upstreams)]
+        self._largest = settings.largest_answer
+        self._large = asyncio.Semaphore(1)
         self.fleet = Fleet(upstreams, settings.retries)
         self._render = Renderer()
         self.record: dict[str, Any] = {}
@@ -85,14 +92,15 @@ class Served(Backend):
         self._check_model(ask)
 
         async def whole(upstream: Upstream) -> Reply:
-            return await upstream.ask("POST", PATHS[ask.route], data, _limit(upstream, ask.choices, 20).size)
+            return await upstream.ask("POST", PATHS[ask.route], data, self._limit(upstream, ask, ask.choices, 20).size)
 
         async def begin(upstream: Upstream) -> Plain:
             response = await _begin(upstream, PATHS[ask.route], data)
             held = AsyncExitStack()
             held.enter_context(upstream.lease())
             held.push_async_callback(response.aclose)
-            return Plain("text/event-stream; charset=utf-8", _parts(upstream, response), held.aclose)
+            parts = _parts(upstream, response, self._limit(upstream, ask, ask.choices, 20).size * _STREAMED)
+            return Plain("text/event-stream; charset=utf-8", parts, held.aclose)
 
         with progress.upstream():
             if ask.stream:
@@ -123,7 +131,7 @@ class Served(Backend):
         engine, key = upstream.card.engine, uuid.uuid4().hex
         if engine is None and best.fallback is None:  # the others, which give routing, have failed
             raise no_routing(upstream.card.trouble)
-        wanted, limit = logprobs_needed(best), _limit(upstream, n, max(logprobs_needed(best), 20))
+        wanted, limit = logprobs_needed(best), self._limit(upstream, ask, n, max(logprobs_needed(best), 20))
         plugin = engine is not None and engine.plugin is not None
         body = json.dumps(body_for(ask, n, wanted, key if plugin else None, first)).encode()
         with progress.upstream():
@@ -131,7 +139,8 @@ class Served(Backend):
         progress.finished += n
         work = partial(read_choices, reply.body, upstream.url, ask, n, engine, wanted, limit.values)
         try:
-            read, reading, positions = await in_thread(_understand, work, best, engine, self._whole_rows)
+            async with self._large if len(reply.body) > _LARGE_ANSWER else nullcontext():
+                read, reading, positions = await in_thread(_understand, work, best, engine, self._whole_rows)
         except RadmoeError as error:
             raise bad_gateway(str(error)) from None
         if engine is None:
@@ -166,9 +175,11 @@ class Served(Backend):
             limit = answer_limit(request, engine.local)
 
             async def work(upstream: Upstream) -> Answer:
-                reply = await upstream.ask("POST", "/generate", data, limit.size)
+                reply = await upstream.ask("POST", "/generate", data, min(limit.size, self._largest))
                 try:
-                    field = await in_thread(parse, reply.body, upstream.url, limit.values)
+                    field = await in_thread(
+                        parse, reply.body, upstream.url, min(limit.values, self._largest // _VALUE_BYTES)
+                    )
                     answer: Answer = await in_thread(Sglang().read, field, request, engine.local)
                 except RadmoeError as error:
                     raise bad_gateway(str(error)) from None
@@ -196,6 +207,24 @@ class Served(Backend):
         engine = self._engine()
         if engine is not None:
             self.record, self.provenance = {"engine": engine.name, "dtype": engine.dtype}, engine.provenance()
+
+    def _limit(self, upstream: Upstream, ask: Ask, n: int, logprobs: int) -> Limit:
+        """How large the answer to a request of n rollouts may be: by what was asked, and never more than our own limit.
+
+        The context that a server claims makes it smaller, never larger.
+        """
+        asked = [ask.body.get(name) for name in ("max_completion_tokens", "max_tokens")]
+        claimed = upstream.card.models.get(ask.model) or _LONG_CONTEXT
+        engine = upstream.card.engine
+        longest = claimed if engine is None or engine.context is None else min(claimed, engine.context)
+        tokens = next((most for most in asked if most is not None), longest)
+        positions = min(longest, tokens + ask.size)  # a token of the prompt has a byte at least
+        if engine is None:
+            size, values = positions * 4096, positions * 200
+        else:
+            size, values = answer_limit(Request((), positions, Sampling(topk_logprobs=logprobs), 0, 0), engine.local)
+        most = self._largest
+        return Limit(min(SMALL_BYTES + n * size, most), min(SMALL_VALUES + n * values, most // _VALUE_BYTES))
 
     def _check_model(self, ask: Ask) -> None:
         known = self.models()
@@ -234,17 +263,6 @@ def no_routing(detail: str) -> Fault:
         param="radmoe",
         detail=detail,
     )
-
-
-def _limit(upstream: Upstream, n: int, logprobs: int) -> Limit:
-    """How large the answer to a request of n rollouts may be."""
-    engine = upstream.card.engine
-    longest = max((most or _LONG_CONTEXT for most in upstream.card.models.values()), default=_LONG_CONTEXT)
-    if engine is None:
-        return Limit(SMALL_BYTES + n * longest * 4096, SMALL_VALUES + n * longest * 200)
-    request = Request((), longest, Sampling(topk_logprobs=logprobs), 0, 0)
-    one = answer_limit(request, engine.local)
-    return Limit(n * one.size, n * one.values)
 
 
 def _sampled(read: Choices, rollouts: Any, router: Router | None, reading: Any, trouble: str = "") -> Sampled:
@@ -326,15 +344,28 @@ async def _begin(upstream: Upstream, path: str, data: bytes) -> httpx.Response:
     raise upstream.refusal(Reply(response.status_code, bytes(body), None))
 
 
-async def _parts(upstream: Upstream, response: httpx.Response) -> AsyncIterator[bytes]:
-    """What an upstream streams, as it comes. Where it breaks off, the stream ends with an error."""
+async def _parts(upstream: Upstream, response: httpx.Response, most: int) -> AsyncIterator[bytes]:
+    """What an upstream streams, as it comes. Where it breaks off, falls silent or has no end, the stream ends with an error."""
+    size, parts, idle = 0, response.aiter_raw(), None
     try:
-        async for part in response.aiter_raw():
+        while True:
+            async with asyncio.timeout(idle):
+                part = await anext(parts, None)
+            if part is None:
+                return
+            size, idle = size + len(part), _IDLE_SECONDS
+            if size > most:
+                raise EngineError(f"{upstream.url} streamed more than {most:,} bytes")
             yield part
+    except TimeoutError:
+        trouble = f"{upstream.url} streamed nothing for {_IDLE_SECONDS:g} s"
     except httpx.TransportError as error:
-        fault = bad_gateway(f"the connection to {upstream.url} broke ({reason_of(error)})")
-        log("stream", level="warning", upstream=upstream.name, detail=fault.detail)
-        yield f"\n\ndata: {json.dumps(fault.document())}\n\n".encode()
+        trouble = f"the connection to {upstream.url} broke ({reason_of(error)})"
+    except EngineError as error:
+        trouble = str(error)
+    fault = bad_gateway(trouble)
+    log("stream", level="warning", upstream=upstream.name, detail=fault.detail)
+    yield f"\n\ndata: {json.dumps(fault.document())}\n\n".encode()
 
 
 async def _one(body: bytes) -> AsyncIterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -19,6 +20,7 @@ from radmoe.gateway.recent import Recent, shown_of
 from radmoe.gateway.record import Recorder
 from radmoe.gateway.settings import Settings
 from radmoe.gateway.telemetry import Metrics, log
+from radmoe.printing import json_text
 
 
 class Service:
@@ -65,7 +67,20 @@ class Service:
                 raise self._late() from None
             raise
         held.push_async_callback(plain.close)
-        return plain._replace(close=held.aclose)
+        return plain._replace(parts=self._in_time(plain.parts, progress), close=held.aclose)
+
+    async def _in_time(self, parts: AsyncIterator[bytes], progress: Progress) -> AsyncIterator[bytes]:
+        """The parts of an answer that come before the request's deadline; then the stream ends with an error."""
+        try:
+            while True:
+                async with asyncio.timeout(max(self.settings.deadline - progress.seconds, 0.0)):
+                    part = await anext(parts, None)
+                if part is None:
+                    return
+                yield part
+        except TimeoutError:
+            log("stream", level="warning", code="deadline_exceeded")
+            yield f"\n\ndata: {json_text(self._late().document())}\n\n".encode()
 
     async def close(self) -> None:
         """End what is under way, and seal the pool."""

@@ -23,6 +23,7 @@ class Settings:
     deadline          seconds that a request may take, its time in the queue included
     retries           how often a request that an upstream lost is sent again
     largest_body      bytes of a request
+    largest_answer    bytes of an upstream's answer; all that are being read at a time may have twice as many together
     keep_alive        seconds between the comments of a stream while rollouts are sampled
     calibration       a file of `radmoe calibrate`, which says how sure picks of its preset are
     record            the pool that every served group is kept in
@@ -45,6 +46,7 @@ class Settings:
     deadline: float = 600.0
     retries: int = 3
     largest_body: int = 4 << 20
+    largest_answer: int = 256 << 20
     keep_alive: float = 5.0
     calibration: Path | None = None
     record: Path | None = None
@@ -64,6 +66,7 @@ class Settings:
             ("waiting", 0),
             ("retries", 0),
             ("largest_body", 1024),
+            ("largest_answer", 1 << 20),
             ("recent", 0),
             ("batch_size", 1),
         ):

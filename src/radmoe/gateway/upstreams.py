@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,7 +15,6 @@ import httpx
 from radmoe.engines.http import HttpEngine, SglangHttpEngine, VllmHttpEngine
 from radmoe.engines.http.wire import BUSY, Reply, Server, error_message, open_client, reason_of, send, server_address
 from radmoe.errors import EngineError, InputError, RadmoeError
-from radmoe.gateway.backends import in_thread
 from radmoe.gateway.faults import Fault, bad_gateway
 from radmoe.gateway.telemetry import log
 
@@ -25,6 +25,7 @@ _HEALTH_LIMIT = 4.0  # seconds that a server may take to say that it is well
 _FIRST_WAIT, _LONGEST_WAIT = 0.25, 4.0  # seconds between attempts: twice as long each time
 _PROBE_SECONDS = 60.0  # for the two tokens that show whether a server returns routing
 _THEIR_ERRORS = frozenset({400, 404, 413, 422})  # of an upstream that are about the client's request
+_LOOKERS = ThreadPoolExecutor(8, "radmoe-look")  # their own: servers that hang must not take the threads of requests
 _KINDS: dict[str, tuple[type[HttpEngine], tuple[str, ...]]] = {
     "vllm": (VllmHttpEngine, ("/version",)),
     "sglang": (SglangHttpEngine, ("/server_info", "/get_server_info")),
@@ -50,13 +51,37 @@ class Card:
     trouble: str
 
 
-class Upstream:
-    """One server."""
+class Answers:
+    """How many bytes the answers that are being read have together, which no server decides."""
 
-    def __init__(self, number: int, url: str, model: str | None, key: str | None) -> None:
+    def __init__(self, most: int) -> None:
+        self._most, self._held = most, 0
+
+    @contextmanager
+    def reading(self) -> Iterator[Callable[[int], None]]:
+        """Gives what is to be called with the bytes of every part; it raises EngineError where they are too many."""
+        own = 0
+
+        def grew(size: int) -> None:
+            nonlocal own
+            own += size
+            self._held += size
+            if self._held > self._most:
+                raise EngineError(f"the answers under way have more than {self._most:,} bytes: see --largest-answer")
+
+        try:
+            yield grew
+        finally:
+            self._held -= own
+
+
+class Upstream:
+    """One server. `answers` is shared by all of them."""
+
+    def __init__(self, number: int, url: str, model: str | None, key: str | None, answers: Answers) -> None:
         address = server_address(url)
         self.name, self.url = f"upstream-{number}", str(address).rstrip("/").removesuffix("/v1")
-        self._model, self._key = model, key
+        self._model, self._key, self._answers = model, key, answers
         self.client = open_client(address, key)
         self.up, self.load = False, 0
         self.look_now = asyncio.Event()
@@ -77,7 +102,8 @@ class Upstream:
         Raises Lost where another attempt may succeed, which the statuses `lost` promise, and a Fault where it will not.
         """
         try:
-            reply = await send(self.client, method, self.url + path, data, most)
+            with self._answers.reading() as grew:
+                reply = await send(self.client, method, self.url + path, data, most, grew=grew)
         except httpx.ConnectError as error:
             self.up = False
             raise Lost(f"no connection to {self.url} ({reason_of(error)})") from None
@@ -120,7 +146,10 @@ class Upstream:
             well = False
         if well and not self.up:
             try:
-                self.card = await in_thread(find_out, self.url, self._model, self._key)
+                looking = asyncio.get_running_loop().run_in_executor(
+                    _LOOKERS, find_out, self.url, self._model, self._key
+                )
+                self.card = await looking
             except RadmoeError as error:
                 log("upstream", level="warning", upstream=self.name, up=False, detail=str(error))
                 return

@@ -191,8 +191,12 @@ async def send(
     data: bytes | None,
     most: int,
     answered: Callable[[], None] = lambda: None,
+    grew: Callable[[int], None] = lambda size: None,
 ) -> Reply:
-    """Send one request and read at most so many bytes of its answer; `answered` is called when its headers are there."""
+    """Send one request and read at most so many bytes of its answer.
+
+    `answered` is called when its headers are there, and `grew` with the bytes of every part; what they raise ends it.
+    """
     async with client.stream(method, where, content=data) as response:
         answered()
         headers, status = response.headers, response.status_code
@@ -215,6 +219,7 @@ async def send(
         body = bytearray()
         async for part in response.aiter_raw():
             body += part
+            grew(len(part))
             if failed and len(body) > _ERROR_BYTES:
                 break
             if not failed and len(body) > most:
