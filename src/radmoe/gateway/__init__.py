@@ -18,6 +18,7 @@ record.py      served groups kept as a pool
 recent.py      the last selections, for the page
 telemetry.py   metrics and logs
 replies.py     answers as JSON or as a stream of chunks
+connections.py how many connections there are, and how long each may take
 door.py        who may ask where there are no keys
 app.py         the routes
 run.py         the process: signals, the port, the end

@@ -29,7 +29,7 @@ from radmoe.printing import json_text
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 _STREAM = "text/event-stream; charset=utf-8"
 _LARGE = 1 << 16  # bytes of a body that is not read on the event loop
-_UNREAD = (403, 413, 415)  # statuses of requests whose body is not read to its end
+_BODY_SECONDS = 60.0  # in which the body of a request must be there
 _GONE = 499  # a client that left, as nginx numbers it; nobody reads it
 
 
@@ -117,27 +117,42 @@ def answer(document: dict[str, Any], status: int = 200, headers: dict[str, str] 
 
 def refuse(fault: Fault) -> Response:
     """An error in OpenAI's shape."""
-    close = {"Connection": "close"} if fault.status in _UNREAD else {}
+    close = {"Connection": "close"} if fault.unread else {}
     return answer(fault.document(), fault.status, fault.headers | close)
 
 
 async def _at_the_door(scope: Scope, receive: Receive, send: Send, fault: Fault) -> None:
     """Refuse a request that is not read."""
+    fault.unread = True
     log("refused", level="warning", path=scope["path"][:200], code=fault.code)
     await refuse(fault)(scope, receive, send)
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The body of a request; a Fault of status 413 as soon as it is larger than allowed."""
+async def read_body(request: Request, service: Service, progress: Progress) -> bytes:
+    """The body of a request, which counts as waiting while it is read; a Fault as soon as it is too large or too late."""
+    most, seconds = service.settings.largest_body, min(_BODY_SECONDS, service.settings.deadline)
     too_large = Fault(413, "body_too_large", f"a request may have {most:,} bytes: send a shorter one")
     length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or len(length) > 18 or int(length) > most:
-        raise too_large
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
+    try:
+        if not length.isdecimal() or len(length) > 18 or int(length) > most:
             raise too_large
+        with service.gate.arriving(most) as grew:
+            async with asyncio.timeout(seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > most:
+                        raise too_large
+                    grew(len(body))
+    except TimeoutError:
+        late = Fault(408, "body_timeout", f"the request's body was not there within {seconds:g} s")
+        late.unread = True
+        raise late from None
+    except Fault as fault:
+        fault.unread = True
+        raise
+    finally:
+        progress.queue_seconds += progress.seconds
     return bytes(body)
 
 
@@ -146,7 +161,7 @@ async def _complete(request: Request, route: Route, service: Service) -> Respons
     progress, identity, ask, status, code = Progress(), _identity(route), None, 200, None
     streams = False
     try:
-        data = await read_body(request, service.settings.largest_body)
+        data = await read_body(request, service, progress)
         large = len(data) > _LARGE
         ask = (
             await in_thread(read_ask, data, route, service.settings)

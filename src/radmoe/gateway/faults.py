@@ -18,7 +18,12 @@ _LONGEST_WAIT = 3600.0  # seconds that a client is told to wait at most, whateve
 
 
 class Fault(RadmoeError):
-    """An answer that is an error. `detail` is for the log alone, `after` the seconds to wait before asking again."""
+    """An answer that is an error. `detail` is for the log alone, `after` the seconds to wait before asking again.
+
+    `unread` says that the request's body was not read to its end, so that the connection cannot be used again.
+    """
+
+    unread = False
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from radmoe.gateway.backends import Backend, in_thread
 from radmoe.gateway.settings import Settings
 
 _THREADS = 4  # for selection and for reading routing: more would wait for Python's lock
+_QUEUE = 2048  # connections that the system keeps until they are accepted
 _LAST_SECONDS = 20  # that requests under way may take when the process is told to end
 
 
@@ -52,12 +53,23 @@ async def run_until(end: asyncio.Event, settings: Settings, ready: Callable[[int
     import uvicorn
 
     from radmoe.gateway.app import build
+    from radmoe.gateway.connections import BACKLOG, Complaints, Connection, most_connections, sweep
     from radmoe.gateway.service import Service
 
     class Server(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             yield  # they are taken above
+
+        async def on_tick(self, counter: int) -> bool:
+            if counter % 10 == 0:  # every second
+                sweep(self.server_state.connections)
+            return await super().on_tick(counter)
+
+    class Limited(Connection):
+        most = most_connections()
+
+    asyncio.get_running_loop().set_exception_handler(Complaints())
 
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="radmoe-gateway"))
     with _listen(settings.host, settings.port) as listener:
@@ -78,12 +90,16 @@ async def run_until(end: asyncio.Event, settings: Settings, ready: Callable[[int
             timeout_keep_alive=30,
             timeout_graceful_shutdown=_LAST_SECONDS,
             lifespan="on",
+            http=Limited,
+            ws="none",
+            backlog=BACKLOG,
         )
         server = Server(config)
         running = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started and not running.done():
             await asyncio.sleep(0.01)
         if server.started:
+            listener.listen(_QUEUE)  # more may wait to be accepted than are accepted in one go
             ready(listener.getsockname()[1])
         await end.wait()
         server.should_exit = True
@@ -107,7 +123,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)
+        listener.listen(_QUEUE)
     except OSError as error:
         raise InputError(
             f"cannot listen on {host}:{port} ({error.strerror}): choose another --host or --port"

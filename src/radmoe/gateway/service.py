@@ -48,7 +48,7 @@ class Service:
     async def answer(self, ask: Ask, identity: str, progress: Progress) -> dict[str, Any]:
         """The answer to a request whose rollouts are sampled for it; a Fault where there is none."""
         try:
-            async with asyncio.timeout(self.settings.deadline), self.gate.turn(progress):
+            async with asyncio.timeout(self._left(progress)), self.gate.turn(progress):
                 return await self._answer(ask, identity, progress)
         except TimeoutError:
             raise self._late() from None
@@ -58,7 +58,7 @@ class Service:
         assert self.forwarder is not None
         held = AsyncExitStack()
         try:
-            async with asyncio.timeout(self.settings.deadline):
+            async with asyncio.timeout(self._left(progress)):
                 await held.enter_async_context(self.gate.turn(progress))
                 plain = await self.forwarder.plain(ask, data, progress)
         except BaseException as error:
@@ -73,7 +73,7 @@ class Service:
         """The parts of an answer that come before the request's deadline; then the stream ends with an error."""
         try:
             while True:
-                async with asyncio.timeout(max(self.settings.deadline - progress.seconds, 0.0)):
+                async with asyncio.timeout(self._left(progress)):
                     part = await anext(parts, None)
                 if part is None:
                     return
@@ -87,6 +87,10 @@ class Service:
         await self.backend.close()
         if self.recorder is not None:
             await in_thread(self.recorder.close)
+
+    def _left(self, progress: Progress) -> float:
+        """Seconds until a request's deadline; those in which its body was read count."""
+        return max(self.settings.deadline - progress.seconds, 0.0)
 
     def _late(self) -> Fault:
         return Fault(504, "deadline_exceeded", f"there was no answer within {self.settings.deadline:g} s: ask for less")
