@@ -150,6 +150,26 @@ def lengthen(body: dict[str, Any]) -> None:
     body["messages"][1]["content"] = "long " * 3000
 
 
+def odd(number: int, **fields: Any) -> Any:
+    """A trajectory one of whose messages has other fields."""
+    return lambda body: body["messages"][number].update(fields)
+
+
+MALFORMED = {
+    "content that is a number": odd(1, content=5),
+    "content that is an object": odd(2, content={"text": "x"}),
+    "content of half a character": odd(2, content="<think>\ud800</think>ls"),
+    "a role that is a list": odd(1, role=["user"]),
+    "an extra that is a text": odd(2, extra="text"),
+    "an extra that is a list": odd(2, extra=[1]),
+    "a response that is a text": odd(2, extra={"interrupt_type": "FormatError", "model_response": 7}),
+    "tool calls that are a number": odd(2, tool_calls=3),
+    "tool calls of nothing": odd(2, tool_calls=[{}]),
+    "a number of 5,000 digits": lambda body: json.dumps(body).replace('"info"', '"x": ' + "9" * 5_000 + ', "info"'),
+    "deep": lambda body: "[" * 100_000,
+}
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
@@ -170,6 +190,38 @@ def test_what_cannot_be_used_is_listed_and_the_rest_goes_on(
     assert problem is not None
     assert line in problem
     assert open_pool(tmp_path / "in" / "pool").rollout_indices("one") == [0, 2]
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_trajectory_costs_no_other(runs: list[Path], tmp_path: Path, name: str) -> None:
+    """What a template makes a text of is replayed; the other cases ended the whole import."""
+    done = import_trajectories(edited(runs, tmp_path / "runs", 1, MALFORMED[name]), engine(), tmp_path / "in")
+    assert (done.replayed + done.refused, done.trajectories) == (3, 3)
+    assert {0, 2} <= set(open_pool(tmp_path / "in" / "pool").rollout_indices("one"))
+    problem = read_candidates(tmp_path / "in")["one"][1].problem
+    assert (problem is not None) == bool(done.refused)
+    assert "\n" not in str(problem)
+
+
+def test_a_fifo_and_a_name_of_no_text_are_listed(runs: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "odd").mkdir()
+    os.mkfifo(tmp_path / "odd" / "one.traj.json")
+    strange = os.fsencode(tmp_path / "odd") + b"/\xff.traj.json"
+    Path(os.fsdecode(strange)).write_bytes(next(runs[0].rglob("*.traj.json")).read_bytes())
+    done = import_trajectories([runs[0], tmp_path / "odd"], engine(), tmp_path / "in")
+    assert (done.replayed, done.refused) == (1, 3)
+    problems = [one.problem for members in read_candidates(tmp_path / "in").values() for one in members]
+    assert sum("not a regular file" in str(problem) for problem in problems) == 1
+    assert sum("surrogates not allowed" in str(problem) for problem in problems) == 1
+
+
+def test_a_patch_that_is_no_text_is_kept_as_it_is(runs: list[Path], tmp_path: Path) -> None:
+    def change(body: dict[str, Any]) -> None:
+        body["info"]["submission"] = "+\udcff\n"
+
+    import_trajectories(edited(runs, tmp_path / "runs", 0, change), engine(), tmp_path / "in")
+    assert read_candidates(tmp_path / "in")["one"][0].patch == "+\udcff\n"
+    assert open_pool(tmp_path / "in" / "pool").verify() == []
 
 
 def test_a_missing_trajectory_is_listed(runs: list[Path], tmp_path: Path) -> None:

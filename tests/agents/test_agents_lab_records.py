@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import lzma
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ from radmoe.agents.candidates import read_candidates
 from radmoe.agents.importer import import_requests
 from radmoe.agents.lab_records import lab_source
 from radmoe.errors import InputError
+from radmoe.foreign import unpack_arrays
 from radmoe.lab.agent.records import AgentStep, AgentTrajectory, write_trajectories
 from radmoe.lab.agent.repositories import repositories
 from radmoe.pool import open_pool
@@ -68,3 +72,33 @@ def test_answers_without_a_command_end_a_trajectory_only_in_a_row(tmp_path: Path
     write_trajectories(tmp_path / "file", {"seed": DEFAULT_SEED, "model": "lab"}, [made])
     done = import_requests(lab_source(tmp_path / "file", engine()), engine(), tmp_path / "in")
     assert (done.trajectories, done.steps, done.refused) == (1, 6, 0)
+
+
+def test_trajectories_that_cannot_be_replayed_are_listed_and_the_rest_goes_on(tmp_path: Path) -> None:
+    names = [one.repository_id for one in repositories(limit=4)]
+    strange = AgentStep(np.array([60_000], np.uint16), "stop", -1.0)
+    nothing = AgentStep(np.array([], np.uint16), "stop", -1.0)
+    made = [
+        AgentTrajectory(names[0], 0, (answer(step(SUBMIT)),), "Submitted", "+1\udcff\n"),
+        AgentTrajectory(names[0], 1, (strange,), "Submitted", "+2\n"),
+        AgentTrajectory(names[1], 0, (answer(step("ls"), observation="x"), nothing), "Submitted", "+3\n"),
+        AgentTrajectory("repo-s7-0001", 0, (answer(step(SUBMIT)),), "Submitted", "+4\n"),  # of another seed
+    ]
+    write_trajectories(tmp_path / "file", {"seed": DEFAULT_SEED, "model": "lab"}, made)
+    done = import_requests(lab_source(tmp_path / "file", engine()), engine(), tmp_path / "in")
+    assert (done.trajectories, done.replayed, done.refused) == (4, 1, 3)
+    assert open_pool(tmp_path / "in" / "pool").verify() == []
+
+
+@pytest.mark.parametrize(
+    "header", [{"seed": "x"}, {"seed": 0, "repositories": ["repo-99999999"]}, {"seed": 0, "repositories": [7]}]
+)
+def test_a_header_that_names_what_the_lab_does_not_have_is_one_line(tmp_path: Path, header: dict[str, object]) -> None:
+    write_trajectories(tmp_path / "file", {"seed": 0}, [])
+    arrays = unpack_arrays((tmp_path / "file").read_bytes())
+    arrays["header"] = np.frombuffer(json.dumps({"format": 1, "repositories": []} | header).encode(), np.uint8)
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    (tmp_path / "file").write_bytes(lzma.compress(stream.getvalue()))
+    with pytest.raises(InputError, match="a seed or a repository that the lab does not have"):
+        lab_source(tmp_path / "file", engine())

@@ -56,6 +56,21 @@ def test_ids_name_their_problems() -> None:
     assert named(["math-1", "math-1-0001x", "nothing-000", "code-99999999"]) == {}
 
 
+@pytest.mark.parametrize(
+    "problem_id", [f"math-1-s{'9' * 5000}-004", f"math-1-{'9' * 5000}", f"gpqa_diamond-rec3-s{'9' * 5000}"]
+)
+def test_an_id_of_thousands_of_digits_is_an_id_of_nobody_s(tmp_path: Path, problem_id: str) -> None:
+    pool = open_pool(write_texts(tmp_path / "pool", [(problem_id, "x")]))
+    assert problems_of(pool) == {}
+    assert len(problems_of(pool, task="math-1")) == 30
+
+
+def test_ids_of_very_many_draws_are_refused_before_they_are_drawn() -> None:
+    assert len(named([f"math-1-s{seed}-{0:03d}" for seed in range(1, 41)])) == 40
+    with pytest.raises(InputError, match="of 3 draws, 30,000 in all, and at most 10,000 are drawn"):
+        named([f"math-1-s{seed}-9999" for seed in range(3)])
+
+
 # -- answers of one's own ---------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,24 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_bytes(b"\xef\xbb\xbf" + b'{"id": "a", "prompt": "x"}\n')
     assert load_questions(data=file)[0] == [Question("a", "x", None)]
+
+
+def test_what_is_no_file_is_one_line(tmp_path: Path) -> None:
+    """A FIFO was waited for, and a device read until the memory was full."""
+    os.mkfifo(tmp_path / "fifo.jsonl")
+    with (tmp_path / "sparse.jsonl").open("wb") as file:
+        file.truncate(20 << 30)
+    for name, reason in {
+        "fifo.jsonl": "not a regular file",
+        "sparse.jsonl": "nearly none on disk",
+        ".": "Is a directory",
+    }.items():
+        with pytest.raises(InputError, match=rf"cannot read .* \(.*{reason}\): pass a JSONL file of problems"):
+            load_questions(data=tmp_path / name)
+    with pytest.raises(InputError, match=r"cannot read /dev/zero \(not a regular file\)"):
+        load_questions(data="/dev/zero")
+
+
+def test_lines_may_end_as_windows_ends_them(tmp_path: Path) -> None:
+    (tmp_path / "own.jsonl").write_bytes(b'{"id": "a", "prompt": "one"}\r\n\r\n{"id": "b", "prompt": "two"}\r')
+    assert [question.problem_id for question in load_questions(data=tmp_path / "own.jsonl")[0]] == ["a", "b"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from radmoe.errors import InputError
+from radmoe.foreign import read_file
 from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
 from radmoe.problems.own import read_rows
@@ -54,12 +55,9 @@ class Trajectory:
 
 def read_trajectory(path: Path) -> Trajectory:
     """A `*.traj.json`. Raises InputError for one that is missing, truncated, or no trajectory."""
+    content = read_file(path, "a trajectory of mini-swe-agent")
     try:
-        body = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise InputError("there is no trajectory") from None
-    except OSError as error:
-        raise InputError(f"the trajectory cannot be read ({error.strerror})") from None
+        body = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the trajectory is truncated or no JSON ({error})") from None
     match body:

@@ -33,7 +33,7 @@ from radmoe.engines.replay import replay
 from radmoe.engines.replay.sources import RETOKENISED, SAMPLED, Source, SourceRollout
 from radmoe.errors import InputError
 from radmoe.pool import Profile, open_pool
-from radmoe.types import Kind
+from radmoe.types import Kind, check_steps
 
 _MARKERS = MARKERS["qwen3"]  # of the models whose trajectories are imported
 _OPEN, _CLOSE = (marker.pattern.decode() for marker in (_MARKERS.thinking, _MARKERS.boundary))
@@ -98,7 +98,7 @@ class RequestSource(Source):
                 None,
                 steps,
                 np.array([token for request in requests for token in request.answer], np.int32),
-                one.patch or None,
+                one.patch.encode("utf-8", "surrogatepass").decode("utf-8", "replace") or None,
                 None,
                 self._tokens,
                 steps,
@@ -198,20 +198,34 @@ def _described(
     name: str, run: int, path: Path | None, digest: Any, engine: Engine, template_arguments: dict[str, object]
 ) -> tuple[Candidate, bool]:
     """One trajectory as a candidate, and whether it can be replayed."""
-    digest.update(f"{name}/{run}:".encode())
+    digest.update(f"{name}/{run}:".encode("utf-8", "surrogateescape"))
     if path is None:
         return Candidate(name, run, problem="there is no trajectory"), False
     try:
+        name.encode()
         trajectory = read_trajectory(path)
         digest.update(path.read_bytes())
-    except InputError as error:
+        made = candidate(name, run, trajectory)
+    except (InputError, OSError, UnicodeEncodeError) as error:
         return Candidate(name, run, problem=str(error)), False
-    made = candidate(name, run, trajectory)
+    problem = why_not(lambda: requests_of(trajectory, engine, template_arguments), engine)
+    return (made, True) if problem is None else (replace(made, problem=problem), False)
+
+
+def why_not(load: Callable[[], Sequence[Request]], engine: Engine) -> str | None:
+    """The reason that the requests of a trajectory cannot be replayed; None where they can.
+
+    Somebody else wrote them, and what is odd in a message may fail anywhere: in the chat template, the tokenizer or here.
+    """
     try:
-        requests_of(trajectory, engine, template_arguments)
-    except InputError as error:
-        return replace(made, problem=str(error)), False
-    return made, True
+        requests = load()
+        given, answers = ([token for ids in part for token in ids] for part in zip(*requests, strict=True))
+        check_steps(steps_of(requests), len(answers))
+        if max([*given, *answers]) >= len(engine.vocab):
+            raise InputError(f"it has tokens that {engine.model_name} does not have")
+    except Exception as error:
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return None
 
 
 def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict[str, object]) -> list[Request]:

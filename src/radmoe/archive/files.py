@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import ArchiveError, InputError
-from radmoe.foreign import check_recorded, unpack_arrays
+from radmoe.foreign import check_recorded, read_file, unpack_arrays
 from radmoe.lab.models import MODELS, PACKAGE
 from radmoe.lab.sample import FINISH_REASONS
 from radmoe.lab.tasks import TASKS
@@ -108,9 +108,9 @@ class Archive:
         entry = self.configurations[name]
         path = self.directory / f"{name}.npz.xz"
         try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ArchiveError(f"cannot read {path} ({error.strerror}): install radmoe-lab again") from None
+            data = read_file(path, "the packed rollouts")
+        except InputError as error:
+            raise ArchiveError(f"{str(error).rpartition(': ')[0]}: install radmoe-lab again") from None
         if hashlib.sha256(data).hexdigest() != entry["sha256"]:
             raise ArchiveError(f"{path} is damaged: its sha256 is not that of {MANIFEST}; install radmoe-lab again")
         try:
@@ -150,7 +150,7 @@ def open_archive(directory: Path | None = None, *, seed: int = DEFAULT_SEED, sam
 
 def _configurations(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        body = json.loads(path.read_text(encoding="utf-8"))
+        body = json.loads(read_file(path, "a manifest"))
         if body["format"] != FORMAT:
             raise ArchiveError(
                 f"{path} is of format {body['format']}, this radmoe reads {FORMAT}: install the other one"

@@ -27,11 +27,13 @@ class Checkpoint:
         except ImportError:
             raise EngineError("reading a model's directory needs transformers: pip install 'radmoe[http]'") from None
         try:
-            config = AutoConfig.from_pretrained(self.path, local_files_only=True)
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(self.path, local_files_only=True)
+            config = AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(
+                self.path, local_files_only=True, trust_remote_code=False
+            )
             settings = (self.path / "generation_config.json").is_file()
             self._settings = GenerationConfig.from_pretrained(self.path, local_files_only=True) if settings else None
-        except (OSError, ValueError, KeyError, ImportError, TypeError) as error:
+        except Exception as error:  # a broken tokenizer.json is an exception of no type of its own
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise EngineError(f"cannot read the model's directory {path}: {reason}") from None
         text = config.get_text_config()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from radmoe.errors import InputError
+from radmoe.foreign import read_file
 from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import open_pool
 from radmoe.problems.own import read_rows
@@ -104,8 +105,8 @@ def _logs(path: Path) -> dict[str, bool]:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot read {path} ({error.strerror}): give SWE-bench's report") from None
+        return json.loads(read_file(path, "SWE-bench's report"))
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is no JSON ({error}): give SWE-bench's report") from None

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from radmoe.errors import InputError
+from radmoe.foreign import read_file
 from radmoe.problems.base import Content, Gold
 from radmoe.problems.dataset import OWN_TESTS, TEST_COLUMNS, Dataset, Record, Row
 from radmoe.problems.datasets import BENCHMARKS, BOXED, LETTER, ask_program, gold_answer, gold_tests
@@ -28,12 +29,12 @@ def read_rows(path: str | Path, holds: str = "problems", example: str = _EXAMPLE
 
     `holds` and `example` say in messages what such a file holds, and what a line of it looks like.
     """
-    file = Path(path)
+    file, wanted = Path(path), f"a JSONL file of {holds}"
     try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")  # an editor may have put a byte order mark first
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise InputError(f"cannot read {file} ({reason}): pass a JSONL file of {holds}") from None
+        text = read_file(file, wanted).decode("utf-8-sig")  # an editor may have put a byte order mark first
+    except UnicodeDecodeError:
+        raise InputError(f"cannot read {file} (not UTF-8): pass {wanted}") from None
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     empty = True
     for number, line in enumerate(lines, 1):
         if not line.strip():

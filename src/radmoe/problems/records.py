@@ -22,7 +22,7 @@ from radmoe.types import Kind, check_kind
 
 _IDS = ("id", "problem_idx", "question_id", "Record ID")
 _QUESTIONS = ("prompt", "question", "problem", "Question", "question_content")
-_SEEDED = re.compile(r".+-s(-?\d+)(-\d{3,})?")  # gpqa_diamond-rec3-s7, and the lab's math-2-s7-004
+_SEEDED = re.compile(r".+-s(-?\d{1,18})(-\d{3,})?")  # gpqa_diamond-rec3-s7, and the lab's math-2-s7-004
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,17 @@ def test_a_path_without_a_checkpoint_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_truncated_checkpoint_is_one_line(tmp_path: Path, file: str, share: float) -> None:
+    path = tiny_moe.save(tmp_path) / file
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(EngineError, match=r"cannot load|broken copy|cannot read") as error:
+        TransformersEngine(tmp_path)
+    assert "\n" not in str(error.value)
+
+
 def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path: Path) -> None:
     """transformers would fill them with random numbers, and the routing with noise."""
     file = tiny_moe.save(tmp_path) / "model.safetensors"

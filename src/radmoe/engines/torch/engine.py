@@ -36,7 +36,7 @@ from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
 from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.static_decode import FAMILIES, StaticDecoder
 from radmoe.engines.torch.streams import Stream, merge
-from radmoe.errors import EngineError, InputError
+from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.types import Kind, Rollout, RouterShape
 from radmoe.vocab import Vocab
 
@@ -277,15 +277,19 @@ def _load(path: Path, tokenizer: Any, dtype: str, device: str) -> tuple[Any, Any
     try:
         with _quiet(), _memory(str(path), "use --dtype bfloat16 or a larger machine"):
             model, report = transformers.AutoModelForCausalLM.from_pretrained(
-                path, dtype=dtype, local_files_only=True, output_loading_info=True
+                path, dtype=dtype, local_files_only=True, output_loading_info=True, trust_remote_code=False
             )
-            tokenizer = tokenizer or transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
+            tokenizer = tokenizer or transformers.AutoTokenizer.from_pretrained(
+                path, local_files_only=True, trust_remote_code=False
+            )
             if missing := sorted(report["missing_keys"]):
                 raise EngineError(
                     f"{path} lacks {len(missing)} weights of its model, {missing[0]} among them: a broken copy"
                 )
             return model.to(device), tokenizer
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except RadmoeError:
+        raise
+    except Exception as error:  # safetensors and tokenizers have errors of their own for a broken copy
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise EngineError(f"cannot load {path}: {reason}") from None
 

@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.foreign import unpack_arrays
+from radmoe.foreign import read_file, unpack_arrays
 from radmoe.lab.agent.loop import EXIT_STATUSES, Conversation, Encode
-from radmoe.lab.agent.repositories import Repository
+from radmoe.lab.agent.repositories import TASK, Repository
 from radmoe.lab.agent.verdicts import UNKNOWN, VERDICTS, judge_many
 from radmoe.lab.sample import FINISH_REASONS
 
 FORMAT = 1
+_NAME = re.compile(rf"{TASK}(-s-?\d{{1,18}})?-\d{{4}}")
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 25}]
 
 
@@ -112,10 +114,15 @@ def write_trajectories(path: Path, header: dict[str, Any], trajectories: Sequenc
 def read_trajectories(path: Path) -> tuple[dict[str, Any], list[AgentTrajectory]]:
     """What a file says about itself, and its trajectories; InputError where it is damaged or something else."""
     try:
-        arrays = unpack_arrays(path.read_bytes())
+        arrays = unpack_arrays(read_file(path, "a file of trajectories"))
         header = json.loads(bytes(arrays["header"]))
         if header["format"] != FORMAT:
             raise ValueError(f"format {header['format']}, not {FORMAT}")
+        names = header["repositories"]
+        if type(header["seed"]) is not int or not all(
+            isinstance(name, str) and _NAME.fullmatch(name) for name in names
+        ):
+            raise ValueError("a seed or a repository that the lab does not have")
         return header, _trajectories(header, arrays)
     except Exception as error:  # a damaged file may fail anywhere in xz, zip, numpy or json
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

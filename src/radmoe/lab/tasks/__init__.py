@@ -35,8 +35,8 @@ __all__ = [
     "training_example",
 ]
 
-_ID = re.compile(r"(?P<task>[a-z]+(-\d|-[a-z]+)?)(-s(?P<seed>-?\d+))?-(?P<number>\d{3,})")
-_MOST = 10_000  # problems drawn to find one by its id
+_ID = re.compile(r"(?P<task>[a-z]+(-\d|-[a-z]+)?)(-s(?P<seed>-?\d{1,18}))?-(?P<number>\d{3,9})")
+_MOST = 10_000  # problems drawn to find those of one pool by their ids
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,14 @@ def named(problem_ids: Iterable[str]) -> dict[str, Problem]:
         if match and match["task"] in TASKS and int(match["number"]) < _MOST:
             wanted.setdefault((match["task"], int(match["seed"] or DEFAULT_SEED)), set()).add(problem_id)
     problems_by_id: dict[str, Problem] = {}
+    lasts = {key: max(int(problem_id.rpartition("-")[2]) for problem_id in ids) for key, ids in wanted.items()}
+    if (drawn := sum(lasts.values()) + len(lasts)) > _MOST:
+        raise InputError(
+            f"these ids name problems of {len(lasts)} draws, {drawn:,} in all, and at most {_MOST:,} are drawn to find them: give "
+            "the problems with --task, --data or --answers"
+        )
     for (task, seed), ids in wanted.items():
-        last = max(int(problem_id.rpartition("-")[2]) for problem_id in ids)
+        last = lasts[task, seed]
         problems_by_id |= {p.problem_id: p for p in islice(stream(task, seed=seed), last + 1) if p.problem_id in ids}
     return problems_by_id
 
