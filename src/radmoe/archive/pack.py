@@ -51,7 +51,7 @@ def pack(paths: Sequence[Path], out: Path, *, jobs: int = 2) -> None:
 def _tokenizer(model: str) -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(weights(model), local_files_only=True)
+    return AutoTokenizer.from_pretrained(weights(model), local_files_only=True, trust_remote_code=False)
 
 
 def _graded(sampled: Sampled, task: str, tokenizer: Any, jobs: int) -> PackedTask:

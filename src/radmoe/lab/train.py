@@ -44,7 +44,9 @@ def expert_load(path: Path, batch: Tensor) -> dict[str, float]:
     """
     from transformers import AutoModelForCausalLM
 
-    network = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(batch.device).eval()
+    network = (
+        AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, trust_remote_code=False).to(batch.device).eval()
+    )
     counts: list[Tensor] = []
     for module in network.modules():
         if type(module).__name__.endswith("TopKRouter"):
@@ -99,7 +101,11 @@ def train(
     if start_from is None:
         network = AutoModelForCausalLM.from_config(config).to(device).train()
     else:
-        network = AutoModelForCausalLM.from_pretrained(start_from, dtype=torch.float32).to(device).train()
+        network = (
+            AutoModelForCausalLM.from_pretrained(start_from, dtype=torch.float32, trust_remote_code=False)
+            .to(device)
+            .train()
+        )
     make_trainable(network, balance=BALANCE)
     if compiled and device == "cuda":
         for layer in network.model.layers:

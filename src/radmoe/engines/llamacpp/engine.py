@@ -200,7 +200,7 @@ class LlamaCppEngine(Engine):
         if isinstance(given, str | Path):
             from transformers import AutoTokenizer
 
-            given = AutoTokenizer.from_pretrained(given, local_files_only=True)
+            given = AutoTokenizer.from_pretrained(given, local_files_only=True, trust_remote_code=False)
         vocab = Vocab.from_tokenizer(given)
         if len(vocab) > self._model.words:
             raise InputError(

@@ -31,7 +31,7 @@ def checked_config(vllm: Any, model: str | Path) -> Any:
     if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
         raise EngineError(f"{model} is no checkpoint: it has no config.json; pass the directory of a saved model")
     try:
-        config = vllm.EngineArgs(model=str(model)).create_model_config()
+        config = vllm.EngineArgs(model=str(model), trust_remote_code=False).create_model_config()
     except (RuntimeError, ValueError, OSError) as error:
         raise EngineError(f"vLLM cannot load {model}: {first_line(error)}") from None
     if config.get_num_experts() < 2:

@@ -79,6 +79,7 @@ class VllmEngine(Engine):
             options["additional_config"] = (options.get("additional_config") or {}) | {NAME: settings.to_json()}
         else:
             options["enable_return_routed_experts"] = True
+        options.setdefault("trust_remote_code", False)
         config = checked_config(vllm, model)
         if vllm.platforms.current_platform.is_cpu():
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB; else it wants 92% of this machine's memory free

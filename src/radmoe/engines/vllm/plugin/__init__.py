@@ -19,7 +19,7 @@ method and returns what that returned:
 
 The worker also gets two methods, `radmoe_status` and `radmoe_take`, which `collective_rpc` calls. These names are
 internal to vLLM: docs/engines.md lists the versions that were run, and a model whose routers or runner are not known is
-refused when it is loaded.
+refused when it is loaded. All of that is for those who asked: in a process that did not, nothing here raises, whatever vLLM looks like.
 
 A request that wants its routing recorded carries `extra_args={"radmoe": KEY}` (over HTTP `vllm_xargs`), where KEY is a
 text of the client's own choice, new for each request. Requests without it are not recorded. docs/engines.md is the
@@ -28,29 +28,52 @@ protocol.
 
 from __future__ import annotations
 
+import functools
+import logging
+from collections.abc import Mapping
 from typing import Any
 
 NAME = "radmoe"  # of both entry points, the additional_config entry and the request's extra argument
 TAKE, STATUS = "radmoe_take", "radmoe_status"  # methods of a worker, for collective_rpc
 
 
+def asked(owner: Any) -> bool:
+    """Whether the configuration of a worker or an engine asks for capture; a layout of vLLM's that is not known does not."""
+    config = getattr(getattr(owner, "vllm_config", None), "additional_config", None)
+    return isinstance(config, Mapping) and NAME in config
+
+
+def unknown_vllm(error: Exception) -> None:
+    """Say in vLLM's log that nothing will be captured. A server that did not ask for it starts as it would without this."""
+    logging.getLogger("vllm.radmoe").warning(
+        "radmoe does not know this version of vLLM and captures no routing (%s: %s); nothing else changes",
+        type(error).__name__,
+        error,
+    )
+
+
 def register() -> None:
     """Wrap `WorkerBase.__init__`, so that workers which are to capture are prepared for it.
 
-    vLLM calls this in each of its processes, once or more, before a worker is made (`vllm.general_plugins`).
+    vLLM calls this in each of its processes, once or more, before a worker is made (`vllm.general_plugins`), also where
+    nobody wants routing. So it never raises, and neither does the wrapper for a worker that is not to capture.
     """
-    from vllm.v1.worker.worker_base import WorkerBase
+    try:
+        from vllm.v1.worker.worker_base import WorkerBase
 
-    original = WorkerBase.__init__
-    if getattr(original, NAME, False):
-        return
+        original = WorkerBase.__init__
+        if getattr(original, NAME, False):
+            return
 
-    def init(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, vllm_config, *args, **kwargs)
-        if NAME in (vllm_config.additional_config or {}):
-            from radmoe.engines.vllm.plugin.worker import attach
+        @functools.wraps(original)
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            if asked(self):
+                from radmoe.engines.vllm.plugin.worker import attach
 
-            attach(self)
+                attach(self)
 
-    setattr(init, NAME, True)
-    WorkerBase.__init__ = init
+        setattr(init, NAME, True)
+        WorkerBase.__init__ = init
+    except Exception as error:
+        unknown_vllm(error)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
+from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE, asked, unknown_vllm
 from radmoe.errors import EngineError, InputError
 
 ROUTING, STATUS_PATH = "/v1/radmoe/routing", "/v1/radmoe/status"
@@ -24,18 +24,25 @@ class Endpoint:
     name = NAME
     required_tasks = ("generate",)
 
-    def attach_router(self, app: Any) -> None:
-        from starlette.routing import Route
+    def attach_router(self, app: Any, *_: Any, **__: Any) -> None:
+        """Add the routes. vLLM calls this also where nobody wants routing, so it never raises."""
+        try:
+            from starlette.routing import Route
 
-        app.router.routes += [
-            Route(STATUS_PATH, _status, methods=["GET"]),
-            Route(ROUTING, _routing, methods=["POST"]),
-        ]
+            app.router.routes += [
+                Route(STATUS_PATH, _status, methods=["GET"]),
+                Route(ROUTING, _routing, methods=["POST"]),
+            ]
+        except Exception as error:
+            unknown_vllm(error)
 
-    async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:
-        """Refuse to start a server that was asked to capture and cannot."""
-        state.radmoe = engine_client
-        if NAME in (engine_client.vllm_config.additional_config or {}):
+    async def init_state(self, engine_client: Any = None, state: Any = None, *_: Any, **__: Any) -> None:
+        """Refuse to start a server that was asked to capture and cannot; any other starts."""
+        try:
+            state.radmoe = engine_client
+        except Exception as error:
+            unknown_vllm(error)
+        if asked(engine_client):
             status = await call(engine_client, STATUS)
             if "error" in status:
                 raise EngineError(status["error"])
@@ -43,7 +50,7 @@ class Endpoint:
 
 async def call(engine: Any, method: str, *args: Any) -> dict[str, Any]:
     """Call a method of the plugin in an asynchronous engine's workers; returns the answer of the one that records."""
-    if NAME not in (engine.vllm_config.additional_config or {}):
+    if not asked(engine):
         return {"error": OFF}
     answers = await engine.collective_rpc(method, args=args)
     return answered(answers)
