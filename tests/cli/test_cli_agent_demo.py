@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from test_commands import error, radmoe
 
+from printed_commands import follow
 from radmoe.agents.candidates import read_candidates
 from radmoe.lab.agent.records import read_trajectories
 from radmoe.lab.models import shipped_trajectories
@@ -42,6 +43,14 @@ def test_it_ends_with_what_the_hidden_tests_say(demo: tuple[Path, str]) -> None:
     assert int(average[1]) == round(100 * resolved / 12)
     preds = json.loads((place / "runs" / "preds.json").read_text())
     assert all(one["model_patch"].startswith("diff --git") for one in preds.values())
+
+
+def test_the_commands_it_ends_with_run_in_the_environment_of_make_demo_agent(demo: tuple[Path, str]) -> None:
+    assert [call[1:3] for call in follow(demo[1], demo[0], "demo,agent")] == [
+        ["agent", "select"],
+        ["agent", "evaluate"],
+        ["lab", "agent"],
+    ]
 
 
 @pytest.fixture(scope="module")

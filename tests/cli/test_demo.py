@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from test_commands import radmoe
 
+from printed_commands import follow
 from radmoe.cli import demo
 from radmoe.report import results
 from report.published_results import evaluation
@@ -25,6 +26,7 @@ def test_demo_samples_real_models_compares_draws_and_can_be_repeated(tmp_path: P
     assert tables[0] == tables[1]
     assert "8 of them from before" in second
     radmoe("verify", tmp_path / "lab-qwen-code-n4-s0")
+    assert [call[1] for call in follow(first, tmp_path, "demo")] == ["select", "evaluate", "inspect"]
     committed, blank, last = first.strip().splitlines()[-3:]
     assert committed.endswith("(Holm).") or committed == "The radmoe-lab that is installed has no results at full size."
     assert (blank, str(tmp_path / "report.html") in last) == ("", True)
