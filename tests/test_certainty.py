@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -272,6 +274,28 @@ def with_curve(**change: object) -> dict[str, object]:
     return {"kinds": {"math": MATH | {"curves": [MATH["curves"][0] | change]}}}
 
 
+HOSTILE: dict[str, dict[str, object]] = {
+    "a curve of 1e999 rollouts": with_curve(rollouts=math.inf),
+    "a curve of 10^4000 rollouts": with_curve(rollouts=10**4000),
+    "picks of 1e999": with_curve(dense={"density": 0.5, "picks": math.inf, "wrong": 1}),
+    "picks of 10^400": with_curve(dense={"density": 0.5, "picks": 10**400, "wrong": 1}),
+    "a density of 1e999": with_curve(dense={"density": math.inf, "picks": 3, "wrong": 1}),
+    "a slope of 1e999": with_curve(slope=math.inf),
+    "a slope of 1e308": with_curve(slope=1e308),
+    "a mean of 10^400": with_curve(mean=10**400),
+    "a temperature of 10^400": {"origin": OURS.to_json()["origin"] | {"temperature": 10**400}},
+    "an endless readout": {"options": {"readout": "trajectory:/(a|a)*$/@16"}},
+    "an endless readout before the delimiter": {"options": {"readout": "trajectory-before:/(?:.?){60}\\x00/@16"}},
+    "a readout that is a list": {"options": {"readout": ["delimiter@16"]}},
+    "a readout of 5,000 digits": {"options": {"readout": "delimiter@" + "9" * 5_000}},
+    "an unknown preset": {"options": {"preset": "os.system"}},
+    "k of 1e999": {"options": {"k": math.inf}},
+    "k that is a text": {"options": {"k": "10"}},
+    "a window of 2^62": {"options": {"window": 2**62}},
+    "an unknown kernel": {"options": {"kernel": "numpy.dot"}},
+}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -282,7 +306,7 @@ def with_curve(**change: object) -> dict[str, object]:
         ({"kinds": {"math": {}}}, "cannot be read"),
         (with_curve(slope=-1), "a slope of 0 or more"),
         (with_curve(scale=0), "a scale above 0"),
-        (with_curve(mean=float("nan")), "finite numbers"),
+        (with_curve(mean=float("nan")), "nan is not a finite number"),
         (with_curve(low=9), "low up to high"),
         ({"kinds": {"math": MATH | {"curves": MATH["curves"][::-1]}}}, r"rising numbers of rollouts.*got \[16, 8\]"),
         ({"kinds": {"math": MATH | {"curves": []}}}, "rising numbers of rollouts"),
@@ -290,6 +314,7 @@ def with_curve(**change: object) -> dict[str, object]:
         ({"options": {"seed": 3}}, "unknown kinds or options"),
         ({"origin": OURS.to_json()["origin"] | {"checkpoint": 7}}, "must consist of texts or null"),
         ({"origin": {}}, "cannot be read"),
+        *((change, ".") for change in HOSTILE.values()),
     ],
 )
 def test_a_file_that_is_no_calibration_is_refused_in_one_line(
@@ -304,11 +329,18 @@ def test_a_file_that_is_no_calibration_is_refused_in_one_line(
 
 
 def test_files_that_are_missing_or_not_json_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read the calibration"):
+    with pytest.raises(InputError, match=r"cannot read .*none\.json \(No such file or directory\): pass a calibration"):
         load_calibration(tmp_path / "none.json")
     (tmp_path / "text.json").write_text("{")
     with pytest.raises(InputError, match="is not JSON"):
         load_calibration(tmp_path / "text.json")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", "/dev/zero", tmp_path):
+        with pytest.raises(InputError, match=r"cannot read .*: pass a calibration"):
+            load_calibration(path)
 
 
 SHIPPED = [load_calibration(file) for file in sorted(SHELF.glob("*.json"))]

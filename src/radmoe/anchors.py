@@ -233,9 +233,14 @@ def _fence(markers: Markers) -> Fence:
     return Fence(markers.boundary, markers.thinking)
 
 
+def is_regex(name: str) -> bool:
+    """Whether the name of a trajectory anchor is a `/regex/` of one's own."""
+    return len(name) > 2 and name[0] == name[-1] == "/"
+
+
 def _trajectory(name: str, vocab: Vocab) -> Finder:
     tokens = TOKEN_SETS.get(name.lower().replace("\\n", "\n"))
-    if tokens is None and len(name) > 2 and name[0] == name[-1] == "/":
+    if tokens is None and is_regex(name):
         tokens = TokenSet(name, name[1:-1])
         if not _members(tokens, vocab).any():
             raise ReadoutError(

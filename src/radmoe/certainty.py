@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -22,13 +22,17 @@ import numpy as np
 
 from radmoe.confidence import WINDOW
 from radmoe.errors import InputError
+from radmoe.foreign import read_file
 from radmoe.printing import shortened
+from radmoe.readout import Readout
 from radmoe.selector import rule_for, select
 from radmoe.types import KINDS, Kind, RolloutGroup, Selection
 
 FORMAT, VERSION = "radmoe-calibration", 2
 RULE_OPTIONS = ("preset", "readout", "k", "kernel", "confidence", "trust", "compare")
 OPTIONS = (*RULE_OPTIONS, "window")  # of `select`, that a calibration is fitted for
+_NUMBERS = ("k", "window")  # those that are numbers; the others are names
+_MOST = 2**31  # of anything that a calibration counts or measures
 LOCATED = 0.9  # this share of located rollouts is enough for a number, whatever more the fitted problems had
 GAIN = 0.001  # by which the Brier score must be below that of the base rate, or probabilities tell nothing more
 
@@ -276,6 +280,11 @@ class Calibration:
     tasks: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        readout = self.options.get("readout")
+        if isinstance(readout, str) and Readout.parse(readout).is_regex:
+            raise InputError(f"a calibration is a file, and no file may choose the regular expression {readout!r:.60}")
+
     def outside(self, selection: Selection) -> str:
         """Why the pick has no probability; empty where it has one, and where there is no pick."""
         if selection.index is None:
@@ -336,12 +345,13 @@ class Calibration:
             kinds = {kind: _fit(own) for kind, own in body["kinds"].items()}
             options = dict(body["options"])
             whole = cls(origin, options, kinds, tuple(map(str, body["tasks"])), tuple(map(str, body["pools"])))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"this calibration cannot be read ({error}): fit it anew with radmoe calibrate") from None
         if not kinds or set(kinds) - set(KINDS) or set(options) - set(OPTIONS):
             raise InputError(
                 "this calibration has unknown kinds or options, or none: fit it anew with radmoe calibrate"
             )
+        _check_options(options, kinds)
         return whole
 
 
@@ -353,14 +363,36 @@ def _origin(body: dict[str, Any]) -> Origin:
     return Origin(**texts, temperature=temperature, top_p=top_p, adaptive=bool(body["adaptive"]))
 
 
+def _check_options(options: dict[str, Any], kinds: Iterable[Kind]) -> None:
+    """Refuse options of a file that are none of `select`."""
+    for name, value in options.items():
+        sound = type(value) is int and 0 < value < _MOST if name in _NUMBERS else isinstance(value, str)
+        if not sound:
+            raise InputError(f"this calibration is for {name} {value!r:.60}, which cannot be: fit it anew")
+    for kind in kinds:
+        rule_for(kind, 64, **{name: value for name, value in options.items() if name in RULE_OPTIONS})
+
+
 def _fit(body: dict[str, Any]) -> Fit:
     curves = []
     for own in body["curves"]:
-        dense = Dense(float(own["dense"]["density"]), int(own["dense"]["picks"]), int(own["dense"]["wrong"]))
+        dense = Dense(_number(own["dense"]["density"]), _count(own["dense"]["picks"]), _count(own["dense"]["wrong"]))
         names = [one.name for one in fields(Curve) if one.name not in ("rollouts", "dense")]
-        curves.append(Curve(int(own["rollouts"]), **{name: float(own[name]) for name in names}, dense=dense))
+        curves.append(Curve(_count(own["rollouts"]), **{name: _number(own[name]) for name in names}, dense=dense))
     measured = {str(name): float(value) for name, value in body["measured"].items()}
-    return Fit(tuple(curves), int(body["problems"]), float(body["located"]), measured)
+    return Fit(tuple(curves), _count(body["problems"]), _number(body["located"]), measured)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _MOST:
+        raise ValueError(f"{value!r:.60} is no number of things")
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST:
+        raise ValueError(f"{value!r:.60} is not a finite number")
+    return float(value)
 
 
 def unknown(selection: Selection, reason: str, abstain_below: float | None) -> Selection:
@@ -375,10 +407,9 @@ def unknown(selection: Selection, reason: str, abstain_below: float | None) -> S
 
 def load_calibration(path: str | Path) -> Calibration:
     """Read a calibration file. Raises an InputError of one line for a file that is not there or is none."""
+    content = read_file(path, "a calibration, which radmoe calibrate writes")
     try:
-        body = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the calibration {path}: {error.strerror}: check the path") from None
+        body = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON ({error}): radmoe calibrate writes a calibration") from None
     try:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.anchors import AnchorSpec, find_all, locate, locate_extent, spec_for
+from radmoe.anchors import AnchorSpec, find_all, is_regex, locate, locate_extent, spec_for
 from radmoe.closing import CLOSING
 from radmoe.errors import InputError, ReadoutError
 from radmoe.layers import Layers, layer_subset
@@ -115,7 +115,7 @@ class Readout:
     @property
     def is_regex(self) -> bool:
         """Whether its tokens are those that a regular expression matches. It may search without end, so none is taken from a file."""
-        return self.family in ("trajectory", BEFORE) and re.fullmatch("/.+/", self.name or "", re.DOTALL) is not None
+        return self.family in ("trajectory", BEFORE) and is_regex(self.name or "")
 
     def __str__(self) -> str:
         if self.family == ALL:

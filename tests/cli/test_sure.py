@@ -200,7 +200,7 @@ def test_a_shipped_calibration_is_used_for_its_weights_and_its_way_to_select(
         (("--calibration", "FITTED", "--k", 3), "was fitted for --preset paper, --k is another way to select"),
         (("--calibration", "FITTED", "--layers", "0-1"), "--layers or --budget is another way"),
         (("--calibration", "FITTED", "--abstain-below", 2), "a probability from 0 to 1, got 2"),
-        (("--calibration", "nowhere.json"), "cannot read the calibration nowhere.json"),
+        (("--calibration", "nowhere.json"), "cannot read nowhere.json (No such file or directory): pass a calibration"),
     ],
 )
 def test_what_does_not_fit_is_refused(
