@@ -180,8 +180,8 @@ def test_what_is_served_answers_as_the_pages_ask(tmp_path: Path) -> None:
             exec(compile(one.text.replace("http://localhost:8100", address[0]), one.where, "exec"), {})
         calls = [words for words in printed_commands(tmp_path) if words[0] == "curl"]
         for words in calls:
-            body = words[words.index("-d") + 1]
-            answer = httpx.post(f"{address[0]}{words[1].partition(':8100')[2]}", content=body, timeout=60)
+            body = {"content": words[-1], "headers": {"Content-Type": "application/json"}}  # as curl --json sends it
+            answer = httpx.post(f"{address[0]}{words[1].partition(':8100')[2]}", timeout=60, **body)  # type: ignore[arg-type]
             assert answer.status_code == 200
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
