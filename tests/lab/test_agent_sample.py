@@ -239,7 +239,7 @@ def test_trajectories_come_back_as_they_were_written(tmp_path: Path) -> None:
         AgentTrajectory("repo-0001", 0, (step, other, step), "Submitted", "diff\n", "resolved"),
         AgentTrajectory("repo-0001", 1, (other,), "LimitsExceeded", "", "no patch"),
     ]
-    write_trajectories(tmp_path / "file", {"model": "x"}, written)
+    write_trajectories(tmp_path / "file", {"model": "x", "seed": 0}, written)
     header, trajectories = read_trajectories(tmp_path / "file")
     assert header["model"] == "x"
     for one, back in zip(written, trajectories, strict=True):

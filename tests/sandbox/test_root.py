@@ -119,5 +119,5 @@ def test_other_programs_and_their_helper_leave_no_mounts() -> None:
     with Sandbox() as sandbox:
         assert sandbox.call("f = sum", "f", [([1],)]).data == b"0x1"
         assert Path("/proc/self/mountinfo").read_text() == before
-        assert sandbox._home
-        assert list(Path(sandbox._home).iterdir()) == []
+        assert sandbox._scratch
+        assert list(sandbox._scratch.path.iterdir()) == []
