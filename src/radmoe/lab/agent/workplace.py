@@ -40,6 +40,7 @@ _COMMIT = (
     "git -c user.name=lab -c user.email=lab@localhost commit -q -m start --date 2026-01-01T00:00:00Z"
 )
 _PLACE_STAND_IN = "chmod +x .git/bin/git"
+_REMOVE = 'rm -rf -- "$1" || { chmod -R u+rwx -- "$1"; rm -rf -- "$1"; }'  # however deep, and whatever its modes
 _PROBES = b"print(6)\n", b"print(7)\n"
 _STAND_IN = Path(__file__).with_name("git_stand_in.py")
 _JOINED = 'exec bash -c "$1" 2>&1'  # one stream for both outputs, as mini-swe-agent has it
@@ -120,7 +121,7 @@ class Workplace:
         if session is not None:
             session.close()
         if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            subprocess.run(["bash", "-c", _REMOVE, "bash", self._directory], check=False, capture_output=True)
 
 
 def _run_unconfined(directory: Path, command: str) -> Printed:
