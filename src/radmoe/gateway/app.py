@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import traceback
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from radmoe.gateway import live, replies
 from radmoe.gateway.asks import Ask, Route, read_ask
@@ -23,7 +23,7 @@ from radmoe.gateway.backends import Plain, Progress, in_thread
 from radmoe.gateway.door import Door
 from radmoe.gateway.faults import Fault, internal
 from radmoe.gateway.service import Service
-from radmoe.gateway.telemetry import log
+from radmoe.gateway.telemetry import log, log_error
 from radmoe.printing import json_text
 
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -102,11 +102,7 @@ def build(service: Service) -> FastAPI:
         code = "not_found" if error.status_code == 404 else "method_not_allowed"
         return refuse(Fault(error.status_code, code, "this gateway has no such route: it answers /v1/chat/completions"))
 
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> Response:
-        log("error", level="error", path=request.url.path, detail=traceback.format_exc())
-        return refuse(internal(""))
-
+    app.add_middleware(_Caught, service=service)
     return app
 
 
@@ -170,11 +166,14 @@ async def _complete(request: Request, route: Route, service: Service) -> Respons
         )
         if ask.best is None and service.forwarder is not None:
             plain = await _while_here(request, lambda: service.plain(ask, data, progress))
-            response: Response = _Passing(plain)
+            streams = ask.stream
+            end = partial(_note_stream, service, ask, identity, progress) if streams else None
+            response: Response = _Passing(plain, end)
         elif ask.stream:
             streams = True
             parts = replies.stream(
                 ask,
+                identity,
                 lambda: _work(service, ask, identity, progress, streams=True),
                 progress,
                 service.settings.keep_alive,
@@ -192,6 +191,10 @@ async def _complete(request: Request, route: Route, service: Service) -> Respons
         status, code = _GONE, "client_gone"
         service.metrics.gone.inc()
         response = Response(status_code=_GONE)
+    except Exception as error:
+        status, code = 500, "internal_error"
+        log_error(error, id=identity)
+        response = refuse(internal(""))
     if not streams:
         _note(service, ask, route, identity, progress, status, code)
     return response
@@ -211,26 +214,53 @@ async def _work(service: Service, ask: Ask, identity: str, progress: Progress, *
         status, code = _GONE, "client_gone"
         service.metrics.gone.inc()
         raise
-    except Exception:
+    except Exception as error:
         status, code = 500, "internal_error"
-        log("error", level="error", id=identity, detail=traceback.format_exc())
+        log_error(error, id=identity)
         raise internal("") from None
     finally:
         _note(service, ask, ask.route, identity, progress, status, code)
 
 
+class _Caught:
+    """The last resort of every route: an error that nobody expected is logged, counted, and answered where it still can be."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = False
+
+        async def sending(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            log_error(error, path=scope["path"][:200])
+            self._service.metrics.requests.labels("other", "none", "500").inc()
+            if not began:
+                await refuse(internal(""))(scope, receive, send)
+
+
 class _Passing(StreamingResponse):
     """The answer of an upstream; whatever it holds is let go in the end, also where the client left before the first byte."""
 
-    def __init__(self, plain: Plain) -> None:
+    def __init__(self, plain: Plain, end: Callable[[], None] | None) -> None:
         super().__init__(plain.parts, 200, _HEADERS, plain.content_type)
-        self._close = plain.close
+        self._close, self._end = plain.close, end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             await self._close()
+            if self._end is not None:
+                self._end()
 
 
 async def _while_here(request: Request, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -243,16 +273,30 @@ async def _while_here(request: Request, work: Callable[[], Awaitable[Any]]) -> A
             raise ClientDisconnect
         return task.result()
     finally:
-        for each in (task, gone):
-            each.cancel()
-        with suppress(BaseException):
-            await task
+        gone.cancel()
+        if not task.done():
+            task.cancel()
+            with suppress(BaseException):
+                await task
 
 
 async def _left(request: Request) -> None:
     """Return when the client has closed the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _note_stream(service: Service, ask: Ask, identity: str, progress: Progress) -> None:
+    """Note a stream that was passed on, once it has ended; one that neither ended nor failed was left by its client."""
+    fault = progress.fault
+    if fault is not None:
+        log("fault", level="warning", id=identity, code=fault.code, detail=fault.detail)
+        _note(service, ask, ask.route, identity, progress, fault.status, fault.code)
+    elif progress.stage == "done":
+        _note(service, ask, ask.route, identity, progress, 200, None)
+    else:
+        service.metrics.gone.inc()
+        _note(service, ask, ask.route, identity, progress, _GONE, "client_gone")
 
 
 def _note(

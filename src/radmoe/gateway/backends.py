@@ -18,6 +18,7 @@ from radmoe.vocab import Vocab
 if TYPE_CHECKING:
     from radmoe.engines.base import Sampling
     from radmoe.gateway.asks import Ask, Best
+    from radmoe.gateway.faults import Fault
     from radmoe.gateway.picks import Reading
 
 Arguments = TypeVarTuple("Arguments")
@@ -35,6 +36,7 @@ class Progress:
     queue_seconds: float = 0.0
     upstream_seconds: float = 0.0
     began: float = field(default_factory=time.monotonic)
+    fault: Fault | None = None  # what ended a stream that had begun
 
     @property
     def seconds(self) -> float:

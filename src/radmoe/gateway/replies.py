@@ -9,7 +9,8 @@ from typing import Any
 
 from radmoe.gateway.asks import Ask
 from radmoe.gateway.backends import Progress
-from radmoe.gateway.faults import Fault
+from radmoe.gateway.faults import Fault, internal
+from radmoe.gateway.telemetry import log_error
 from radmoe.printing import json_text
 
 _OBJECTS = {"chat": ("chat.completion", "chat.completion.chunk"), "text": ("text_completion", "text_completion")}
@@ -45,7 +46,7 @@ def chunks(ask: Ask, answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def stream(
-    ask: Ask, work: Callable[[], Awaitable[dict[str, Any]]], progress: Progress, keep_alive: float
+    ask: Ask, identity: str, work: Callable[[], Awaitable[dict[str, Any]]], progress: Progress, keep_alive: float
 ) -> AsyncIterator[bytes]:
     """Comments with the progress while the work goes on, then its answer as chunks; a Fault ends the stream as data.
 
@@ -61,6 +62,9 @@ async def stream(
                 yield _event(chunk)
         except Fault as fault:
             yield _event(fault.document())
+        except Exception as error:
+            log_error(error, id=identity)
+            yield _event(internal("").document())
         yield b"data: [DONE]\n\n"
     finally:
         task.cancel()

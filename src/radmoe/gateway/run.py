@@ -37,7 +37,14 @@ def serve(settings: Settings, *, ready: Callable[[int], None] = lambda port: Non
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise EngineError(f"the gateway needs {error.name}: pip install 'radmoe[serve]'") from None
-    asyncio.run(_until_told(settings, ready))
+    from radmoe.gateway.telemetry import log_as_json
+
+    def listens(port: int) -> None:
+        log_as_json()  # by now the libraries have been loaded
+        ready(port)
+
+    log_as_json()
+    asyncio.run(_until_told(settings, listens))
 
 
 async def _until_told(settings: Settings, ready: Callable[[int], None]) -> None:
@@ -84,6 +91,7 @@ async def run_until(end: asyncio.Event, settings: Settings, ready: Callable[[int
             raise
         config = uvicorn.Config(
             build(service),
+            log_config=None,  # its lines are those of the process
             log_level="warning",
             access_log=False,
             server_header=False,

@@ -31,7 +31,6 @@ from radmoe.gateway.faults import Fault, bad_gateway, broken_routing
 from radmoe.gateway.picks import Reading, logprobs_needed, rows_read, settle
 from radmoe.gateway.rendered import Prompt, Renderer, choice_of
 from radmoe.gateway.settings import Settings
-from radmoe.gateway.telemetry import log
 from radmoe.gateway.upstreams import Answers, Fleet, Lost, Upstream, unknown_model
 from radmoe.gateway.vllm_answers import Choices, body_for, plugin_rollouts, read_choices, stock_rollouts
 from radmoe.pool.profile import spans
@@ -345,7 +344,7 @@ async def _begin(upstream: Upstream, path: str, data: bytes) -> httpx.Response:
 
 
 async def _parts(upstream: Upstream, response: httpx.Response, most: int) -> AsyncIterator[bytes]:
-    """What an upstream streams, as it comes. Where it breaks off, falls silent or has no end, the stream ends with an error."""
+    """What an upstream streams, as it comes; a Fault where it breaks off, falls silent or has no end."""
     size, parts, idle = 0, response.aiter_raw(), None
     try:
         while True:
@@ -355,17 +354,12 @@ async def _parts(upstream: Upstream, response: httpx.Response, most: int) -> Asy
                 return
             size, idle = size + len(part), _IDLE_SECONDS
             if size > most:
-                raise EngineError(f"{upstream.url} streamed more than {most:,} bytes")
+                raise bad_gateway(f"{upstream.url} streamed more than {most:,} bytes")
             yield part
     except TimeoutError:
-        trouble = f"{upstream.url} streamed nothing for {_IDLE_SECONDS:g} s"
+        raise bad_gateway(f"{upstream.url} streamed nothing for {_IDLE_SECONDS:g} s") from None
     except httpx.TransportError as error:
-        trouble = f"the connection to {upstream.url} broke ({reason_of(error)})"
-    except EngineError as error:
-        trouble = str(error)
-    fault = bad_gateway(trouble)
-    log("stream", level="warning", upstream=upstream.name, detail=fault.detail)
-    yield f"\n\ndata: {json.dumps(fault.document())}\n\n".encode()
+        raise bad_gateway(f"the connection to {upstream.url} broke ({reason_of(error)})") from None
 
 
 async def _one(body: bytes) -> AsyncIterator[bytes]:

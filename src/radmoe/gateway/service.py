@@ -14,12 +14,12 @@ from radmoe.gateway.adaptive import sample_adaptively
 from radmoe.gateway.admission import Gate
 from radmoe.gateway.asks import Ask
 from radmoe.gateway.backends import Backend, Forwarder, Plain, Progress, Sampled, in_thread
-from radmoe.gateway.faults import Fault, broken_routing
+from radmoe.gateway.faults import Fault, broken_routing, internal
 from radmoe.gateway.picks import Pick, origin_for, pick, preset_of
 from radmoe.gateway.recent import Recent, shown_of
 from radmoe.gateway.record import Recorder
 from radmoe.gateway.settings import Settings
-from radmoe.gateway.telemetry import Metrics, log
+from radmoe.gateway.telemetry import Metrics, log, log_error
 from radmoe.printing import json_text
 
 
@@ -73,14 +73,22 @@ class Service:
         """The parts of an answer that come before the request's deadline; then the stream ends with an error."""
         try:
             while True:
-                async with asyncio.timeout(self._left(progress)):
-                    part = await anext(parts, None)
+                with progress.upstream():
+                    async with asyncio.timeout(self._left(progress)):
+                        part = await anext(parts, None)
                 if part is None:
+                    progress.stage = "done"
                     return
                 yield part
         except TimeoutError:
-            log("stream", level="warning", code="deadline_exceeded")
-            yield f"\n\ndata: {json_text(self._late().document())}\n\n".encode()
+            progress.fault = self._late()
+        except Fault as fault:
+            progress.fault = fault
+        except Exception as error:
+            log_error(error)
+            progress.fault = internal("")
+        if progress.fault is not None:
+            yield f"\n\ndata: {json_text(progress.fault.document())}\n\n".encode()
 
     async def close(self) -> None:
         """End what is under way, and seal the pool."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +22,56 @@ if TYPE_CHECKING:
     from radmoe.gateway.backends import Backend, Progress
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-_LONGEST_DETAIL = 500
+_LONGEST = {"detail": 2000, "reason": 4000, "trace": 20_000}  # characters of texts that others may have written
 
 
 def log(event: str, *, level: str = "info", **fields: Any) -> None:
-    """Write one line of JSON. Fields that are None are left out, and long texts are cut."""
+    """Write one line of JSON. Fields that are None are left out; of very long texts the end stays, which says the reason."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     shown = {
-        name: value[:_LONGEST_DETAIL] if isinstance(value, str) and name == "detail" else value
+        name: _end(value, _LONGEST[name]) if isinstance(value, str) and name in _LONGEST else value
         for name, value in fields.items()
         if value is not None and value != ""
     }
-    say(json_text({"time": now, "level": level, "event": event} | shown), err=True)
+    with suppress(OSError, ValueError):  # a log that cannot be written fails no request
+        say(json_text({"time": now, "level": level, "event": event} | shown), err=True)
+
+
+def log_error(error: BaseException, **fields: Any) -> None:
+    """Write an error that nobody expected: its reason, and the whole trace."""
+    trace = "".join(traceback.format_exception(error))
+    log("error", level="error", reason=f"{type(error).__name__}: {error}", trace=trace, **fields)
+
+
+def _end(text: str, most: int) -> str:
+    return text if len(text) <= most else f"...{text[-most:]}"
+
+
+class Lines(logging.Handler):
+    """What libraries log, as lines of JSON as well."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()
+        except Exception:  # arguments that do not fit the text
+            message = str(record.msg)
+        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info and record.exc_info[1] else ""
+        log("library", level=record.levelname.lower(), logger=record.name, detail=message, trace=trace)
+
+
+def log_as_json() -> None:
+    """Let everything that this process logs be lines of JSON: loggers of libraries, warnings, and errors of threads.
+
+    To be called again once libraries are there that bring handlers of their own, as transformers does.
+    """
+    root = logging.getLogger()
+    if not any(isinstance(handler, Lines) for handler in root.handlers):
+        root.handlers = [Lines(logging.WARNING)]
+    for logger in list(root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger) and logger.handlers:
+            logger.handlers, logger.propagate = [], True
+    logging.captureWarnings(True)
+    threading.excepthook = lambda failed: log_error(failed.exc_value or SystemExit(), thread=str(failed.thread))
 
 
 class Metrics:
