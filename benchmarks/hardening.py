@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from forked_runs import Outcome, place, run, warm
+from malformed_files import malformed_files, run_files
 from malformed_journals import malformed_journals, run_journal
 from malformed_pools import malformed_pools, run_pool
 
@@ -27,6 +28,11 @@ Case = tuple[str, dict[str, Outcome]]  # its name, and what each command made of
 def pools(thorough: bool) -> Iterator[Case]:
     for name, spoil in malformed_pools(thorough=thorough).items():
         yield name, run_pool(name, spoil)
+
+
+def files() -> Iterator[Case]:
+    for name, case in malformed_files().items():
+        yield name, run_files(case)
 
 
 def journals() -> Iterator[Case]:
@@ -92,6 +98,7 @@ def main() -> int:
         return report("fuzzed", fuzz(arguments.seed, arguments.fuzz), every=arguments.every)
     broken = report("pools", pools(arguments.thorough), every=arguments.every)
     broken += report("journals", journals(), every=arguments.every)
+    broken += report("files", files(), every=arguments.every)
     broken += report("commands", commands(), every=arguments.every)
     return broken + report("servers", servers(), every=arguments.every)
 

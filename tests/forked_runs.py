@@ -133,6 +133,7 @@ def _child(where: Place, work: Callable[[], object], output: Path) -> None:
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
         home = where.root / "outside" / "home"
         os.chdir(home)
+        sys.path.insert(0, str(where.root))  # as `python -m radmoe` has the directory in which a stranger's pool lies
         os.environ.update(
             HOME=str(home),
             RADMOE_CACHE=str(where.root / "cache"),

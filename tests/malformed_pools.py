@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from forked_runs import Outcome, Place, make, place, radmoe, run
 from malformed_claims import CLAIMS
 from planted_pools import write_pool
-from pool_attacks import SHAPE, SHARD, small_rollout, write_document
+from pool_attacks import SHAPE, SHARD, forge_runs, small_rollout, write_document
 from radmoe.errors import RadmoeError
 from radmoe.grading.labels import Label, write_labels
 from radmoe.lab import planted
@@ -262,6 +262,47 @@ def _files(base: str, count: int | None) -> Cases:
         yield f"{base}: {file} truncated", _truncate(file)
 
 
+# -- strings that would choose code, or search without end ----------------------------------------------
+
+
+def _with_module(where: Place) -> None:
+    """A recorded task that is a module in the pool, which writes outside when it is imported."""
+    (where.pool / "notes.py").write_text(
+        f"import pathlib\npathlib.Path({str(where.victim)!r}).write_text('was here')\n"
+    )
+    _set_field(schema.POOL_JSON, ("run", "task"), "pool.notes.X")(where)
+
+
+def _with_ids(spell: Callable[[int], str]) -> Spoil:
+    return lambda where: forge_runs(
+        where.pool, lambda rows: [row.update(problem_id=spell(i)) for i, row in enumerate(rows)]
+    )
+
+
+ENDLESS = "trajectory:/^(?:.?){60}\\x00$/@16"  # which takes 60 over 10 tries for a token of ten letters
+
+
+def _recorded() -> Cases:
+    yield "plain: recorded task that is a module of the pool's", _with_module
+    for task in (
+        "os.system",
+        "antigravity.x",
+        "../../outside/victim",
+        "pool..X",
+        ".",
+        "radmoe.lab.tasks.datasets.MATH_1",
+    ):
+        yield f"plain: recorded task {task}", _set_field(schema.POOL_JSON, ("run", "task"), task)
+    for model in ("../../outside", "/dev/zero", "os.system"):
+        yield f"plain: recorded model {model}", _set_field(schema.POOL_JSON, ("run", "model"), model)
+    for readout in (ENDLESS, "trajectory:/[/@16", "delimiter@" + "9" * 5_000, "trajectory:so#" + "9" * 5_000 + "@16"):
+        at = ("run", "profile", "readouts")
+        yield f"compact: recorded readout {readout[:40]}", _set_field(schema.POOL_JSON, at, [readout])
+    yield "plain: ids of 5,000 digits", _with_ids(lambda i: f"math-1-s{'9' * 5000}-{i:03d}")
+    yield "plain: ids of very many draws", _with_ids(lambda i: f"math-1-s{i}-9999")
+    yield "plain: ids that are paths", _with_ids(lambda i: f"../../outside/{i}")
+
+
 def malformed_pools(*, thorough: bool = False) -> dict[str, Spoil]:
     """The cases by name, in a fixed order: every field, column and file in a few ways each, or in all of them."""
     few = None if thorough else 2
@@ -278,6 +319,7 @@ def malformed_pools(*, thorough: bool = False) -> dict[str, Spoil]:
     return dict(
         [
             *CLAIMS.items(),
+            *_recorded(),
             *_files("open", few),
             *_fields("open", {schema.OPEN_JSON: lambda at: True}, few),
             *_columns("open", f"{SHARD}/{schema.RUNS}", few),
@@ -299,6 +341,8 @@ COMMANDS: dict[str, Callable[[Place], tuple[object, ...]]] = {
     "evaluate": lambda where: ("evaluate", where.pool, "--jobs", 1, "--resamples", 20, "--json"),
     "merge": lambda where: ("merge", where.pool, good_pools() / "other", "--out", where.root / "merged"),
     "grade": lambda where: ("grade", where.pool, "--answers", good_pools() / "answers.jsonl", "--jobs", 1),
+    "grade by record": lambda where: ("grade", where.pool, "--jobs", 1),
+    "report": lambda where: ("report", where.pool, "--out", where.root / "report.html", "--jobs", 1),
     "recover": lambda where: ("verify", where.pool, "--recover"),
 }
 BASES = ("plain", "compact", "open")

@@ -44,7 +44,7 @@ def archive_of(data: bytes, directory: Path) -> Path:
         "model": "lab-qwen",
         "style": "thinking",
         "n": 2,
-        "sampling": {"seed": 0},
+        "sampling": {"seed": 0, "temperature": 1.0, "top_p": 1.0},
         "checkpoint": {},
         "tasks": {"math-1": {"problems": 2, "rollouts": 4, "tokens": 10, "right": 2}},
     }
@@ -153,9 +153,9 @@ def one_entry(**change: Any) -> str:
         "model": "lab-qwen",
         "style": "thinking",
         "n": 1,
-        "sampling": {"seed": 0},
+        "sampling": {"seed": 0, "temperature": 1.0, "top_p": 1.0},
         "checkpoint": {},
-        "tasks": {"math-1": {"problems": 1, "tokens": 1}},
+        "tasks": {"math-1": {"problems": 1, "rollouts": 1, "tokens": 1, "right": 0}},
     }
     entry |= change
     return json.dumps({"format": 1, "configurations": {f"{entry['model']}-{entry['style']}": entry}})
@@ -190,6 +190,9 @@ MANIFESTS = {
         }
     ),
     "a model of somebody's": one_entry(model="/home/stranger/model"),
+    "a task without counts": one_entry(tasks={"math-1": {"problems": 1, "tokens": 1}}),
+    "a temperature of 1e999": one_entry(sampling={"seed": 0, "temperature": float("inf"), "top_p": 1}),
+    "n of 10^4000": one_entry(n=10**4000),
     "a style that is none": one_entry(style="../.."),
     "a task that is code": one_entry(tasks={"stranger.notes.X": {"problems": 1, "tokens": 1}}),
 }

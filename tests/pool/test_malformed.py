@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from malformed_claims import CLAIMS
+from malformed_files import malformed_files
 from malformed_journals import malformed_journals
 from malformed_pools import malformed_pools
 
-POOL_STEP, JOURNAL_STEP = 50, 8
+POOL_STEP, JOURNAL_STEP, FILE_STEP = 50, 8, 5
 SAMPLE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from forked_runs import warm
+from malformed_files import malformed_files, run_files
 from malformed_journals import malformed_journals, run_journal
 from malformed_pools import malformed_pools, run_pool
 warm()
@@ -29,6 +31,8 @@ for name in names:
     if kind == "fuzzed":
         from fuzzed_pools import fuzz_one
         outcomes = fuzz_one(*map(int, name.split()))
+    elif kind == "files":
+        outcomes = run_files(malformed_files()[name])
     else:
         outcomes = run_journal(journals[name]) if kind == "journals" else run_pool(name, pools[name])
     for command, outcome in outcomes.items():
@@ -68,6 +72,20 @@ def test_malformed_pools_are_refused_in_one_line() -> None:
 )
 def test_few_bytes_that_claim_much_take_little(name: str) -> None:
     assert broken_rules("pools", [name]) == []
+
+
+@pytest.mark.slow
+def test_strings_that_would_choose_code_or_search_without_end_do_neither() -> None:
+    names = [name for name in malformed_pools() if ": recorded " in name or ": ids " in name]
+    assert len(names) > 12
+    assert broken_rules("pools", names[::3]) == []
+
+
+@pytest.mark.slow
+def test_malformed_archives_trajectories_calibrations_and_data_files_are_one_line() -> None:
+    names = list(malformed_files())
+    assert len(names) > 70
+    assert broken_rules("files", names[::FILE_STEP]) == []
 
 
 @pytest.mark.slow

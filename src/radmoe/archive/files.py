@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import lzma
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -34,6 +35,7 @@ SAMPLINGS = {  # how the shipped rollouts were sampled, and where in the distrib
     "own": ".",  # at the temperature that each model comes with, from all tokens
     "paper": "paper",  # at temperature 0.7 and top-p 0.9, as in the paper
 }
+_COUNTS = ("problems", "rollouts", "tokens", "right")  # of a task, in the manifest
 _DTYPES = {"tokens": "u2", "lengths": "u2", "finish_reasons": "u1", "logprobs": "f4", "correct": "?"}
 # Tokens are two bytes wide: lp and pb say that the place of a byte in its pair matters.
 _FILTERS = [
@@ -158,19 +160,21 @@ def _configurations(path: Path) -> dict[str, dict[str, Any]]:
         for name, entry in body["configurations"].items():
             model = MODELS[check_recorded(entry["model"], MODELS, "model", name, "pack it again")]
             check_recorded(entry["style"], model.styles, f"style of {model.name}", name, "pack it again")
-            tasks = {
-                check_recorded(task, TASKS, "task", name, "pack it again"): (int(each["problems"]), int(each["tokens"]))
-                for task, each in entry["tasks"].items()
-            }
+            tasks = [check_recorded(task, TASKS, "task", name, "pack it again") for task in entry["tasks"]]
+            counts = [int(each[count]) for each in entry["tasks"].values() for count in _COUNTS]
+            if min(counts, default=0) < 0 or any(int(each["rollouts"]) < 1 for each in entry["tasks"].values()):
+                raise ValueError(f"the counts of {name!r}")
+            if not all(math.isfinite(float(entry["sampling"][setting])) for setting in ("temperature", "top_p")):
+                raise ValueError(f"the sampling of {name!r}")
             known = tasks and f"{entry['model']}-{entry['style']}" == name and isinstance(entry["sha256"], str)
             if not known or not isinstance(entry["sampling"]["seed"], int) or not isinstance(entry["checkpoint"], dict):
                 raise ValueError(f"the entry of {name!r}")
-            if int(entry["n"]) < 1:
+            if not 1 <= int(entry["n"]) < 1 << 16:
                 raise ValueError(f"n of {name!r}")
         if not body["configurations"]:
             raise ValueError("it names no configuration")
         return dict(body["configurations"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ArchiveError(f"{path} is damaged ({error}): install radmoe-lab again") from None
 
 
