@@ -208,9 +208,11 @@ def test_a_program_that_takes_the_helper_down_twice_has_failed(monkeypatch: pyte
         assert lines(sandbox, RIGHT) == ["it took the sandbox down"]
 
 
-def test_nothing_is_left_behind() -> None:
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # others make theirs in /tmp meanwhile
+
     def left() -> set[str]:
-        return {p.name for p in Path("/tmp").glob("radmoe-sandbox-*")}
+        return {p.name for p in tmp_path.glob("radmoe-sandbox-*")}
 
     before = left()
     with Sandbox() as sandbox:
