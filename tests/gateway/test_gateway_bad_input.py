@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -224,6 +225,22 @@ def test_without_keys_a_page_of_another_site_samples_nothing(shared: Any, header
     assert not [name for name in answer.headers if name.startswith("access-control")]
     preflight = shared.client.options("/v1/chat/completions", headers={"Origin": "https://evil.example"})
     assert preflight.status_code == 403
+
+
+@pytest.mark.parametrize("size", [10, 100_000, 5_000_000])
+def test_who_is_refused_is_told_why(shared: Any, size: int) -> None:
+    """A connection that ends while its client is still sending is reset, and the reason is lost."""
+    host, port = shared.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), 20) as connection:
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % size)
+        time.sleep(0.2)
+        connection.sendall(b"x" * size)
+        answer = b""
+        while b"}}" not in answer:
+            answer += connection.recv(1 << 16)
+    assert answer.startswith(b"HTTP/1.1 415")
+    assert b"curl does so with --json" in answer
 
 
 def test_with_keys_any_name_and_content_type_will_do(gateway: Callable[..., Any], upstream: Any) -> None:

@@ -91,6 +91,9 @@ def test_unfinished_bodies_are_few_small_and_end(few_files: tuple[str, Path, int
                 continue  # refused while it was sent
         assert httpx.post(f"{url}/chat/completions", json=BODY, timeout=20).status_code == 200
         assert memory(pid) - before < 200 << 20
+        end = time.monotonic() + 10
+        while "queue_full" not in log.read_text() and time.monotonic() < end:
+            time.sleep(0.1)
     assert "queue_full" in log.read_text()
 
 

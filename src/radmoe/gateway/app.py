@@ -30,6 +30,7 @@ _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 _STREAM = "text/event-stream; charset=utf-8"
 _LARGE = 1 << 16  # bytes of a body that is not read on the event loop
 _BODY_SECONDS = 60.0  # in which the body of a request must be there
+_DRAIN_SECONDS, _DRAIN_BYTES = 1.0, 16 << 20  # of a body that is refused
 _GONE = 499  # a client that left, as nginx numbers it; nobody reads it
 
 
@@ -119,9 +120,22 @@ def refuse(fault: Fault) -> Response:
 
 async def _at_the_door(scope: Scope, receive: Receive, send: Send, fault: Fault) -> None:
     """Refuse a request that is not read."""
-    fault.unread = True
     log("refused", level="warning", path=scope["path"][:200], code=fault.code)
+    fault.unread = not await _drained(receive)
     await refuse(fault)(scope, receive, send)
+
+
+async def _drained(receive: Receive) -> bool:
+    """Read on for a moment and keep nothing: who is still sending when a connection ends never sees why. Whether all is read."""
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while size < _DRAIN_BYTES:
+                message = await receive()
+                if not message.get("more_body", False):
+                    return True
+                size += len(message.get("body", b""))
+    return False
 
 
 async def read_body(request: Request, service: Service, progress: Progress) -> bytes:
@@ -186,6 +200,8 @@ async def _complete(request: Request, route: Route, service: Service) -> Respons
         status, code = fault.status, fault.code
         if fault.detail:
             log("fault", level="warning", id=identity, code=fault.code, detail=fault.detail)
+        if fault.unread and fault.status == 429:  # the others have sent too much, or nothing
+            fault.unread = not await _drained(request.receive)
         response = refuse(fault)
     except (ClientDisconnect, ConnectionResetError):
         status, code = _GONE, "client_gone"

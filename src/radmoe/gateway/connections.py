@@ -19,6 +19,7 @@ IDLE_SECONDS = (
 STALLED_SECONDS = 60.0  # in which what was written is not taken to its end
 _MOST = 1024  # connections
 _FILES = 128  # descriptors for everything else: the log, a pool, libraries, a burst of connections that are refused
+_REFUSED, _LAST_SECONDS = 16, 1.0  # connections that are refused and still there, and how long
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
     b'{"error": {"message": "this gateway has no connection left: come back later", "type": "server_error", '
@@ -37,11 +38,13 @@ class Connection(H11Protocol):
     """One connection. A new one takes the place of the oldest that has no request, or is refused where all have one."""
 
     most = _MOST
+    refused = 0  # connections that were told so and are still there
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.since = time.monotonic()  # when this connection began to wait for a request
         self._unread_since: float | None = None  # when it began to have bytes that the client did not take
+        self._refused = False
         if len(self.connections) <= self.most:
             return
         idle = [
@@ -50,8 +53,11 @@ class Connection(H11Protocol):
         if idle:
             min(idle, key=lambda other: other.since).drop()
         else:
-            transport.write(_FULL)
-            self.drop(gently=True)
+            self._refuse()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._refused:
+            super().data_received(data)
 
     def on_response_complete(self) -> None:
         self.since = time.monotonic()
@@ -71,13 +77,26 @@ class Connection(H11Protocol):
         unread = self._unread_since is not None and now - self._unread_since > STALLED_SECONDS
         return unread or (self.idle and self._unread_since is None and now - self.since > IDLE_SECONDS)
 
-    def drop(self, *, gently: bool = False) -> None:
-        """End the connection; `gently` once what was written has been taken."""
+    def drop(self) -> None:
+        """End the connection at once."""
         self.connections.discard(self)
-        if gently:
-            self.transport.close()
-        else:
+        self.transport.abort()
+
+    def _refuse(self) -> None:
+        """Say that there are too many, and end soon: at once, the client that still sends its request would not see it."""
+        self.connections.discard(self)
+        self._refused = True
+        self.transport.write(_FULL)
+        self.transport.write_eof()
+        if self.refused >= _REFUSED:
             self.transport.abort()
+            return
+        type(self).refused += 1
+        self.loop.call_later(_LAST_SECONDS, self._end)
+
+    def _end(self) -> None:
+        type(self).refused -= 1
+        self.transport.abort()
 
 
 def sweep(connections: Iterable[Any]) -> None:
