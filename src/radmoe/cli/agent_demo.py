@@ -55,7 +55,9 @@ def demo_command(
     say("")
     say("Now try:")
     say(f"  .venv/bin/radmoe agent evaluate {runs} --labels {labels}")
-    say("  .venv/bin/radmoe lab agent --out build/agent      # 598 issues x 16, shipped: docs/agents.md has the results")
+    say(
+        "  .venv/bin/radmoe lab agent --out build/agent      # 598 issues x 16, shipped: docs/agents.md has the results"
+    )
 
 
 def _table(decisions: list[Decision], verdicts: dict[tuple[str, int], str], n: int) -> None:
