@@ -57,6 +57,20 @@ def commands() -> Iterator[Case]:
             yield name, {f"as {user}": Outcome(line, seconds, peak)}
 
 
+def gateway() -> Iterator[Case]:
+    """Fuzzed requests, slow clients and hostile upstreams; the peak is that of the gateway's process."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "gateway"))
+    from hostile_clients import attacks
+    from planted_upstream import save_checkpoint
+
+    import tiny_moe
+
+    with place() as where:
+        tiny = tiny_moe.save(where.root / "tiny", chat=True)
+        for name, line, seconds, peak in attacks(save_checkpoint(where.root / "planted"), tiny):
+            yield name, {"serve": Outcome(line, seconds, peak)}
+
+
 def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
     """Print one line of the table, and one for each case that broke a condition. Returns how many did."""
     started = time.monotonic()
@@ -100,7 +114,8 @@ def main() -> int:
     broken += report("journals", journals(), every=arguments.every)
     broken += report("files", files(), every=arguments.every)
     broken += report("commands", commands(), every=arguments.every)
-    return broken + report("servers", servers(), every=arguments.every)
+    broken += report("servers", servers(), every=arguments.every)
+    return broken + report("the gateway", gateway(), every=arguments.every)
 
 
 if __name__ == "__main__":
