@@ -183,7 +183,10 @@ def attacks(
                     extra = {"radmoe": {"fallback": "likelihood"}} if "#" in model else {}
                     try:
                         answer = httpx.post(f"{made.url}/v1/chat/completions", json=body | extra, timeout=DEADLINE + 5)
-                        line = "CRASH" if "internal_error" in answer.text else f"refused {answer.status_code}"
+                        well = answer.status_code == 200 and '"error"' not in answer.text[-1000:]
+                        line = "well" if well else f"refused {answer.status_code}"
+                        if "internal_error" in answer.text or time.monotonic() - began > DEADLINE + 2:
+                            line = f"HANG or CRASH {answer.status_code}: {answer.text[-200:]}"
                     except httpx.HTTPError as error:
                         line = f"HANG or CRASH: {error!r}"
                     yield f"upstream, {fault}, {routing}, {model}", line, time.monotonic() - began, made.peak

@@ -102,6 +102,14 @@ def test_no_answer_outlives_the_deadline(
     assert made.client.get("/health").json()["upstreams"][0]["load"] == 0
 
 
+def test_a_stream_that_is_always_ready_meets_the_deadline_too(gateway: Callable[..., Any], upstream: Any) -> None:
+    """Parts that were there already were never waited for, so no time-out came."""
+    made = gateway(upstreams=(upstream(fault="endless stream", routing="none", context=1 << 31).url,), deadline=1.5)
+    began = time.monotonic()
+    assert "deadline_exceeded" in made.ask(model="planted", stream=True).text[-1000:]
+    assert time.monotonic() - began < 5.0
+
+
 def test_a_stream_that_falls_silent_or_has_no_end_is_ended(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,8 @@ class Service:
                     progress.stage = "done"
                     return
                 yield part
+                if not self._left(progress):
+                    raise TimeoutError  # parts that are always there would never wait for it
         except TimeoutError:
             progress.fault = self._late()
         except Fault as fault:
