@@ -78,7 +78,7 @@ def test_few_bytes_that_claim_much_take_little(name: str) -> None:
 def test_strings_that_would_choose_code_or_search_without_end_do_neither() -> None:
     names = [name for name in malformed_pools() if ": recorded " in name or ": ids " in name]
     assert len(names) > 12
-    assert broken_rules("pools", names[::3]) == []
+    assert broken_rules("pools", names[::2]) == []
 
 
 @pytest.mark.slow
