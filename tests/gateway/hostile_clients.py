@@ -183,13 +183,14 @@ def attacks(
                     extra = {"radmoe": {"fallback": "likelihood"}} if "#" in model else {}
                     try:
                         answer = httpx.post(f"{made.url}/v1/chat/completions", json=body | extra, timeout=DEADLINE + 5)
-                        well = answer.status_code == 200 and '"error"' not in answer.text[-1000:]
+                        seconds, text = time.monotonic() - began, answer.content[-1000:].decode("utf-8", "replace")
+                        well = answer.status_code == 200 and '"error"' not in text
                         line = "well" if well else f"refused {answer.status_code}"
-                        if "internal_error" in answer.text or time.monotonic() - began > DEADLINE + 2:
-                            line = f"HANG or CRASH {answer.status_code}: {answer.text[-200:]}"
+                        if "internal_error" in text or seconds > DEADLINE + 2:
+                            line = f"HANG or CRASH {answer.status_code} after {seconds:.1f} s: {text[-200:]}"
                     except httpx.HTTPError as error:
-                        line = f"HANG or CRASH: {error!r}"
-                    yield f"upstream, {fault}, {routing}, {model}", line, time.monotonic() - began, made.peak
+                        seconds, line = time.monotonic() - began, f"HANG or CRASH: {error!r}"
+                    yield f"upstream, {fault}, {routing}, {model}", line, seconds, made.peak
             server.fault = None
             end = time.monotonic() + DEADLINE
             while httpx.get(f"{made.url}/health", timeout=5).status_code != 200 and time.monotonic() < end:
