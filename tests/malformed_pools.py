@@ -187,11 +187,12 @@ def _column_changes(kind: pa.DataType) -> dict[str, Callable[[pa.Table, int], pa
     if pa.types.is_string(kind):
         changes |= {"long": first("x" * 2_000_000), "strange": first("\x1b[31m[/x]\0\n"), "empty": first("")}
     if pa.types.is_list(kind):
+        steps = pa.types.is_struct(kind.value_type)  # else the tokens that each of them was given
         changes |= {
             "of no steps": first([]),
             "of a null step": first([None]),
-            "of a backward step": first([{"given": [1], "start": 5}, {"given": [1], "start": 1}]),
-            "of a huge step": first([{"given": [2**31 - 1], "start": 2**62}]),
+            "of a backward step": first([{"start": 5}, {"start": 1}] if steps else [[-5], [1]]),
+            "of a huge step": first([{"start": 2**62, "kept": 2**62}] if steps else [[2**31 - 1]]),
         }
     return changes
 
