@@ -244,9 +244,9 @@ def test_long_prompts_are_tokenised_one_at_a_time() -> None:
 
 
 def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any) -> None:
-    body = {"model": "tiny#rad-32", "messages": MESSAGES, "max_tokens": 200, "temperature": 1.5}
+    body = {"model": "tiny#rad-64", "messages": MESSAGES, "max_tokens": 200, "temperature": 1.5}
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{tiny.url}/v1/chat/completions", json=body, timeout=0.4)
+        httpx.post(f"{tiny.url}/v1/chat/completions", json=body, timeout=httpx.Timeout(20, read=0.05))
     end = time.monotonic() + 20
     while tiny.client.get("/health").json()["rollouts"] and time.monotonic() < end:
         time.sleep(0.02)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
-import pytest
 from hostile_clients import ask_fuzzed, serving, slow_clients
 
 import tiny_moe
@@ -20,13 +19,3 @@ def test_fuzzed_requests_are_answered_in_time_and_never_break_the_server(tmp_pat
     assert not [line for line in lines if line.startswith(("HANG", "CRASH"))]
     assert lines.count("well") > 10
     assert sum(line.startswith("refused 4") for line in lines) > 30
-
-
-@pytest.mark.slow
-def test_every_attack_fails(tmp_path: Path, served_checkpoint: Path) -> None:
-    from hostile_clients import attacks
-
-    tiny = tiny_moe.save(tmp_path / "tiny", chat=True)
-    for name, line, _, peak in attacks(served_checkpoint, tiny, requests=200):
-        assert not line.startswith(("HANG", "CRASH")), (name, line)
-        assert peak < 1 << 30, name
