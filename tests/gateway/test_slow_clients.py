@@ -77,32 +77,6 @@ def test_idle_connections_beyond_the_descriptors_keep_nobody_out(few_files: tupl
     assert all(json.loads(line)["event"] for line in text.splitlines())
 
 
-def test_unfinished_bodies_are_few_small_and_end(few_files: tuple[str, Path, int]) -> None:
-    """200 of nearly 4 MiB held 925 MB for good."""
-    url, log, pid = few_files
-    assert httpx.post(f"{url}/chat/completions", json=BODY, timeout=20).status_code == 200  # what it loads, it loads now
-    before = memory(pid)
-    with ExitStack() as held:
-        for _ in range(60):
-            connection = held.enter_context(connect(url))
-            connection.settimeout(5)
-            try:
-                connection.sendall(HEAD + b"Content-Length: 4000000\r\n\r\n" + b"x" * 3_900_000)
-            except OSError:
-                continue  # refused while it was sent
-        assert httpx.post(f"{url}/chat/completions", json=BODY, timeout=20).status_code == 200
-        assert memory(pid) - before < 200 << 20  # of 234 MB that were sent
-        end = time.monotonic() + 10
-        while "queue_full" not in log.read_text() and time.monotonic() < end:
-            time.sleep(0.1)
-    assert "queue_full" in log.read_text()
-
-
-def memory(pid: int) -> int:
-    """Bytes that a process has in memory."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
-
-
 @pytest.mark.parametrize("sent", [b"", b"GET /hea", HEAD + b"X-Name: ", HEAD[:-2]])
 def test_headers_must_come_in_time(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch, sent: bytes
