@@ -15,7 +15,7 @@ import numpy as np
 
 from radmoe.agents.candidates import POOL, Candidate, write_candidates
 from radmoe.agents.patches import decide_all
-from radmoe.lab import planted
+from radmoe_lab import planted
 from radmoe.pool import PoolWriter, Profile
 from radmoe.types import Rollout, RouterShape, Step
 

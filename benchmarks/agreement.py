@@ -35,8 +35,8 @@ from radmoe.engines.replay.rounding import COMPILED, EAGER, forced_as_vllm
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.engines.torch.routers import find_routers
 from radmoe.grading.answers import extract
-from radmoe.lab.models import weights
-from radmoe.lab.tasks import problems
+from radmoe_lab.models import weights
+from radmoe_lab.tasks import problems
 from radmoe.types import Rollout, RolloutGroup
 
 CASES = {"lab-qwen": ("float32", "bfloat16"), "lab-oss": ("float32", "bfloat16"), "lab-next": ("bfloat16",)}

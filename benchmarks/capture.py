@@ -37,8 +37,8 @@ def measure(
     from radmoe.engines.prompts import encode
     from radmoe.engines.torch.engine import TransformersEngine
     from radmoe.engines.torch.kv_cache import ATTENTION
-    from radmoe.lab.models import weights
-    from radmoe.lab.tasks import problems
+    from radmoe_lab.models import weights
+    from radmoe_lab.tasks import problems
 
     engine = TransformersEngine(weights(model), dtype="float32", threads=threads, device=device)
     theirs = "sdpa" if engine.model._supports_sdpa else "eager"

@@ -26,8 +26,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from radmoe.pool import PoolWriter, Profile
 from radmoe.pool.schema import LABELS
 from radmoe.types import Kind, RouterShape
@@ -112,7 +112,7 @@ def breakdown(path: Path, problems: int = 100) -> None:
 
     Stages come first, in the order in which methods ask for them; then what each method adds to them.
     """
-    from radmoe.cohort import METHODS, open_cohort
+    from radmoe.evaluation.cohort import METHODS, open_cohort
 
     with stage("open the cohort: pool, labels, kinds", {}):
         cohort = open_cohort(path)

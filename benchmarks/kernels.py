@@ -23,7 +23,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import manhattan_distances
 from threadpoolctl import threadpool_limits
 
-from radmoe.kernels import weighted_jaccard
+from radmoe.selection.kernels import weighted_jaccard
 
 SHAPES = ((24, 32, 4), (36, 128, 4), (48, 128, 8), (48, 512, 10))  # layers, experts, experts per token
 ROLLOUTS, WINDOW, BASINS = 64, 16, 4

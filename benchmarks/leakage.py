@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe import open_pool
-from radmoe.cohort import open_cohort
-from radmoe.readout import route_matrix
+from radmoe.evaluation.cohort import open_cohort
+from radmoe.selection.readout import route_matrix
 from radmoe.types import RouterShape, Trace
 
 READOUTS = ("pre-delim@16", "delimiter@marker", "delimiter@16")

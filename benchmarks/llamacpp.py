@@ -43,7 +43,7 @@ def reference(case: Case) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     from radmoe.engines.torch.engine import TransformersEngine
-    from radmoe.lab.models import weights
+    from radmoe_lab.models import weights
 
     path = weights(case.model)
     config = AutoConfig.from_pretrained(path)
@@ -57,8 +57,8 @@ def compare(case: Case, path: Path, limit: int, n: int) -> dict[str, float]:
     """Sets and rollouts that are equal, of how many, and tokens/s."""
     from radmoe.engines.base import Sampling
     from radmoe.engines.llamacpp.engine import LlamaCppEngine
-    from radmoe.lab.gguf import write_gguf
-    from radmoe.lab.tasks import problems
+    from radmoe_lab.gguf import write_gguf
+    from radmoe_lab.tasks import problems
 
     theirs = reference(case)
     engine = LlamaCppEngine(

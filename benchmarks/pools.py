@@ -16,12 +16,12 @@ from typing import Any
 import blosc2
 import numpy as np
 
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted, PlantedGroup
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted, PlantedGroup
 from radmoe.pool import PoolWriter, Profile, open_pool, schema
 from radmoe.pool.columns import compression
-from radmoe.readout import windows
-from radmoe.selector import select
+from radmoe.selection.readout import windows
+from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup, RouterShape
 
 SHAPE = RouterShape(48, 128, 8)

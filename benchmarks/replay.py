@@ -36,8 +36,8 @@ def main() -> None:
     from radmoe.engines.base import Sampling
     from radmoe.engines.replay import replay
     from radmoe.engines.torch.engine import TransformersEngine
-    from radmoe.lab.models import weights
-    from radmoe.lab.tasks import problems
+    from radmoe_lab.models import weights
+    from radmoe_lab.tasks import problems
     from radmoe.pool import open_pool
     from radmoe.types import Rollout, RolloutGroup
 

@@ -19,7 +19,7 @@ from rich.table import Table
 from scipy.stats import bootstrap, poisson_binom
 from threadpoolctl import threadpool_limits
 
-from radmoe import stats
+from radmoe.evaluation import stats
 
 PROBLEMS, RESAMPLES, LARGE = 3180, 10_000, 5000
 OURS = "radmoe"

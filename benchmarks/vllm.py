@@ -150,7 +150,7 @@ def main() -> None:
     chosen = parser.parse_args()
 
     from radmoe.engines.vllm.engine import VllmEngine
-    from radmoe.lab.tasks import problems
+    from radmoe_lab.tasks import problems
 
     engine = VllmEngine(
         chosen.checkpoint, dtype=chosen.dtype, max_model_len=1024, max_num_seqs=chosen.n, enforce_eager=True

@@ -13,8 +13,8 @@ import pytest
 import radmoe
 from radmoe.grading.labels import Label, read_labels, write_labels
 from radmoe.pool import open_pool, schema
-from radmoe.presets import PRESETS
-from radmoe.selector import select
+from radmoe.selection.presets import PRESETS
+from radmoe.selection.selector import select
 
 ROOT = Path(__file__).parent.parent
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from radmoe import PoolWriter, Rollout, RolloutGroup, RouterShape, Vocab, open_pool, select
-from radmoe.kernels import TIE
-from radmoe.lab.models import weights
-from radmoe.readout import read
+from radmoe.selection.kernels import TIE
+from radmoe_lab.models import weights
+from radmoe.selection.readout import read
 
 DATA = Path(__file__).parent / "data" / "golden"
 KINDS = ("math", "choice", "code")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.pools import graded_pool
-from radmoe.lab.planted import PlantedGroup
+from radmoe_lab.planted import PlantedGroup
 
 ROOT = Path(__file__).parent.parent
 STYLES = {

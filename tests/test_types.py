@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from radmoe.errors import InputError, RolloutError
-from radmoe.lab import planted
+from radmoe_lab import planted
 from radmoe.types import Rollout, RolloutGroup, RouterShape
 
 

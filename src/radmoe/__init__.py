@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from radmoe.capture import Keep, Plan, capture_pool
-    from radmoe.certainty import Calibration, find_calibration, load_calibration
+    from radmoe.selection.certainty import Calibration, find_calibration, load_calibration
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import Engine, Sampling
     from radmoe.engines.http.engine import SglangHttpEngine, VllmHttpEngine
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from radmoe.errors import RadmoeError
     from radmoe.evaluation import evaluate_pool
     from radmoe.grading import grade_pool
-    from radmoe.online import Decision, OnlineSelector, Stopping
+    from radmoe.selection.online import Decision, OnlineSelector, Stopping
     from radmoe.pool import Pool, PoolWriter, Profile, merge_pools, open_pool
     from radmoe.problems import Question, load_questions
-    from radmoe.selector import medoid, select, select_many
+    from radmoe.selection.selector import medoid, select, select_many
     from radmoe.types import Anchor, Rollout, RolloutGroup, RouterShape, Selection, Step
     from radmoe.vocab import Vocab
 

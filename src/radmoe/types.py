@@ -234,7 +234,7 @@ class Selection:
     basin), -1 if unscored; `basin` lists the rollouts of the pick's basin; `margin` is the pick's score minus the best
     score in any other basin, NaN where there is none. `kind` and `readout` are those that decided, and `preset`, `confidence`
     (None: it did not count), `trust` and `compare` say by which rule. `probability` is that of the pick's being right, where a
-    calibration was applied (`radmoe.certainty`); `probability_reason` says why one that was looked for gives none.
+    calibration was applied (`radmoe.selection.certainty`); `probability_reason` says why one that was looked for gives none.
     """
 
     index: int | None

@@ -13,11 +13,11 @@ from scripted_agents import SUBMIT, engine, step
 
 from radmoe.agents.candidates import read_candidates
 from radmoe.agents.importer import import_requests
-from radmoe.agents.lab_records import lab_source
+from radmoe_lab.agent.source import lab_source
 from radmoe.errors import InputError
-from radmoe.foreign import unpack_arrays
-from radmoe.lab.agent.records import AgentStep, AgentTrajectory, write_trajectories
-from radmoe.lab.agent.repositories import repositories
+from radmoe.system.foreign import unpack_arrays
+from radmoe_lab.agent.records import AgentStep, AgentTrajectory, write_trajectories
+from radmoe_lab.agent.repositories import repositories
 from radmoe.pool import open_pool
 from radmoe.problems import DEFAULT_SEED
 

@@ -15,7 +15,7 @@ from radmoe.agents.instances import Instance
 from radmoe.agents.patches import PREDS, RECORDS, Decision, check_patches, decide_all, record, write_predictions
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
-from radmoe.selector import select
+from radmoe.selection.selector import select
 
 SCRIPT = {
     "one": [[mend(""), step(SUBMIT)], [step("cat sums.py"), mend(" + 0"), step(SUBMIT)], [mend(""), step(SUBMIT)]],

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from benchmarks.leakage import Halves, decoded, measure
 
-from radmoe.archive.files import open_archive
-from radmoe.archive.pools import PoolBuilder
+from radmoe_lab.archive.files import open_archive
+from radmoe_lab.archive.pools import PoolBuilder
 
 
 @pytest.fixture(scope="module")

@@ -125,7 +125,7 @@ def test_only_what_is_kept_is_in_the_pool(plan: Plan, tmp_path: Path) -> None:
 def test_capturing_loads_no_gold_and_no_grading() -> None:
     code = (
         "import sys, radmoe.capture; "
-        "print([m for m in sys.modules if m.startswith(('radmoe.grading', 'radmoe.problems.gold', 'radmoe.lab'))])"
+        "print([m for m in sys.modules if m.startswith(('radmoe.grading', 'radmoe.problems.gold', 'radmoe_lab'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from radmoe.cli import audit
+from radmoe_studies.commands import audit
 from radmoe.errors import InputError
 
 Run = Callable[..., Result]

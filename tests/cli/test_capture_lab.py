@@ -9,8 +9,8 @@ import pytest
 from test_commands import error, lines, radmoe
 
 from radmoe.grading.labels import read_labels
-from radmoe.lab.models import MODELS
-from radmoe.lab.tasks import problems
+from radmoe_lab.models import MODELS
+from radmoe_lab.tasks import problems
 from radmoe.pool import open_pool
 
 

@@ -11,8 +11,8 @@ from test_commands import error, radmoe
 
 from printed_commands import follow
 from radmoe.agents.candidates import read_candidates
-from radmoe.lab.agent.records import read_trajectories
-from radmoe.lab.models import shipped_trajectories
+from radmoe_lab.agent.records import read_trajectories
+from radmoe_lab.models import shipped_trajectories
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from test_commands import error, radmoe
 
 from planted_pools import RECIPE, graded_pool
 from radmoe.errors import InputError
-from radmoe.lab import planted
-from radmoe.lab.planted import PlantedGroup
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 from radmoe.pool import PoolWriter
 from radmoe.report.explorer import Options, write_report
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from evaluation.pools import graded_pool
 from radmoe.cli import app
 from radmoe.errors import InputError
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ import typer
 from typer.testing import CliRunner, Result
 
 from planted_pools import write_pool
-from radmoe import selector
+from radmoe.selection import selector
 from radmoe.cli import inspect
 from radmoe.cli import select as command
 from radmoe.errors import InputError
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from radmoe.pool import open_pool
-from radmoe.presets import PRESETS
-from radmoe.selector import select
+from radmoe.selection.presets import PRESETS
+from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup, Selection
 
 Run = Callable[..., Result]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from planted_pools import graded_pool, write_pool
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def radmoe(*words: object, cache: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_list_names_every_study_and_its_needs(tmp_path: Path) -> None:
-    from radmoe.studies.base import load
+    from radmoe_studies.base import load
 
     text = radmoe("--list", cache=tmp_path).stdout
     assert [line.split()[1] for line in text.splitlines()] == list(load())

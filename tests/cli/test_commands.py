@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from planted_pools import RECIPE, write_pool
 from radmoe.cli import app
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted, PlantedGroup
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted, PlantedGroup
 from radmoe.pool import PoolWriter, Profile, open_pool
-from radmoe.selector import select
+from radmoe.selection.selector import select
 from radmoe.types import Rollout, RouterShape
 
 

@@ -8,8 +8,8 @@ import pytest
 from test_commands import radmoe
 
 from printed_commands import follow
-from radmoe.cli import demo
-from radmoe.report import results
+from radmoe_lab.commands import demo
+from radmoe_studies.report import results
 from report.published_results import evaluation
 
 

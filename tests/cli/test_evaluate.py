@@ -21,9 +21,9 @@ from typer.testing import CliRunner, Result
 from evaluation.pools import graded_pool
 from radmoe.cli import evaluate
 from radmoe.errors import InputError, PoolNotFound, RadmoeError
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted, PlantedGroup
-from radmoe.presets import PRESETS
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted, PlantedGroup
+from radmoe.selection.presets import PRESETS
 
 Run = Callable[..., Result]
 

@@ -17,8 +17,8 @@ from planted_pools import write_pool
 from radmoe.cli import grade
 from radmoe.errors import InputError
 from radmoe.grading.labels import read_labels
-from radmoe.lab.planted import PlantedGroup
-from radmoe.lab.tasks import problems
+from radmoe_lab.planted import PlantedGroup
+from radmoe_lab.tasks import problems
 from radmoe.problems import load_questions
 from sandbox.crippled import NO_LANDLOCK, NO_MOUNTS, cripple
 

@@ -34,7 +34,7 @@ from printed_commands import (
     reason,
     snippets,
 )
-from radmoe.report.published import COMMITTED
+from radmoe_studies.report.published import COMMITTED
 
 WEIGHTS = ROOT / "packages/radmoe-lab/src/radmoe_lab/weights/lab-qwen"
 SMALL = {  # what is added to a printed command, so that it takes seconds
@@ -43,7 +43,7 @@ SMALL = {  # what is added to a printed command, so that it takes seconds
     "agent run": ("-n", "2", "--limit", "1"),
     "bench": ("--limit", "1"),
     "study": ("--quick",),
-    "radmoe.lab.train": ("--steps", "1"),
+    "radmoe_lab.train": ("--steps", "1"),
 }
 NAMES = r"""
 import numpy as np
@@ -93,8 +93,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (*part, "--part", "1/2", "--out", "worker-1"),
                 (*part, "--part", "2/2", "--out", "worker-2"),
                 ("calibrate", "pools/lab-qwen-thinking-math-2", "--out", "sure.json"),
-                ("-m", "radmoe.lab.gguf", "lab-qwen", "model.gguf"),
-                ("-m", "radmoe.lab.agent.export", "--out", "issues", "--limit", 1),
+                ("-m", "radmoe_lab.gguf", "lab-qwen", "model.gguf"),
+                ("-m", "radmoe_lab.agent.export", "--out", "issues", "--limit", 1),
             )
         ],
         place,
@@ -123,7 +123,7 @@ def step(words: tuple[str, ...]) -> dict[str, Any]:
     strange = name == "capture" and any("./" in word or "gguf" in word for word in words)  # the model knows no sums
     out = [words[words.index("--out") + 1]] if "--out" in words and name in ("capture", "merge", "agent run") else []
     small = (*small, *(("--max-tokens", "40") if strange and "--rollouts" not in words else ()))
-    needs = ["README.md", "docs", "packages"] if name == "radmoe.report.published" else []  # a checkout
+    needs = ["README.md", "docs", "packages"] if name == "radmoe_studies.report.published" else []  # a checkout
     return {"argv": [*words, *small], "needs": needs, "without": out, "follow": not strange and "--json" not in words}
 
 

@@ -26,10 +26,10 @@ from hostile_text import ATTACKS, ORDINARY, unseen
 from planted_pools import write_pool
 from pool_attacks import reseal
 from radmoe.grading.labels import write_labels
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from radmoe.pool import schema
-from radmoe.printing import visible
+from radmoe.system.printing import visible
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))  # the fake server is there
 from fake_server import FakeServer

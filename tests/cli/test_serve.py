@@ -43,7 +43,7 @@ def test_the_default_port_is_one_number_and_leaves_vllm_its_own() -> None:
     import re
 
     from radmoe.cli.serve import command
-    from radmoe.gateway.settings import Settings
+    from radmoe.serve.settings import Settings
 
     port = Settings(model="lab-qwen").port
     assert port != 8000  # vllm serve listens there, and README puts one behind this server on the same machine

@@ -14,7 +14,7 @@ import tiny_moe
 from radmoe.engines.base import Engine
 from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
 from radmoe.engines.llamacpp.engine import LlamaCppEngine
-from radmoe.lab.gguf import write_gguf
+from radmoe_lab.gguf import write_gguf
 
 
 class _Tiny(EngineContract):

@@ -7,7 +7,7 @@ import pytest
 
 from radmoe.engines.kept_rows import check_layers, check_profile, format_layers
 from radmoe.errors import InputError
-from radmoe.lab.tokenizer import build
+from radmoe_lab.tokenizer import build
 from radmoe.pool import Profile
 from radmoe.vocab import Vocab
 

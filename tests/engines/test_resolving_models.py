@@ -10,7 +10,7 @@ import tiny_moe
 from radmoe.engines import EngineOptions, open_engine
 from radmoe.engines.models import SHIPPED, recorded_name, resolve_model
 from radmoe.errors import EngineError
-from radmoe.lab.models import AGENTS, MODELS, weights
+from radmoe_lab.models import AGENTS, MODELS, weights
 
 
 def test_the_labs_models_are_those_that_ship() -> None:

@@ -16,7 +16,7 @@ from radmoe.evaluation.render import FORMATS
 from radmoe.evaluation.screen import plain
 from radmoe.evaluation.table import Cell
 from radmoe.grading.labels import Label, write_labels
-from radmoe.lab.planted import PlantedGroup
+from radmoe_lab.planted import PlantedGroup
 from radmoe.types import Rollout
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from planted_pools import graded_pool
-from radmoe.certainty import mean_similarity
+from radmoe.selection.certainty import mean_similarity
 from radmoe.errors import InputError
 from radmoe.evaluation.calibrate import (
     Graded,
@@ -27,10 +27,10 @@ from radmoe.evaluation.calibrate import (
 )
 from radmoe.evaluation.coverage import risk, tables
 from radmoe.grading.labels import Label, write_labels
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from radmoe.pool import open_pool
-from radmoe.selector import select
+from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup, RouterShape
 
 SHAPE = RouterShape(4, 16, 2)
@@ -218,7 +218,7 @@ def test_every_table_says_what_cross_validation_found(pool: Path) -> None:
 
 
 def test_probabilities_that_are_too_high_fail_the_check() -> None:
-    from radmoe.certainty import Calibration, Origin
+    from radmoe.selection.certainty import Calibration, Origin
     from radmoe.evaluation.calibrate import Calibrated
 
     picks = graded(8000)

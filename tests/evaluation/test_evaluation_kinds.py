@@ -15,7 +15,7 @@ from radmoe.evaluation.render import beside_text, comma_separated, latex, markdo
 from radmoe.evaluation.scores import Draws
 from radmoe.evaluation.table import Cell, Table
 from radmoe.evaluation.wording import p_text
-from radmoe.stats import cluster_bootstrap, holm, mcnemar_exact, paired_bootstrap
+from radmoe.evaluation.stats import cluster_bootstrap, holm, mcnemar_exact, paired_bootstrap
 
 FEW = Draws(resamples=200)
 HALF = [4] * 12  # of eight rollouts four are right, in each of twelve problems

@@ -21,7 +21,7 @@ from radmoe.evaluation.render import as_json, comma_separated, latex, markdown, 
 from radmoe.evaluation.scores import Draws
 from radmoe.evaluation.screen import plain
 from radmoe.evaluation.table import Cell, Column, Pair, Row, Table
-from radmoe.printing import visible
+from radmoe.system.printing import visible
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from selenium.webdriver import Chrome
 
 from explorer import chromium
 from planted_pools import graded_pool
-from radmoe.lab import planted
-from radmoe.lab.planted import PlantedGroup
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 from radmoe.report.explorer import write_report
 
 

@@ -17,8 +17,8 @@ from selenium.webdriver.common.keys import Keys
 
 from explorer.chromium import Page
 from radmoe.explorer import encode_index, encode_problem, live_page
-from radmoe.lab.planted import PlantedGroup
-from radmoe.selector import select
+from radmoe_lab.planted import PlantedGroup
+from radmoe.selection.selector import select
 
 PICKED = "RAD picked rollout"
 

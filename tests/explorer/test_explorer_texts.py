@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from explorer.odd_pools import SHAPE, agent_rollout, rollout_of
 from radmoe.explorer.texts import AROUND, BEGIN, END, GIVEN, LOGPROB_STEPS, WHOLE, kept_spans, quantised, text_arrays
-from radmoe.lab import planted
-from radmoe.lab.planted import PlantedGroup
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 from radmoe.types import RolloutGroup
 
 

@@ -11,10 +11,10 @@ from radmoe.explorer import Verdicts, encode_problem, usual_settings
 from radmoe.explorer.blocks import unpack
 from radmoe.explorer.texts import ANSWER
 from radmoe.explorer.views import view_arrays, view_of
-from radmoe.lab import planted
-from radmoe.lab.planted import PlantedGroup
-from radmoe.readout import windows
-from radmoe.selector import select, setting_for, similarity
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
+from radmoe.selection.readout import windows
+from radmoe.selection.selector import select, setting_for, similarity
 from radmoe.types import Rollout, RolloutGroup
 
 

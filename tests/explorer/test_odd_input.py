@@ -11,9 +11,9 @@ from selenium.webdriver import Chrome
 from explorer.chromium import Page
 from explorer.odd_pools import BROKEN, HOSTILE, LINE, MARKUP, SCRIPT, SHAPE, agent_rollout, pool_of, rollout_of
 from hostile_text import ATTACKS, ORDINARY
-from radmoe.lab import planted
+from radmoe_lab import planted
 from radmoe.pool.profile import Profile
-from radmoe.printing import visible
+from radmoe.system.printing import visible
 from radmoe.report.explorer import Options, write_report
 from radmoe.types import Rollout
 

@@ -8,9 +8,9 @@ import pytest
 
 from explorer.odd_pools import SHAPE, rollout_of
 from radmoe.explorer.wording import marker_words, rival, why, window_words
-from radmoe.lab import planted
-from radmoe.lab.planted import PlantedGroup
-from radmoe.selector import select
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
+from radmoe.selection.selector import select
 from radmoe.types import Kind, Rollout, RolloutGroup
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from grading.text_pools import write_texts
 from planted_pools import faults_of
-from radmoe.cohort import METHODS, open_cohort
+from radmoe.evaluation.cohort import METHODS, open_cohort
 from radmoe.errors import InputError, PoolCorrupt
 from radmoe.evaluation import cache
 from radmoe.grading import grade_pool

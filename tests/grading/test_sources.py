@@ -12,7 +12,7 @@ from problems import samples
 from radmoe.errors import InputError
 from radmoe.grading import grade_pool
 from radmoe.grading.sources import problems_of, read_answers
-from radmoe.lab.tasks import TASKS, named, problems
+from radmoe_lab.tasks import TASKS, named, problems
 from radmoe.pool import open_pool
 from radmoe.problems.gold import load_problems
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from radmoe.errors import PoolIncomplete, PoolNotFound
-from radmoe.lab import planted
+from radmoe_lab import planted
 from radmoe.pool import Pool, PoolWriter, open_pool
 from radmoe.types import Rollout, RouterShape
 

@@ -17,7 +17,7 @@ from radmoe.errors import PoolCorrupt, PoolError, RadmoeError
 from radmoe.pool import open_pool
 from radmoe.pool.journal import read
 from radmoe.pool.schema import JOURNAL, OPEN_JSON
-from radmoe.selector import select
+from radmoe.selection.selector import select
 
 MOST_MEMORY = 200 << 20  # far above a pool of 300 kB, far below what a forged size field could ask for
 

@@ -18,7 +18,7 @@ from pool.small_pools import SHAPE, rollout, same, writer
 from pool_attacks import SHARD, abandoned_pool
 from radmoe.cli import app
 from radmoe.errors import InputError, PoolIncomplete, RadmoeError
-from radmoe.lab import planted
+from radmoe_lab import planted
 from radmoe.pool import Pool, PoolWriter, open_pool
 from radmoe.pool.schema import JOURNAL, REFUSED
 from radmoe.types import Rollout, Step

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from radmoe.errors import InputError, PoolMismatch, PoolVersion, RolloutError
-from radmoe.lab import planted
+from radmoe_lab import planted
 from radmoe.pool import Pool, PoolWriter, Profile, open_pool, schema
-from radmoe.selector import select
+from radmoe.selection.selector import select
 from radmoe.types import Rollout, RouterShape, Step
 
 SHAPE = RouterShape(3, 8, 2)

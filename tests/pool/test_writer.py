@@ -24,8 +24,8 @@ from radmoe.errors import (
     PoolWriteError,
     RolloutError,
 )
-from radmoe.lab import planted
-from radmoe.lab.planted import PlantedGroup
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 from radmoe.pool import Pool, PoolWriter, open_pool
 from radmoe.pool.schema import JOURNAL
 from radmoe.types import Rollout, RouterShape

@@ -14,7 +14,7 @@ import pytest
 from problems import samples
 from problems.samples import CHOICES, CONTESTS, INTEGERS, LATEX
 from radmoe.errors import InputError
-from radmoe.lab.tasks import TASKS, problems
+from radmoe_lab.tasks import TASKS, problems
 from radmoe.problems import DATASETS, Question, dataset_named, load_questions
 from radmoe.problems.gold import load_problems
 from radmoe.problems.records import seed_in

@@ -9,7 +9,7 @@ import pytest
 
 from radmoe.errors import PoolError
 from radmoe.grading.labels import Label
-from radmoe.lab.planted import PlantedGroup
+from radmoe_lab.planted import PlantedGroup
 from radmoe.report.pictures import draw_problem
 from radmoe.types import Rollout, RolloutGroup
 

@@ -10,15 +10,15 @@ import pytest
 
 from radmoe.errors import InputError
 from radmoe.evaluation.kinds import NAMES
-from radmoe.report import published
-from radmoe.report.published import BEGIN, COMMITTED, END, stale_pages, with_block
+from radmoe_studies.report import published
+from radmoe_studies.report.published import BEGIN, COMMITTED, END, stale_pages, with_block
 from report.published_results import TEXT, checkout, evaluation
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """`python -m radmoe.report.published` in this process; its exit code."""
+    """`python -m radmoe_studies.report.published` in this process; its exit code."""
     monkeypatch.setattr(sys, "argv", ["published", *map(str, words)])
     try:
         published.main()
@@ -84,7 +84,7 @@ def test_writing_again_changes_nothing_and_an_edit_is_noticed(
     capsys.readouterr()
     assert run(monkeypatch, "--check", "--root", adopted) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"README.md does not show what {COMMITTED} holds: run python -m radmoe.report.published"
+    assert line == f"README.md does not show what {COMMITTED} holds: run python -m radmoe_studies.report.published"
     assert run(monkeypatch, "--root", adopted) == 0
     assert readme.read_text() == text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from radmoe.errors import InputError
-from radmoe.report.readings import read_readings
+from radmoe_studies.report.readings import read_readings
 
 
 def test_readings_are_found_by_their_claims(tmp_path: Path) -> None:

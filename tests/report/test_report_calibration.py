@@ -10,8 +10,8 @@ from PIL import Image
 from planted_pools import graded_pool
 from radmoe.evaluation.calibrate import calibrate
 from radmoe.evaluation.coverage import tables
-from radmoe.lab import planted
-from radmoe.lab.planted import Planted
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from radmoe.report.calibration import chart, write_calibration
 from radmoe.types import RouterShape
 

@@ -26,7 +26,7 @@ from radmoe.agents.candidates import (
 )
 from radmoe.agents.conversation import Conversation, plain
 from radmoe.agents.trajectory import steps_of
-from radmoe.anchors import MARKERS, markers_for, text_response
+from radmoe.selection.anchors import MARKERS, markers_for, text_response
 from radmoe.engines.base import Engine
 from radmoe.engines.prompts import render
 from radmoe.engines.replay import replay

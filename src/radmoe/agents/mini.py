@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from radmoe.agents.conversation import Conversation
 from radmoe.agents.responder import Responder
 from radmoe.agents.trajectory import Turn
-from radmoe.anchors import find_all, spec_for
+from radmoe.selection.anchors import find_all, spec_for
 from radmoe.engines.base import Completion
 from radmoe.errors import InputError
 

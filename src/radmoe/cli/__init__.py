@@ -36,7 +36,7 @@ from radmoe.cli import (
     verify,
 )
 from radmoe.errors import RadmoeError
-from radmoe.printing import prepare_process, say, say_block, visible
+from radmoe.system.printing import prepare_process, say, say_block, visible
 
 _RESUMED = (
     "agent import",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds
-from radmoe.printing import say, say_json
+from radmoe.system.printing import say, say_json
 
 EXAMPLES = (
     "radmoe advise pool/",
@@ -28,7 +28,7 @@ def command(
     docs/choosing.md says what the regimes mean. Problems of several kinds are told apart.
     """
     from radmoe.pool import open_pool
-    from radmoe.regime import advise, survey
+    from radmoe.selection.regime import advise, survey
 
     opened = open_pool(pool)
     problems = limited(limit, opened.problems)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.agent_demo import demo_command
+from radmoe_lab.commands.agent_demo import demo_command
 from radmoe.cli.agent_screen import run_line, say_problems, show_decisions
 from radmoe.cli.common import Json, Kernel, Neighbours, limited, progress
 from radmoe.errors import InputError
-from radmoe.printing import bar, json_text, say, say_json, styled
+from radmoe.system.printing import bar, json_text, say, say_json, styled
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -202,7 +202,7 @@ def import_command(
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
     from radmoe.agents.importer import import_requests, import_trajectories
-    from radmoe.agents.lab_records import lab_source
+    from radmoe_lab.agent.source import lab_source
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.pool import Profile
 
@@ -300,7 +300,7 @@ def evaluate_command(
     Verdicts are read here and by nothing that selects. Without any, those of an earlier call are used.
     """
     from radmoe.agents.candidates import POOL, read_candidates
-    from radmoe.cli import study
+    from radmoe_studies.commands import study
     from radmoe.grading.verdicts import label_patches, read_reports, read_verdicts
 
     if labels is not None and reports:

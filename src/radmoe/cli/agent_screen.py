@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from radmoe.printing import console, say
+from radmoe.system.printing import console, say
 
 if TYPE_CHECKING:
     from radmoe.agents.patches import Decision
@@ -39,7 +39,7 @@ def say_problems(directory: Path) -> None:
 
 
 def show_decisions(decisions: list[Decision]) -> None:
-    from radmoe.printing.screen import Table
+    from radmoe.system.screen import Table
 
     first: Any = decisions[0] if decisions else None
     title = "" if first is None else f"{first.readout}, {first.kernel} kernel"

@@ -9,7 +9,7 @@ import typer
 
 from radmoe.cli.common import Json, Kernel, KindName, Neighbours, ReadoutName
 from radmoe.errors import InputError
-from radmoe.printing import bar, console, json_text, say, say_json
+from radmoe.system.printing import bar, console, json_text, say, say_json
 
 if TYPE_CHECKING:
     from radmoe.evaluation.calibrate import Calibrated
@@ -119,7 +119,7 @@ def command(
 
 def _write(calibrated: Calibrated, out: Path | None, ship: bool) -> list[Path]:
     """Write the calibration where it was asked for; returns the files."""
-    from radmoe import certainty
+    from radmoe.selection import certainty
     from radmoe.pool.files import write_atomic
     from radmoe.pool.schema import disk_errors
 

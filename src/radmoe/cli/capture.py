@@ -14,11 +14,11 @@ from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, rep
 from radmoe.cli.common import Json
 from radmoe.engines import ENGINES
 from radmoe.errors import InputError
-from radmoe.printing import say, say_json
+from radmoe.system.printing import say, say_json
 
 if TYPE_CHECKING:
     from radmoe.engines.replay import Replayed
-    from radmoe.online import Stopping
+    from radmoe.selection.online import Stopping
 
 EXAMPLES = (
     "radmoe capture --model lab-qwen --task math-2 -n 32 --limit 12 --out pool/",
@@ -233,7 +233,7 @@ def command(
 
 def _stopping(adaptive: bool, min_n: int | None, patience: int | None, preset: str | None) -> Stopping | None:
     """The rule of an adaptive capture; None without --adaptive."""
-    from radmoe.online import Stopping
+    from radmoe.selection.online import Stopping
 
     given = {name: value for name, value in (("min_n", min_n), ("patience", patience)) if value is not None}
     named = given if preset is None else given | {"preset": preset}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from radmoe.errors import GoldNotFound, RadmoeError
-from radmoe.printing import bar, say, styled
+from radmoe.system.printing import bar, say, styled
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +34,7 @@ def plan_for(
     """The plan of a capture. Questions and the style are checked before a model is loaded."""
     from radmoe.capture import Plan, sampling_for
     from radmoe.engines import open_engine
-    from radmoe.lab.models import MODELS
+    from radmoe_lab.models import MODELS
     from radmoe.problems import load_questions
 
     if style is not None and model in MODELS:

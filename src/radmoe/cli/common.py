@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from radmoe.errors import InputError
-from radmoe.printing import bar, say
+from radmoe.system.printing import bar, say
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
@@ -45,7 +45,7 @@ Kernel = Annotated[
 
 def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: list[str]) -> dict[str, Kind]:
     """The kind of each of these problems. If one was inferred, a line on stderr says so."""
-    from radmoe.kinds import settle_kinds
+    from radmoe.selection.kinds import settle_kinds
 
     kinds, note = settle_kinds(pool, kind, where=str(pool.path), readout=readout, problems=problems)
     if note:

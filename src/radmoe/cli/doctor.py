@@ -9,7 +9,7 @@ import typer
 
 from radmoe.cli.common import Json
 from radmoe.engines import ENGINES
-from radmoe.printing import console, say, say_json, styled
+from radmoe.system.printing import console, say, say_json, styled
 
 if TYPE_CHECKING:
     from radmoe.engines.base import Engine

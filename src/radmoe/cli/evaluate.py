@@ -9,7 +9,7 @@ import typer
 
 from radmoe.cli.common import Json, Kernel, KindName, Neighbours, ReadoutName
 from radmoe.errors import InputError
-from radmoe.printing import bar, console, say, say_block
+from radmoe.system.printing import bar, console, say, say_block
 
 if TYPE_CHECKING:
     from radmoe.evaluation import Records

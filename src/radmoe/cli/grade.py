@@ -10,7 +10,7 @@ import typer
 
 from radmoe.cli.common import Json, PoolPath
 from radmoe.errors import InputError
-from radmoe.printing import bar, console, say, say_json
+from radmoe.system.printing import bar, console, say, say_json
 
 EXAMPLES = (
     "radmoe grade pool/",
@@ -128,7 +128,7 @@ def command(
     if as_json:
         say_json({"pool": str(pool), **asdict(summary)} | ({} if behaving is None else {"behaving": behaving}))
         return
-    from radmoe.printing.screen import Table
+    from radmoe.system.screen import Table
 
     per_problem = summary.graded / summary.problems
     average = f"Avg@{per_problem:g}" if per_problem.is_integer() else "Avg"

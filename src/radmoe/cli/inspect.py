@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.common import Json, PoolPath, limited, progress, size
-from radmoe.printing import console, say_json
+from radmoe.system.printing import console, say_json
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
@@ -86,7 +86,7 @@ def _kinds(pool: Pool) -> dict[str, int]:
 
 
 def _coverage(pool: Pool, limit: int | None) -> list[dict[str, Any]]:
-    from radmoe.readout import windows
+    from radmoe.selection.readout import windows
 
     counts = dict.fromkeys(_COVERAGE, 0)
     total = 0
@@ -117,7 +117,7 @@ def _describe_provenance(provenance: dict[str, Any]) -> str:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from radmoe.printing.screen import Table
+    from radmoe.system.screen import Table
 
     out = console()
     table = Table(title=f"pool {facts['path']}", title_justify="left", show_header=False, box=None)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from radmoe.cli.common import Json
-from radmoe.printing import bar, say, say_json
+from radmoe.system.printing import bar, say, say_json
 
 EXAMPLES = (
     "radmoe merge worker-1/ worker-2/ --out pool/",
@@ -29,7 +29,7 @@ def command(
 
     from radmoe.pool import merge_pools
     from radmoe.pool.reader import manifest
-    from radmoe.printing.screen import Label
+    from radmoe.system.screen import Label
 
     shards = sum(len(manifest(pool)["shards"]) for pool in pools)
     with bar("merging", MofNCompleteColumn(), Label("shards"), total=shards) as update:

@@ -9,7 +9,7 @@ import typer
 
 from radmoe.cli.common import Kernel, KindName, Neighbours, size
 from radmoe.errors import InputError
-from radmoe.printing import bar, say
+from radmoe.system.printing import bar, say
 
 EXAMPLES = (
     "radmoe report pool/",

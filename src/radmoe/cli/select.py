@@ -21,11 +21,11 @@ from radmoe.cli.common import (
     settled_kinds,
 )
 from radmoe.cli.sureness import Judged, find_sureness
-from radmoe.printing import console, json_text, say, say_block
+from radmoe.system.printing import console, json_text, say, say_block
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
-    from radmoe.selector import Rule
+    from radmoe.selection.selector import Rule
     from radmoe.types import Kind, Selection
 
 RULE = ("preset", "readout", "k", "kernel", "confidence", "trust", "compare")  # the options that make up a rule
@@ -146,7 +146,7 @@ def command(
 def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, options: dict[str, Any]) -> Iterator[Selection]:
     from dataclasses import replace
 
-    from radmoe.selector import select_many
+    from radmoe.selection.selector import select_many
 
     groups = (replace(pool.group(problem), kind=kind) for problem, kind in kinds.items())
     return select_many(groups, threads=jobs, **options)
@@ -196,8 +196,8 @@ def _line(problem: str, judged: Judged) -> str:
 def _print(
     problems: list[str], judged: list[Judged], kinds: dict[str, Kind], options: dict[str, Any], heading: str
 ) -> None:
-    from radmoe.printing.screen import Table
-    from radmoe.selector import rule_for
+    from radmoe.system.screen import Table
+    from radmoe.selection.selector import rule_for
 
     given = {name: options.get(name) for name in RULE}
     sizes = {

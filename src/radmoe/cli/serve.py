@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from radmoe.printing import say
+from radmoe.system.printing import say
 
 EXAMPLES = (
     "radmoe serve --model lab-qwen",
@@ -76,9 +76,9 @@ def command(
 
     A request's own n keeps its meaning. The log goes to stderr, one line of JSON per request, without prompts.
     """
-    from radmoe.gateway.picks import check_preset
-    from radmoe.gateway.run import serve
-    from radmoe.gateway.settings import Settings, read_keys
+    from radmoe.serve.picks import check_preset
+    from radmoe.serve.run import serve
+    from radmoe.serve.settings import Settings, read_keys
 
     upstreams = tuple(upstream or ())
     settings = Settings(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from radmoe.errors import InputError
 
 if TYPE_CHECKING:
-    from radmoe.certainty import Match
+    from radmoe.selection.certainty import Match
     from radmoe.pool import Pool
     from radmoe.types import Selection
 
@@ -62,7 +62,7 @@ class Sureness:
 
     def column(self, judged: Sequence[Judged]) -> list[Judged]:
         """All selections of a pool, with their ranks where nobody asked for probabilities."""
-        from radmoe.certainty import density_ranks
+        from radmoe.selection.certainty import density_ranks
 
         if not self.ranked:
             return list(judged)
@@ -109,7 +109,7 @@ def find_sureness(
     or a budget were given, which no calibration is for. Raises an InputError where probabilities are needed to abstain and no
     pick can have one.
     """
-    from radmoe.certainty import Match, described, find_calibration, load_calibration, origin_of
+    from radmoe.selection.certainty import Match, described, find_calibration, load_calibration, origin_of
 
     options = {name: value for name, value in given.items() if value is not None}
     if abstain_below is not None and not 0 <= abstain_below <= 1:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from radmoe.cli.common import Json, PoolPath
-from radmoe.printing import bar, say, say_json
+from radmoe.system.printing import bar, say, say_json
 
 EXAMPLES = (
     "radmoe verify pool/",

@@ -10,10 +10,10 @@ from radmoe.errors import EngineError
 # Models that ship with the package: "module:function" gives the directory of a name. The module is imported when one
 # of its models is asked for, so that engines need not import the lab.
 SHIPPED: dict[str, str] = {
-    "lab-qwen": "radmoe.lab.models:weights",
-    "lab-oss": "radmoe.lab.models:weights",
-    "lab-next": "radmoe.lab.models:weights",
-    "lab-agent-qwen": "radmoe.lab.models:weights",
+    "lab-qwen": "radmoe_lab.models:weights",
+    "lab-oss": "radmoe_lab.models:weights",
+    "lab-next": "radmoe_lab.models:weights",
+    "lab-agent-qwen": "radmoe_lab.models:weights",
 }
 SHIPPED_DTYPE = "float32"  # what shipped models compute in unless told otherwise: they are small, and exact is better
 

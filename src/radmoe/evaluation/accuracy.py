@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from radmoe.cohort import METHODS
-from radmoe.cohort.families import WELL_POSED
-from radmoe.cohort.registry import READS
+from radmoe.evaluation.cohort import METHODS
+from radmoe.evaluation.cohort.families import WELL_POSED
+from radmoe.evaluation.cohort.registry import READS
 from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 

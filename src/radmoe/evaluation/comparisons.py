@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from radmoe.evaluation.scores import Draws, Scores
 from radmoe.evaluation.table import Cell, Pair
 from radmoe.evaluation.wording import SURE
-from radmoe.stats import holm
+from radmoe.evaluation.stats import holm
 
 
 def compare(scores: Scores, first: str, second: str, draws: Draws, *, on: NDArray[np.bool_] | None = None) -> Cell:

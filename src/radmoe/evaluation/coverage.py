@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from radmoe.certainty import Curve
+from radmoe.selection.certainty import Curve
 from radmoe.evaluation.calibrate import (
     MEASURED,
     Bools,
@@ -19,8 +19,8 @@ from radmoe.evaluation.calibrate import (
     error_by_chance,
 )
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.printing import visible
-from radmoe.stats import cluster_bootstrap
+from radmoe.system.printing import visible
+from radmoe.evaluation.stats import cluster_bootstrap
 
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 ALL = "all"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from radmoe.cohort import Cohort, open_cohort
-from radmoe.cohort.families import family_of
-from radmoe.confidence import WINDOW
+from radmoe.evaluation.cohort import Cohort, open_cohort
+from radmoe.evaluation.cohort.families import family_of
+from radmoe.selection.confidence import WINDOW
 from radmoe.errors import InputError, PoolCorrupt
 from radmoe.evaluation import cache, naming, workers
 from radmoe.evaluation.records import Problem, Records

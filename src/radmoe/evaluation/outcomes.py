@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from radmoe.cohort import METHODS, GradedProblem
+from radmoe.evaluation.cohort import METHODS, GradedProblem
 from radmoe.errors import MethodUnavailable
 from radmoe.evaluation.records import NO_PICK, Problem
 

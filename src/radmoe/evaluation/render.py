@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from radmoe.confidence import WINDOW
+from radmoe.selection.confidence import WINDOW
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.report import Report
 from radmoe.evaluation.table import Cell, Row, Table
 from radmoe.evaluation.wording import p_text
-from radmoe.printing import json_text, shortened, visible
+from radmoe.system.printing import json_text, shortened, visible
 
 ABSENT = "--"
 PARTS = ("value", "low", "high", "gain", "gain_low", "gain_high", "n")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from radmoe.evaluation.render import beside_text, head, interval_text, value_text, visible_report
 from radmoe.evaluation.report import Report
 from radmoe.evaluation.table import Cell, Row, Table
-from radmoe.printing import console, styled
+from radmoe.system.printing import console, styled
 
 if TYPE_CHECKING:
-    from radmoe.printing.screen import Screen
+    from radmoe.system.screen import Screen
 
 GAP = 2
 GAIN = 7  # characters of a gain that stands behind a value, with the blanks before it

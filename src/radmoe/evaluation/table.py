@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from radmoe.stats import Test
+    from radmoe.evaluation.stats import Test
 
 Unit = Literal["text", "count", "percent", "points", "p", "number"]
 

@@ -15,14 +15,14 @@ from multiprocessing import get_context, resource_tracker
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from radmoe.cohort import METHODS, Cohort, GradedProblem
-from radmoe.cohort.cohort import graded
-from radmoe.cohort.problem import Marks
+from radmoe.evaluation.cohort import METHODS, Cohort, GradedProblem
+from radmoe.evaluation.cohort.cohort import graded
+from radmoe.evaluation.cohort.problem import Marks
 from radmoe.errors import InputError
 from radmoe.evaluation.outcomes import measure
 from radmoe.evaluation.records import Problem
 from radmoe.pool import Pool, open_pool
-from radmoe.selector import Setting
+from radmoe.selection.selector import Setting
 
 CHUNK = 16  # problems that a worker takes at a time
 T = TypeVar("T")

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.confidence import likelihood
+from radmoe.selection.confidence import likelihood
 from radmoe.explorer.blocks import pack, smallest
 from radmoe.explorer.texts import ANSWER, PROMPT, text_arrays
 from radmoe.explorer.views import View, usual_settings, view_arrays, view_header, view_of
-from radmoe.kinds import infer_kind
-from radmoe.selector import Setting
+from radmoe.selection.kinds import infer_kind
+from radmoe.selection.selector import Setting
 from radmoe.types import Kind, RolloutGroup
 
 UNKNOWN = 2  # in `correct`: a rollout without a label

@@ -13,10 +13,10 @@ from radmoe.errors import ReadoutError, RolloutError
 from radmoe.explorer.blocks import ragged, smallest
 from radmoe.explorer.layout import by_basin, plane
 from radmoe.explorer.wording import Correct, marker_words, rival, why, window_words
-from radmoe.kernels import knn
-from radmoe.kinds import needs_marker
-from radmoe.readout import Reading, Span, windows
-from radmoe.selector import Setting, choose, setting_for, similarity
+from radmoe.selection.kernels import knn
+from radmoe.selection.kinds import needs_marker
+from radmoe.selection.readout import Reading, Span, windows
+from radmoe.selection.selector import Setting, choose, setting_for, similarity
 from radmoe.types import Kind, RolloutGroup, Selection, Trace, rows_at
 
 # What is shown beside the readout of a kind and its marker-only form, where rollouts have the anchor.

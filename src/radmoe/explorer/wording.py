@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from radmoe.anchors import Marker, spec_for
-from radmoe.closing import CLOSING
-from radmoe.readout import ALL, STEP, Readout
+from radmoe.selection.anchors import Marker, spec_for
+from radmoe.selection.closing import CLOSING
+from radmoe.selection.readout import ALL, STEP, Readout
 from radmoe.types import Kind, RolloutGroup, Selection
 from radmoe.vocab import Vocab
 

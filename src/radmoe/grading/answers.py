@@ -1,6 +1,6 @@
 r"""What a rollout answered: the last `\boxed{...}`, the last fenced block of the response, or the response itself.
 
-Where the response begins, and what a block and a box are, selection says (`radmoe.anchors`, `radmoe.closing`): the answer that
+Where the response begins, and what a block and a box are, selection says (`radmoe.selection.anchors`, `radmoe.selection.closing`): the answer that
 is graded is the one whose opening selection looks for. More is accepted only where there is no `\boxed{` at all: `\fbox{...}`,
 `\boxed 5`, and the letter of a choice that is stated in words.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from radmoe.anchors import text_response
-from radmoe.closing import BOX, CONTROL_TOKEN, text_blocks, text_boxes, text_brace
+from radmoe.selection.anchors import text_response
+from radmoe.selection.closing import BOX, CONTROL_TOKEN, text_blocks, text_boxes, text_brace
 from radmoe.grading.choices import letter_of, letters_in, stated_letter
 from radmoe.grading.latex import normal_form
 from radmoe.grading.texts import plain_text

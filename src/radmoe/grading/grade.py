@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from radmoe.closing import BOX
+from radmoe.selection.closing import BOX
 from radmoe.errors import InputError
 from radmoe.grading import equivalence
 from radmoe.grading.answers import extract, normalise

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radmoe.errors import InputError
-from radmoe.foreign import check_recorded
-from radmoe.lab.tasks import named
+from radmoe.system.foreign import check_recorded
+from radmoe_lab.tasks import named
 from radmoe.problems import DATASETS, Problem, dataset_named
 from radmoe.problems.gold import load_problems
 from radmoe.problems.own import read_rows

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from radmoe.errors import InputError
-from radmoe.foreign import read_file
+from radmoe.system.foreign import read_file
 from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import open_pool
 from radmoe.problems.own import read_rows

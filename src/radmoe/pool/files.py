@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from radmoe.errors import PoolCorrupt, PoolUnsafe
 from radmoe.pool import limits
-from radmoe.scratch import new_file, remove_abandoned
+from radmoe.system.scratch import new_file, remove_abandoned
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _SPECIAL = {

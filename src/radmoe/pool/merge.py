@@ -18,7 +18,7 @@ from radmoe.pool import files, schema
 from radmoe.pool.completion import ROUTER, contradiction, describe, numbered, write_manifest
 from radmoe.pool.reader import Pool, open_pool
 from radmoe.pool.schema import disk_errors
-from radmoe.scratch import Scratch
+from radmoe.system.scratch import Scratch
 from radmoe.types import Kind
 
 _HEADER = ("schema_version", *ROUTER, "run", "columns")

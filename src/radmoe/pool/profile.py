@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.readout import Readout, windows
+from radmoe.selection.readout import Readout, windows
 from radmoe.types import Kind, RouterShape, Rows
 from radmoe.vocab import Vocab
 

@@ -99,14 +99,14 @@ BENCHMARKS: dict[str, Dataset] = {
 
 # A path is imported when its name is used, so that this room need not import the lab.
 DATASETS: dict[str, Dataset | str] = {
-    "math-1": "radmoe.lab.tasks.datasets.MATH_1",
-    "math-2": "radmoe.lab.tasks.datasets.MATH_2",
-    "math-3": "radmoe.lab.tasks.datasets.MATH_3",
-    "math-4": "radmoe.lab.tasks.datasets.MATH_4",
-    "choice": "radmoe.lab.tasks.datasets.CHOICE",
-    "code": "radmoe.lab.tasks.datasets.CODE",
-    "code-wide": "radmoe.lab.tasks.datasets.CODE_WIDE",
-    "explain": "radmoe.lab.tasks.datasets.EXPLAIN",
+    "math-1": "radmoe_lab.tasks.datasets.MATH_1",
+    "math-2": "radmoe_lab.tasks.datasets.MATH_2",
+    "math-3": "radmoe_lab.tasks.datasets.MATH_3",
+    "math-4": "radmoe_lab.tasks.datasets.MATH_4",
+    "choice": "radmoe_lab.tasks.datasets.CHOICE",
+    "code": "radmoe_lab.tasks.datasets.CODE",
+    "code-wide": "radmoe_lab.tasks.datasets.CODE_WIDE",
+    "explain": "radmoe_lab.tasks.datasets.EXPLAIN",
     **BENCHMARKS,
 }
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from radmoe.errors import InputError
-from radmoe.foreign import read_file
+from radmoe.system.foreign import read_file
 from radmoe.problems.base import Content, Gold
 from radmoe.problems.dataset import OWN_TESTS, TEST_COLUMNS, Dataset, Record, Row
 from radmoe.problems.datasets import BENCHMARKS, BOXED, LETTER, ask_program, gold_answer, gold_tests

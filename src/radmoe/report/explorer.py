@@ -12,11 +12,11 @@ from radmoe.errors import InputError
 from radmoe.explorer import EncodedProblem, Verdicts, encode_index, encode_problem, page, usual_settings
 from radmoe.explorer.views import check_shown
 from radmoe.grading.labels import Label, read_labels
-from radmoe.kinds import settle_kinds
+from radmoe.selection.kinds import settle_kinds
 from radmoe.pool import Pool, files, open_pool
 from radmoe.pool.schema import LABELS, disk_errors
-from radmoe.readout import Readout
-from radmoe.selector import Setting, setting_for
+from radmoe.selection.readout import Readout
+from radmoe.selection.selector import Setting, setting_for
 from radmoe.types import Kind
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _count_on(progress: Callable[[int], None], before: int, done: int, total: in
 
 def _outcomes(records: Records, i: int) -> tuple[dict[str, int | None], dict[str, float]]:
     """What each method picked on the i-th problem, and how right that is. A vote is left out where it counts nothing."""
-    from radmoe.cohort import METHODS
+    from radmoe.evaluation.cohort import METHODS
     from radmoe.evaluation.scores import NEAR_UNIQUE_KINDS
 
     near_unique = records.setting.kind in NEAR_UNIQUE_KINDS
@@ -262,7 +262,7 @@ def _methods(records: dict[int, tuple[Records, ...]]) -> list[dict[str, Any]]:
     """The methods that were measured on some problem, in the registry's order."""
     if not records:
         return []
-    from radmoe.cohort import METHODS
+    from radmoe.evaluation.cohort import METHODS
     from radmoe.evaluation.kinds import NAMES
 
     names = {name for pool in records.values() for one in pool for name in one.hits}

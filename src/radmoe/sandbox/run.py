@@ -28,7 +28,7 @@ from radmoe.errors import InputError
 from radmoe.sandbox import boot, kernel
 from radmoe.sandbox.jail import END, NO_CHILD, START
 from radmoe.sandbox.library import PROBE, PROBE_MEMORY, PROBE_S, PROMISED
-from radmoe.scratch import Scratch
+from radmoe.system.scratch import Scratch
 
 TIMEOUT_S = 1.0
 MEMORY = 256 << 20

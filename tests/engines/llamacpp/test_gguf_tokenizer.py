@@ -16,10 +16,10 @@ from radmoe.engines.llamacpp.api import Model
 from radmoe.engines.llamacpp.tokenizer import GgufTokenizer
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.errors import InputError
-from radmoe.lab.gguf import write_gguf
-from radmoe.lab.models import MODELS
-from radmoe.lab.tasks import TASKS, problems
-from radmoe.lab.tokenizer import fast_tokenizer
+from radmoe_lab.gguf import write_gguf
+from radmoe_lab.models import MODELS
+from radmoe_lab.tasks import TASKS, problems
+from radmoe_lab.tokenizer import fast_tokenizer
 from radmoe.vocab import Vocab
 
 STYLES = [("lab-qwen", "thinking"), ("lab-qwen", "instruct"), ("lab-oss", "low"), ("lab-oss", "high")]

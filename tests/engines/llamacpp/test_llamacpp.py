@@ -22,7 +22,7 @@ from radmoe.engines.llamacpp.batch import CHUNK
 from radmoe.engines.llamacpp.engine import LlamaCppEngine
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import EngineError, InputError
-from radmoe.lab import gguf as convert
+from radmoe_lab import gguf as convert
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.types import RouterShape
 

@@ -14,9 +14,9 @@ from radmoe.engines.base import Sampling
 from radmoe.engines.replay import agreement, replay
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import InputError, PoolIncomplete, PoolMismatch
-from radmoe.lab import planted
+from radmoe_lab import planted
 from radmoe.pool import Pool, PoolWriter, Profile, open_pool
-from radmoe.selector import select
+from radmoe.selection.selector import select
 from radmoe.types import Rollout
 
 PROMPTS = {"a": "So the sum is", "b": "The answer: \\boxed{"}

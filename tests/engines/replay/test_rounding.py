@@ -19,8 +19,8 @@ from radmoe.engines.replay.rounding import COMPILED, EAGER, ROUNDINGS, cut, forc
 from radmoe.engines.replay.run import replay
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import InputError, PoolMismatch
-from radmoe.lab.models import weights
-from radmoe.lab.tasks import problems
+from radmoe_lab.models import weights
+from radmoe_lab.tasks import problems
 from radmoe.pool import open_pool
 
 FAMILIES = ["qwen3-moe", "gpt-oss", "qwen3-next"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tiny_moe
-from radmoe.engines.torch.cpu_experts import fuse_experts
+from radmoe_lab.inference.cpu_experts import fuse_experts
 from radmoe.engines.torch.engine import TransformersEngine
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import tiny_moe
-from radmoe.engines.torch.hidden import hidden_means, hidden_similarity, select_by_hidden
+from benchmarks.hidden_states import hidden_means, hidden_similarity, select_by_hidden
 from radmoe.errors import InputError
-from radmoe.lab import planted
-from radmoe.selector import setting_for
+from radmoe_lab import planted
+from radmoe.selection.selector import setting_for
 from radmoe.types import Rollout, RolloutGroup
 
 PROMPT = [5, 6, 7, 8]

@@ -14,7 +14,7 @@ import tiny_moe
 from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.torch.decode import Job, Listed
 from radmoe.engines.torch.engine import TransformersEngine
-from radmoe.engines.torch.static_decode import StaticDecoder
+from radmoe_lab.inference.static_decode import StaticDecoder
 
 PROMPTS = [[5, 6, 7, 8], [9, 10], [11], [5, 6, 7, 8, 9, 10, 11, 12]]
 SAMPLING = Sampling(max_tokens=40, seed=3, topk_logprobs=4)

@@ -35,7 +35,7 @@ def captured(request: pytest.FixtureRequest, checkpoint: Any) -> Iterator[Simple
     """Rollouts of four problems, with the request outputs they came from."""
     from radmoe.engines.vllm.engine import VllmEngine, from_vllm, request_parameters, taken
     from radmoe.engines.vllm.plugin import TAKE
-    from radmoe.lab.tasks import problems
+    from radmoe_lab.tasks import problems
 
     name, dtype = request.param
     options = OPTIONS | ({"gdn_prefill_backend": "triton"} if GPU and name == "lab-next" else {})
@@ -146,7 +146,7 @@ def test_picks_agree_with_those_of_a_replay(captured: SimpleNamespace, replay: A
     if captured.name != "lab-qwen" or shipped(captured.name) is None:
         pytest.skip("one model's picks are enough, and random weights write no answer to select by")
     from radmoe import select
-    from radmoe.lab.tasks import problems
+    from radmoe_lab.tasks import problems
 
     engine, own = captured.engine, replay(captured.name, captured.dtype)
     prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=20)]
@@ -173,7 +173,7 @@ def test_compiled_routing_agrees_with_a_replay_that_rounds_alike(checkpoint: Any
     if shipped("lab-qwen") is None:
         pytest.skip("random routers hardly prefer one expert to the next")
     from radmoe.engines.vllm.engine import VllmEngine
-    from radmoe.lab.tasks import problems
+    from radmoe_lab.tasks import problems
 
     engine = VllmEngine(checkpoint("lab-qwen"), dtype="bfloat16", **OPTIONS | {"enforce_eager": False})
     prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=3)]

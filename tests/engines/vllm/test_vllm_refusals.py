@@ -15,7 +15,7 @@ from vllm_parts import OPTIONS
 from radmoe.engines.vllm.outputs import from_vllm, stock_rows
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError, InputError, RolloutError
-from radmoe.lab.tokenizer import build, fast_tokenizer
+from radmoe_lab.tokenizer import build, fast_tokenizer
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 

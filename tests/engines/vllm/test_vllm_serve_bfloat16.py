@@ -16,7 +16,7 @@ from radmoe.engines.replay.rounding import EAGER
 from radmoe.engines.vllm.outputs import stock_rows
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.engines.vllm.plugin.payload import decode
-from radmoe.lab.tasks import problems
+from radmoe_lab.tasks import problems
 
 MODELS = ["lab-qwen", "lab-oss", "lab-next"]
 

@@ -35,7 +35,7 @@ class Sampled(NamedTuple):
 def sample(engine: Any, profile: Profile | None, kind: Kind = "math") -> Sampled:
     """Rollouts of lab problems, and of one prompt that leads nowhere; a request each."""
     from radmoe.engines.vllm import engine as vllm
-    from radmoe.lab.tasks import problems
+    from radmoe_lab.tasks import problems
 
     prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=5)] + [[3, 1, 4]]
     sizes: list[int] = []

@@ -1,1 +1,1 @@
-"""The weights of radmoe's lab models, under `weights`. `radmoe.lab.models.weights` gives the directory of one."""
+"""The weights of radmoe's lab models, under `weights`. `radmoe_lab.models.weights` gives the directory of one."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from radmoe.errors import EngineError
-from radmoe.printing import visible
+from radmoe.system.printing import visible
 
 LONGEST_NAME = 1000  # characters
 _ADVICE = "is this the kind of server that the engine is for?"

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from radmoe.engines.torch.heads import for_every_head
 from radmoe.engines.torch.shares import in_shares
-from radmoe.jit import jit
+from radmoe.selection.kernels.jit import jit
 
 Array = NDArray[np.float32]
 _NAME = "torch_recurrent_gated_delta_rule"

@@ -30,11 +30,11 @@ from radmoe.engines.torch.batcher import Batcher
 from radmoe.engines.torch.cores import cores
 from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
-from radmoe.engines.torch.dense_experts import compute_densely
+from radmoe_lab.inference.dense_experts import compute_densely
 from radmoe.engines.torch.force import force
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
 from radmoe.engines.torch.routers import Recorder
-from radmoe.engines.torch.static_decode import FAMILIES, StaticDecoder
+from radmoe_lab.inference.static_decode import FAMILIES, StaticDecoder
 from radmoe.engines.torch.streams import Stream, merge
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.types import Kind, Rollout, RouterShape
@@ -108,7 +108,7 @@ class TransformersEngine(Engine):
         self.streams = streams or (min(threads, _MOST_STREAMS) if small_on_cpu else 1)
         cores.divide(threads, self.streams)
         if small_on_cpu:
-            from radmoe.engines.torch.cpu_experts import fuse_experts  # compiled code that a GPU has no use for
+            from radmoe_lab.inference.cpu_experts import fuse_experts  # compiled code that a GPU has no use for
 
             _lay_out_experts(model)
             fuse_experts(model)
@@ -233,7 +233,7 @@ class TransformersEngine(Engine):
         """The pass over a tree of continuations, where this model has one: small ones on a CPU."""
         if not self._small_on_cpu:
             return None
-        from radmoe.engines.torch.force_tree import force_tree, knows_trees
+        from radmoe_lab.inference.force_tree import force_tree, knows_trees
 
         return force_tree if knows_trees(self.model, self._recorder) else None
 

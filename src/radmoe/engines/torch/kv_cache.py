@@ -23,7 +23,7 @@ from transformers.cache_utils import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from radmoe.engines.torch.walks import current_walk
+from radmoe_lab.inference.walks import current_walk
 from radmoe.errors import EngineError
 
 ATTENTION = "radmoe_rows"

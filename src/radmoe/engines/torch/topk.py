@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from radmoe.jit import jit
+from radmoe.selection.kernels.jit import jit
 
 
 def largest(rows: Tensor, count: int) -> Tensor:

@@ -1,4 +1,4 @@
-// What others wrote, in which every character can be seen: the rules of radmoe.printing.visible.
+// What others wrote, in which every character can be seen: the rules of radmoe.system.printing.visible.
 
 const UNSEEN =
   "\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164" +

@@ -76,7 +76,7 @@ class Recorder:
     """The taps on the routers of one model, and the rows that were recorded by them."""
 
     def __init__(self, runner: Any, config: Any, settings: Settings) -> None:
-        from radmoe.layers import layer_subset
+        from radmoe.selection.layers import layer_subset
 
         _refuse(runner, config)
         routers = find_routers(runner.model)

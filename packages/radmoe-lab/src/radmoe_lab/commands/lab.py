@@ -1,0 +1,167 @@
+"""`radmoe lab`: the rollouts and trajectories that ship with the lab's models, as a list, as pools and as results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from radmoe.cli.common import Json, size
+from radmoe.system.printing import bar, console, say, say_json, styled
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from radmoe_lab.archive.pools import BuiltPool, PoolBuilder, WantedPool
+
+HELP = "The lab's shipped rollouts and trajectories: list them, make pools and results of them."
+EXAMPLES = (
+    "radmoe lab list",
+    "radmoe lab pools --out pools/ --limit 12",
+    "radmoe lab pools --out pools/ --config lab-oss-high --task math-1 --task code",
+    "radmoe lab pools --out fresh/ --seed 31",
+    "radmoe evaluate pools/lab-qwen-thinking-*",
+    "radmoe lab agent --out agent/",
+)
+
+Rollouts = Annotated[
+    Path | None,
+    typer.Option("--rollouts", help="A directory of packed rollouts.", show_default="that of radmoe-lab"),
+]
+
+Seed = Annotated[
+    int,
+    typer.Option("--seed", help="Of the problems: 0 for the published ones; 31, 32 and 33 for fresh ones."),
+]
+
+Sampled = Annotated[
+    str,
+    typer.Option(
+        "--sampling", help="own: at each model's own temperature, from all tokens. paper: temperature 0.7, top-p 0.9."
+    ),
+]
+
+
+def list_command(rollouts: Rollouts = None, seed: Seed = 0, sampling: Sampled = "own", as_json: Json = False) -> None:
+    """List the configurations (a model in one style) whose rollouts are packed, and their tasks."""
+    from radmoe_lab.archive.files import open_archive
+    from radmoe.system.screen import Table
+
+    archive = open_archive(rollouts, seed=seed, sampling=sampling)
+    if as_json:
+        say_json(archive.configurations)
+        return
+    table = Table(title=f"{archive.directory}: rollouts sampled with their shipped models", box=None)
+    for heading in ("configuration", "task"):
+        table.add_column(heading)
+    for heading in ("T", "top-p", "problems", "n", "tokens", "Avg"):
+        table.add_column(heading, justify="right")
+    for name, entry in archive.configurations.items():
+        for task, counts in entry["tasks"].items():
+            drawn = entry["sampling"]
+            numbers = (f"{drawn['temperature']:g}", f"{drawn['top_p']:g}", f"{counts['problems']:,}", f"{entry['n']}")
+            table.add_row(name, task, *numbers, f"{counts['tokens']:,}", f"{counts['right'] / counts['rollouts']:.1%}")
+    console().print(table)
+
+
+def pools_command(
+    out: Annotated[Path, typer.Option("--out", help="The directory of the pools, which are named CONFIG-TASK.")],
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", help="A model and a style, such as lab-qwen-thinking; may repeat.", show_default="all"
+        ),
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option("--task", help="A task of the lab's; may repeat.", show_default="all")
+    ] = None,
+    n: Annotated[int | None, typer.Option("-n", help="Rollouts per problem.", show_default="all, 64")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems of each task.")] = None,
+    rollouts: Rollouts = None,
+    seed: Seed = 0,
+    sampling: Sampled = "own",
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = "cpu",
+    threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
+    as_json: Json = False,
+) -> None:
+    """Turn shipped rollouts into pools: their routing and log-probabilities are computed again by replay, labels come along.
+
+    What is there already is not done again, so the same command goes on after an interrupt, and a larger -n or --limit
+    adds what is missing. A pool whose log-probabilities or expert sets are not those of the GPU that sampled is left
+    under the name CONFIG-TASK.unchecked.
+    """
+    from radmoe_lab.archive.files import open_archive
+    from radmoe_lab.archive.pools import PoolBuilder
+
+    builder = PoolBuilder(open_archive(rollouts, seed=seed, sampling=sampling), out, device=device, threads=threads)
+    wanted = builder.wanted(config or (), task or (), n=n, limit=limit)
+    with bar("measuring"):
+        left = builder.estimate(wanted)
+    if left:
+        rollouts_left, tokens, seconds, disk_bytes = (sum(column) for column in zip(*left.values(), strict=True))
+        say(
+            f"radmoe: {rollouts_left:,} rollouts ({tokens:,} tokens) are to be replayed into {len(left)} pools: about "
+            f"{_duration(seconds)} and {size(disk_bytes)}",
+            err=True,
+        )
+    built = []
+    for pool in wanted:
+        remainder = left.pop(pool, None)
+        later = sum(other.seconds for other in left.values())
+        built.append(_build(builder, pool, remainder.seconds / max(remainder.rollouts, 1) if remainder else 0.0, later))
+        if not as_json:
+            say(built[-1])
+    if as_json:
+        say_json([pool.facts() for pool in built])
+
+
+def agent_command(
+    out: Annotated[Path, typer.Option("--out", help="The directory of the pool, the verdicts and the results.")],
+    model: Annotated[str, typer.Option("--model", help="An agent of the lab's.")] = "lab-agent-qwen",
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = "cpu",
+    threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
+) -> None:
+    """From an agent's shipped trajectories to the results: replay, the hidden tests' verdicts, and study 28.
+
+    What is replayed already is not replayed again. Everything is in --out: runs/ as radmoe agent import makes it (with
+    the routing of every token), verdicts.jsonl, and results/ with tables and figures.
+    """
+    from radmoe.cli.agent import evaluate_command, import_command
+    from radmoe_lab.agent.export import verdicts_of, write_verdicts
+    from radmoe_lab.agent.records import read_trajectories
+    from radmoe_lab.models import shipped_trajectories
+
+    source = shipped_trajectories(model)
+    import_command([source], model, out / "runs", limit=limit, every_row=True, device=device, threads=threads)
+    header, trajectories = read_trajectories(source)
+    names = set(header["repositories"][:limit])
+    verdicts = write_verdicts(out, verdicts_of(one for one in trajectories if one.repository_id in names))
+    evaluate_command(out / "runs", verdicts, out=out / "results")
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_command,
+    "pools": pools_command,
+    "agent": agent_command,
+}
+
+
+def _build(builder: PoolBuilder, pool: WantedPool, seconds_each: float, later: float) -> BuiltPool:
+    """Build a pool with a bar, which also says how long the rest takes, later pools (in seconds) included."""
+    from rich.progress import MofNCompleteColumn, ProgressColumn, Task
+
+    class Left(ProgressColumn):
+        def render(self, task: Task) -> RenderableType:
+            return styled(f"{_duration((pool.rollouts - task.completed) * seconds_each + later)} left")
+
+    with bar(pool.path.name, MofNCompleteColumn(), Left(), total=pool.rollouts) as update:
+        return builder.build(pool, lambda done, total: update(completed=done, total=total))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,66 @@
+"""What is changed in a stock model for training alone: how experts are computed, and how routers are balanced.
+
+Experts are computed densely, which is the same function with the same gradient. Routers compute the same routing, and
+in the backward pass they add the gradient of a load-balancing loss, so that no loss has to be carried out of a compiled
+layer.
+"""
+
+from __future__ import annotations
+
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from radmoe_lab.inference.dense_experts import compute_densely
+
+
+def make_trainable(model: Any, *, balance: float) -> None:
+    """Patch every router and experts module of a Qwen3-MoE, Qwen3-Next or gpt-oss model in place."""
+    routers = [module for module in model.modules() if type(module).__name__.endswith("TopKRouter")]
+    experts = compute_densely(model)
+    if not routers or len(routers) != experts:
+        raise TypeError(f"{type(model).__name__} has {len(routers)} routers and {experts} experts: unknown layout")
+    for router in routers:
+        router.balance = balance / len(routers)
+        router.forward = MethodType(_oss_router if hasattr(router, "bias") else _qwen_router, router)
+
+
+def _qwen_router(self: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    logits = functional.linear(hidden.reshape(-1, self.hidden_dim), self.weight)
+    probability = logits.softmax(-1, dtype=torch.float)
+    scores, index = probability.topk(self.top_k, dim=-1)
+    scores = (scores / scores.sum(-1, keepdim=True)).to(logits.dtype)
+    return logits, _balanced(self, scores, index, probability), index
+
+
+def _oss_router(self: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    logits = functional.linear(hidden, self.weight, self.bias)
+    top, index = logits.topk(self.top_k, dim=-1)
+    scores = top.softmax(1, dtype=top.dtype)
+    return logits, _balanced(self, scores, index, logits.softmax(-1, dtype=torch.float)), index
+
+
+def _balanced(self: Any, scores: Tensor, index: Tensor, probability: Tensor) -> Tensor:
+    """The scores, with the gradient of the load-balancing loss of Switch Transformer added in the backward pass.
+
+    The loss is E * sum_e share_e * probability_e, which is 1 when all experts are used evenly.
+    """
+    share = torch.zeros_like(probability).scatter(1, index, 1.0 / self.top_k).mean(0)
+    loss = probability.shape[-1] * (share.detach() * probability.mean(0)).sum()
+    balanced: Tensor = _AddGradient.apply(scores, loss * self.balance)  # type: ignore[no-untyped-call]
+    return balanced
+
+
+class _AddGradient(torch.autograd.Function):
+    """Passes `value` on; in the backward pass, `loss` gets the gradient that it would have as part of the total loss."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, loss: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        return gradient, torch.ones((), dtype=torch.float, device=gradient.device)

@@ -1,0 +1,139 @@
+"""Panels put together: by domain, by configuration or family, and as one table of rows with problems as clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from radmoe.evaluation.table import Cell, Unit, missing
+from radmoe_studies.evidence import Bools, Floats, Panel
+from radmoe_studies.resample import Resampled, resample
+
+# The paper's four pools of problems, by the domains they consist of.
+POOLS: dict[str, tuple[str, ...]] = {
+    "math": ("math",),
+    "science": ("science",),
+    "well-posed": ("math", "science"),
+    "code": ("code",),
+}
+NOTHING = "no problem to compare"
+PAIRED = "p is exact McNemar where each problem occurs once, and exact sign flips of whole problems where several configurations have it."
+INSTRUCT = "instruct"
+
+
+class Population(NamedTuple):
+    """The configurations that the claims of a study are about. Others are never pooled with them.
+
+    `beside` says whether others get tables of their own: an agent's trajectories and other problems have nothing in common.
+    """
+
+    name: str  # as rules say it
+    holds: Callable[[Panel], bool]
+    beside: bool = False
+
+
+def is_instruct(panel: Panel) -> bool:
+    """Whether a configuration does not think, by its style or its model's name; what says nothing counts as thinking-class."""
+    return INSTRUCT in (panel.style, *panel.model.lower().replace("_", "-").split("-"))
+
+
+AGENTS = Population("all agents", lambda panel: panel.kind == "agent")
+EVERYONE = Population("all configurations", lambda panel: not AGENTS.holds(panel))
+THINKING = Population(
+    "thinking-class configurations", lambda panel: EVERYONE.holds(panel) and not is_instruct(panel), beside=True
+)
+QWEN_THINKING = Population(
+    "thinking configurations of the Qwen models",
+    lambda panel: THINKING.holds(panel) and panel.style in ("thinking", "") and "oss" not in panel.model.lower(),
+    beside=True,
+)
+
+
+def others(panels: Iterable[Panel], population: Population) -> dict[str, list[Panel]]:
+    """The panels that stand beside a population, by what they are: instruct configurations, and thinking-class ones."""
+    if not population.beside:
+        return {}
+    outside = [panel for panel in panels if EVERYONE.holds(panel) and not population.holds(panel)]
+    return groups(outside, lambda panel: f"{INSTRUCT if is_instruct(panel) else 'other thinking-class'} configurations")
+
+
+def of_pool(panels: Iterable[Panel], pool: str) -> list[Panel]:
+    """The panels of a pool of domains."""
+    return [panel for panel in panels if panel.domain in POOLS[pool]]
+
+
+def no_science(panels: Iterable[Panel]) -> str:
+    """Why claims about GPQA cannot be put to these panels; empty where some of the questions are not the lab's own."""
+    science = of_pool(panels, "science")
+    if not all(panel.model.startswith("lab-") and panel.dataset.startswith("choice") for panel in science):
+        return ""
+    return "the lab's choice questions ask for arithmetic, and the claim is about GPQA's, which ask for knowledge"
+
+
+def groups(panels: Iterable[Panel], name: Callable[[Panel], str]) -> dict[str, list[Panel]]:
+    """Panels by a name, in the order in which the names first occur."""
+    out: dict[str, list[Panel]] = {}
+    for panel in panels:
+        out.setdefault(name(panel), []).append(panel)
+    return out
+
+
+def configuration(panel: Panel) -> str:
+    return panel.configuration
+
+
+def clusters(panel: Panel) -> list[Hashable]:
+    """What identifies each problem of a panel in every configuration."""
+    return [(panel.dataset, problem) for problem in panel.problem_ids]
+
+
+def problems_of(panels: Iterable[Panel]) -> list[Hashable]:
+    """What identifies each problem of several panels, one panel behind the other."""
+    return [problem for panel in panels for problem in clusters(panel)]
+
+
+class Rows(NamedTuple):
+    """Rows of several panels one below the other [n, C], and the problem of each."""
+
+    table: Floats
+    problems: list[Hashable]
+
+    def resampled(self, resamples: int, seed: int) -> Resampled | None:
+        """Means with problems as clusters; None where no row has a number in every column."""
+        if not len(self.table) or not np.isfinite(self.table).any(0).all():
+            return None
+        return resample(self.table, self.problems, resamples=resamples, seed=seed)
+
+
+def stack(panels: Sequence[Panel], table: Callable[[Panel], Floats]) -> Rows:
+    """The tables [P, C] of panels as one. Rows that have no number at all are left out."""
+    tables = [np.reshape(table(panel), (len(panel), -1)) for panel in panels]
+    problems = problems_of(panels)
+    if not tables:
+        return Rows(np.empty((0, 1)), [])
+    rows = np.concatenate(tables)
+    kept: Bools = np.asarray(np.isfinite(rows).any(1))
+    return Rows(rows[kept], [problem for problem, keep in zip(problems, kept, strict=True) if keep])
+
+
+def shown(
+    value: float | None,
+    unit: Unit,
+    interval: tuple[float, float] | None = None,
+    *,
+    stars: str = "",
+    gain: float | None = None,
+    note: str = NOTHING,
+) -> Cell:
+    """A number in a table, with its interval; what is no number is an empty cell that says why."""
+    if value is None or not np.isfinite(value):
+        return missing(note)
+    low, high = interval if interval is not None and np.isfinite(interval).all() else (None, None)
+    return Cell(float(value), unit, low, high, gain=gain, stars=stars)
+
+
+def stars_of(p: float) -> str:
+    """One to three stars for p below .05, .01 and .001, as the paper sets them."""
+    return "*" * sum(p < level for level in (0.05, 0.01, 0.001))

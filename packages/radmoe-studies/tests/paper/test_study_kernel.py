@@ -1,0 +1,80 @@
+"""Study 15 on panels whose kernels see as much as was planted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from planted_panels import evidence, panel
+from radmoe.evaluation.cohort.problem import density_scores
+from radmoe_studies.base import Options
+from radmoe_studies.decision import Verdict
+from radmoe_studies.evidence import Panel, Read, Request
+from radmoe_studies.paper.kernel import KERNELS, READOUTS, kernel
+
+OPTIONS = Options(resamples=400)
+
+
+def planted(signal: Mapping[str, float], shared: bool = False, **recipe: object) -> Panel:
+    """A panel with a signal per kernel. With `shared`, all kernels see the same matrix."""
+    matrices = [Request(readout, name) for readout in READOUTS for name in KERNELS]
+    made = panel(requests=matrices, signal={request: signal[request.kernel] for request in matrices}, **recipe)  # type: ignore[arg-type]
+    dense = {}
+    for request, read in made.reads.items():
+        source = made.reads[Request(request.readout)] if shared else read
+        values = [
+            density_scores(S[np.ix_(inside, inside)], inside, made.setting.k)
+            for S, inside in zip(source.values, source.located, strict=True)
+        ]
+        dense[replace(request, k=made.setting.k)] = Read(np.stack(values).astype(np.float32), source.start)
+    return replace(made, reads=dense)
+
+
+def verdicts(*panels: Panel) -> dict[str, Verdict]:
+    found = kernel(evidence(*panels), OPTIONS)
+    return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
+
+
+def test_kernels_that_see_the_same_are_found_equal() -> None:
+    same = planted(dict.fromkeys(KERNELS, 0.3), shared=True)
+    assert verdicts(same) == {"not-load-bearing": Verdict.SUPPORTS, "same-picks": Verdict.SUPPORTS}
+    (modes, _, power) = kernel(evidence(same), OPTIONS).tables
+    everything = next(row for row in modes.rows if row.cells[0].value == "all")
+    assert [cell.value for cell in everything.cells[4:8]] == [0.0, 0, 0, 1.0]
+    assert power.rows[0].cells[2].value is None  # nothing differs, so no gap could be seen
+
+
+def test_a_kernel_that_sees_nothing_refutes_both_claims_and_its_gap_has_the_planted_sign() -> None:
+    blind = planted({"weighted": 0.4, "binary": 0.0, "cosine": 0.4}, problems=80, right=0.6)
+    assert set(verdicts(blind).values()) == {Verdict.REFUTES}
+    found = kernel(evidence(blind), OPTIONS)
+    assert found.decisions[0].estimate > 0.2
+    assert ": 0 are significant" not in found.notes[0]
+
+
+def test_cells_that_are_not_located_are_left_out_and_nothing_at_all_is_said_in_a_note() -> None:
+    matrices = [Request(readout, name) for readout in READOUTS for name in KERNELS]
+    some = planted(
+        dict.fromkeys(KERNELS, 0.3), shared=True, located={r: float("boundary" not in r.readout) for r in matrices}
+    )
+    found = kernel(evidence(some), OPTIONS)
+    assert [row.cells[0].value for row in found.tables[0].rows if row.section == "here"] == [
+        "delimiter@marker",
+        "delimiter@16",
+        "all",
+    ]
+    nobody = planted(dict.fromkeys(KERNELS, 0.3), shared=True, located=0.0)
+    empty = kernel(evidence(nobody), OPTIONS)
+    assert not empty.decisions
+    assert "nothing is compared" in empty.notes[0]
+
+
+def test_no_table_holds_a_number_that_is_none() -> None:
+    for right in (0.0, 1.0, 0.5):
+        found = kernel(evidence(planted(dict.fromkeys(KERNELS, 0.2), problems=12, n=8, right=right)), OPTIONS)
+        for table in found.tables:
+            for row in table.rows:
+                assert len(row.cells) == len(table.columns)
+                assert all(np.isfinite(cell.value) for cell in row.cells if isinstance(cell.value, float))

@@ -1,0 +1,32 @@
+"""Methods that read neither routing nor answers nor log-probabilities: how long a rollout is."""
+
+from __future__ import annotations
+
+from radmoe.evaluation.cohort.problem import Floats, GradedProblem
+from radmoe.evaluation.cohort.registry import score_method
+
+CONTROL = 'App. "Agentic best-of-N", tab:swe-length'
+
+
+@score_method("longest", "longest", reads=("nothing",), citation=CONTROL)
+def longest(problem: GradedProblem) -> Floats:
+    """The most tokens."""
+    return problem.lengths.astype(float)
+
+
+@score_method("shortest", "shortest", reads=("nothing",), citation=CONTROL)
+def shortest(problem: GradedProblem) -> Floats:
+    """The fewest tokens."""
+    return -problem.lengths.astype(float)
+
+
+@score_method("most-steps", "most steps", reads=("nothing",), citation=CONTROL)
+def most_steps(problem: GradedProblem) -> Floats:
+    """The most action boundaries of an agent, or paragraph breaks of everyone else."""
+    return problem.steps.astype(float)
+
+
+@score_method("fewest-steps", "fewest steps", reads=("nothing",), citation=CONTROL)
+def fewest_steps(problem: GradedProblem) -> Floats:
+    """The fewest action boundaries, or paragraph breaks."""
+    return -problem.steps.astype(float)

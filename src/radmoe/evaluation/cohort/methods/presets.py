@@ -1,0 +1,34 @@
+"""The presets of `radmoe select --preset`, each as a method: what a user gets who names it.
+
+A preset has its own readout, k and kernel, so the options of `radmoe evaluate` do not change it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from radmoe.evaluation.cohort.problem import Floats, GradedProblem, density_scores
+from radmoe.evaluation.cohort.registry import pick_method, score_method
+from radmoe.selection.presets import PRESETS
+from radmoe.selection.selector import rule_for
+
+CITATION = "radmoe, docs/readouts.md"
+
+
+def selected(problem: GradedProblem, preset: str) -> int | None:
+    """What `select(group, preset=...)` picks."""
+    return problem.selected(rule_for(problem.setting.kind, len(problem), preset=preset)).index
+
+
+for _preset in PRESETS.values():
+    pick_method(f"preset:{_preset.name}", f"preset {_preset.name}", reads=_preset.reads, citation=CITATION)(
+        partial(selected, preset=_preset.name)
+    )
+
+
+@score_method("best-routing", "best's routing", reads=("routing",), citation=CITATION)
+def best_routing(problem: GradedProblem) -> Floats:
+    """The density of routing by the readout, k and kernel of the preset best, without its confidence."""
+    rule = rule_for(problem.setting.kind, len(problem), preset="best", confidence="none")
+    S, reading, _ = problem.compared(rule)
+    return density_scores(S, reading.located, rule.setting.k)

@@ -1,0 +1,233 @@
+"""One graded problem: its rollouts, their answers, and what methods compute from them, each of it computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.selection.anchors import find_all, spec_for
+from radmoe.selection.confidence import SCALARS, WINDOW, every_scalar, likelihood, token_confidence
+from radmoe.errors import InputError, MethodUnavailable, RolloutError
+from radmoe.grading.labels import Label
+from radmoe.selection.kernels import knn_density, levels
+from radmoe.selection.layers import Layers, layer_subset
+from radmoe.selection.overlap import answer_texts
+from radmoe.selection.readout import Reading, same_anchors
+from radmoe.selection.selector import Rule, Setting, choose, compared, setting_for, similarity, with_text
+from radmoe.types import RolloutGroup, Selection
+
+T = TypeVar("T")
+
+Floats = NDArray[np.float64]
+Scalars = dict[str, Floats]
+Similarity = tuple[NDArray[np.float32], Reading]
+
+
+class Marks(NamedTuple):
+    """What grading wrote down for the rollouts of a problem, in their order: normalised answers, and who is right.
+
+    `behaviours` is None where nobody ran the programs on the visible examples.
+    """
+
+    answers: tuple[str | None, ...]
+    correct: tuple[bool, ...]
+    behaviours: tuple[str | None, ...] | None = None
+
+    def first(self, n: int) -> Marks:
+        """Those of the first n rollouts."""
+        return Marks(self.answers[:n], self.correct[:n], None if self.behaviours is None else self.behaviours[:n])
+
+
+@dataclass(frozen=True, eq=False)
+class GradedProblem:
+    """The N rollouts of a problem with their labels, read by `setting`; `window` is that of the confidence scalars.
+
+    Everything below is computed when it is first asked for and then kept, so that methods share it. Hold on to a
+    problem while its matrices are needed, and let it go afterwards: a similarity of 64 rollouts on a 48x128 router keeps
+    about 1.6 MB.
+    """
+
+    group: RolloutGroup
+    setting: Setting
+    marks: Marks
+    window: int = WINDOW
+    _similarities: dict[tuple[str, str, tuple[int, ...]], Similarity] = field(default_factory=dict, repr=False)
+    _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    @property
+    def problem_id(self) -> str:
+        return self.group.problem_id
+
+    @property
+    def answers(self) -> tuple[str | None, ...]:
+        """The normalised answer of each rollout; None where none could be read."""
+        return self.marks.answers
+
+    @property
+    def behaviours(self) -> tuple[str | None, ...]:
+        """What each program does (`grading.behaviours`); MethodUnavailable where that is not known."""
+        if self.marks.behaviours is None:
+            code = self.setting.kind == "code"
+            reason = "programs were not run on their prompt's examples: radmoe grade POOL --behaviours"
+            raise MethodUnavailable(reason if code else f"answers of kind {self.setting.kind} are no programs")
+        return self.marks.behaviours
+
+    @cached_property
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether each rollout is right [N]."""
+        return np.array(self.marks.correct, bool)
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The labels as grading wrote them, in the rollouts' order."""
+        assert self.group.rollout_indices is not None
+        return tuple(
+            Label(self.problem_id, index, answer, correct)
+            for index, answer, correct in zip(
+                self.group.rollout_indices, self.marks.answers, self.marks.correct, strict=True
+            )
+        )
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many tokens each rollout has [N]."""
+        return np.array([len(rollout) for rollout in self.group.rollouts], np.int64)
+
+    @cached_property
+    def steps(self) -> NDArray[np.int64]:
+        """How many steps each rollout took [N]: turns of an agent (action boundaries where the pool has no steps), paragraph
+        breaks of everyone else."""
+        vocab, rollouts = self.group.vocab, self.group.rollouts
+        if self.setting.kind != "agent":
+            return np.array([vocab.decode_bytes(rollout.token_ids).count(b"\n\n") for rollout in rollouts], np.int64)
+        spec = spec_for("boundary", "agent", vocab)
+        return np.array([len(one.starts) or len(find_all(spec, one.token_ids, vocab)) for one in rollouts], np.int64)
+
+    def similarity(
+        self, readout: str | None = None, *, kernel: str | None = None, layers: Layers = None
+    ) -> tuple[NDArray[np.float32], Reading]:
+        """The consensus matrix S [n, n] of the located rollouts, and what was read.
+
+        The readout and the kernel are the setting's unless given. A readout that differs from an earlier one in width
+        alone does not search for its anchors again.
+        """
+        setting = setting_for(
+            self.setting.kind,
+            readout=readout or self.setting.readout,
+            k=self.setting.k,
+            kernel=kernel or self.setting.kernel,
+        )
+        chosen = tuple(layer_subset(layers, self.group.shape.layers).tolist())
+        key = setting.readout, setting.kernel, chosen
+        if key not in self._similarities:
+            known = (reading for (other, *_), (_, reading) in self._similarities.items() if same_anchors(other, key[0]))
+            earlier = next(known, None)
+            anchors = None if earlier is None else earlier.anchors
+            self._similarities[key] = similarity(self.group, setting, layers=chosen, anchors=anchors)
+        return self._similarities[key]
+
+    def selected(self, rule: Rule) -> Selection:
+        """What `select` gives under a rule of this problem's kind.
+
+        MethodUnavailable where a rollout lacks logprobs that the rule needs, or where the pool kept no rows for its readout.
+        """
+        return self.once(("selected", rule), lambda: self._select(rule))
+
+    def _select(self, rule: Rule) -> Selection:
+        trust = None
+        if rule.confidence is not None:
+            scalar = {"cbw": "bottom-window", "tail": "tail"}.get(rule.trust)
+            trust = self.likelihoods if scalar is None else self.confidence[scalar]
+        S, reading, text = self.compared(rule)
+        members = np.flatnonzero(reading.located)
+        trust = None if trust is None else trust[members]
+        return choose(self.group, S, reading, rule.setting, confidence=rule.confidence, trust=trust, text=text)
+
+    def compared(self, rule: Rule) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
+        """What a rule compares (`selector.compared`); routing is compared once for all rules with the same readout."""
+        if rule.compare == "text":
+            return compared(self.group, rule)
+        try:
+            S, reading = self.similarity(rule.setting.readout, kernel=rule.setting.kernel)
+        except RolloutError as error:
+            if all(rollout.positions is None for rollout in self.group.rollouts):
+                raise
+            raise MethodUnavailable(f"the pool keeps no rows for {rule.setting.readout}") from error
+        if rule.compare == "routing":
+            return S, reading, None
+        return with_text(S, reading, answer_texts(self.group, rule.setting.kind))
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What was computed under `key`, computed at the first call: for what several methods share."""
+        if key not in self._results:
+            self._results[key] = compute()
+        result: T = self._results[key]
+        return result
+
+    @cached_property
+    def selection(self) -> Selection:
+        """RAD's selection under the setting, with its basin."""
+        return choose(self.group, *self.similarity(), self.setting)
+
+    @property
+    def confidence(self) -> Scalars:
+        """Every DeepConf scalar of every rollout [N]; MethodUnavailable where a rollout lacks top-k logprobs."""
+        return _or_raise(self._confidence)
+
+    @property
+    def likelihoods(self) -> Floats:
+        """The mean log-probability of every rollout's tokens [N]; MethodUnavailable where they were not kept."""
+        return _or_raise(self._likelihoods)
+
+    @cached_property
+    def _confidence(self) -> Scalars | str:
+        """The scalars, or the reason there are none."""
+        scalars: dict[str, list[float]] = {name: [] for name in SCALARS}
+        for i, rollout in enumerate(self.group.rollouts):
+            if rollout.topk_logprobs is None:
+                return "no top-k logprobs"
+            try:
+                values = every_scalar(token_confidence(rollout.topk_logprobs), self.window)
+            except InputError as error:
+                return f"rollout {i} of {self.problem_id}: {error}"
+            for name, value in values.items():
+                scalars[name].append(value)
+        return {name: np.array(values, np.float64) for name, values in scalars.items()}
+
+    @cached_property
+    def _likelihoods(self) -> Floats | str:
+        """The likelihoods, or the reason there are none."""
+        values = []
+        for i, rollout in enumerate(self.group.rollouts):
+            if rollout.sampled_logprobs is None:
+                return "no logprobs of the sampled tokens"
+            values.append(likelihood(rollout.sampled_logprobs))
+            if np.isnan(values[-1]):
+                return f"rollout {i} of {self.problem_id}: logprobs contain NaN: recapture this rollout"
+        return np.array(values, np.float64)
+
+
+def density_scores(S: NDArray[np.float32], scored: NDArray[np.bool_], k: int) -> Floats:
+    """K-NN densities (Eq. 5) of the rollouts that are `scored` [N], as levels: the densest has the highest.
+
+    S [n, n] compares the scored ones in their order. Densities that float32 similarities cannot tell apart share a
+    level, as in `choose`. A rollout that is not scored has NaN, and with fewer than two nobody is.
+    """
+    scores = np.full(len(scored), np.nan)
+    if len(S) >= 2:
+        scores[scored] = levels(knn_density(S, k), k)
+    return scores
+
+
+def _or_raise(value: T | str) -> T:
+    if isinstance(value, str):
+        raise MethodUnavailable(value)
+    return value

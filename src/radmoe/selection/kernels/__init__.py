@@ -1,0 +1,24 @@
+"""Similarity between route vectors and density under it: arrays in, arrays out.
+
+jaccard.py     weighted and binary Jaccard between all rows of a route matrix
+density.py     nearest neighbours, K-NN density, ties, basins
+gather.py      route vectors summed from rows of expert ids and weights
+simd.py        the few vector operations in LLVM that jaccard.py is built from
+reference.py   the same definitions in plain NumPy
+"""
+
+from radmoe.selection.kernels.density import TIE, climb, knn, knn_density, levels, tied
+from radmoe.selection.kernels.jaccard import binary_jaccard, binary_jaccard_many, weighted_jaccard, weighted_jaccard_many
+
+__all__ = [
+    "TIE",
+    "binary_jaccard",
+    "binary_jaccard_many",
+    "climb",
+    "knn",
+    "knn_density",
+    "levels",
+    "tied",
+    "weighted_jaccard",
+    "weighted_jaccard_many",
+]

@@ -1,0 +1,73 @@
+"""Fewer rollouts where the pick is settled early: rollouts are sampled in rounds, until the online selector says stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from radmoe.serve.asks import Ask, Best
+from radmoe.serve.backends import Backend, Progress, Sampled, in_thread
+from radmoe.selection.online import Decision, OnlineSelector, Stopping
+from radmoe.types import Rollout
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """All rollouts that were sampled, and why no more were."""
+
+    sampled: Sampled
+    reason: str
+
+
+async def sample_adaptively(backend: Backend, ask: Ask, best: Best, progress: Progress) -> Adapted:
+    """Sample rounds of a request until its pick is settled, or best.n rollouts are there.
+
+    Whether it is settled is decided by the preset, but for texts, which are not compared. The first round settles the kind.
+    """
+    stopping = Stopping()
+    whole = await backend.sample(ask, min(stopping.min_n, best.n), best, progress)
+    if whole.rollouts is None or whole.reading is None or whole.reading.kind is None or whole.router is None:
+        return Adapted(whole, "nothing to compare")  # more rollouts would not change that
+    selector = OnlineSelector(
+        whole.router.captured,
+        whole.router.vocab,
+        kind=whole.reading.kind,
+        most=best.n,
+        stopping=stopping,
+        preset=best.preset,
+        compare="routing",
+    )
+    fresh = await in_thread(whole.rollouts)
+    known = list(fresh)
+    while True:
+        decision = await in_thread(_add, selector, fresh)
+        if decision.stop:
+            return Adapted(_with(whole, known), decision.reason)
+        first = len(known)
+        settled = replace(best, kind=whole.reading.kind)
+        part = await backend.sample(ask, decision.needed, settled, progress, first=first)
+        if part.rollouts is None:  # another server answered, which gives no routing
+            return Adapted(_with(whole, known), "no more routing")
+        fresh = await in_thread(part.rollouts)
+        known += fresh
+        whole = _joined(whole, part)
+
+
+def _with(whole: Sampled, rollouts: list[Rollout]) -> Sampled:
+    """The same with rollouts that are read already."""
+    return replace(whole, rollouts=lambda: rollouts)
+
+
+def _add(selector: OnlineSelector, rollouts: list[Rollout]) -> Decision:
+    """The decision after the last of these rollouts."""
+    return [selector.add(rollout) for rollout in rollouts][-1]
+
+
+def _joined(whole: Sampled, part: Sampled) -> Sampled:
+    """Both rounds as one: tokens add up, and the prompt counts once."""
+    tokens = whole.tokens + part.tokens
+    prompt = whole.usage["prompt_tokens"]
+    likelihoods = None
+    if whole.likelihoods is not None and part.likelihoods is not None:
+        likelihoods = whole.likelihoods + part.likelihoods
+    usage = whole.usage | {"completion_tokens": tokens, "total_tokens": prompt + tokens}
+    return replace(whole, choices=whole.choices + part.choices, usage=usage, tokens=tokens, likelihoods=likelihoods)

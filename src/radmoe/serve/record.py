@@ -1,0 +1,77 @@
+"""Served groups kept as a pool, so that what was answered can be inspected, graded and studied later.
+
+A group is written before it is answered. A rollout that was written survives a kill of the gateway; each says how many
+its group has (`extra.n`), so that a group which a kill cut short is told from a whole one.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from radmoe.errors import PoolMismatch
+from radmoe.serve.backends import Backend, Router, Sampled
+from radmoe.serve.picks import Pick
+from radmoe.pool import PoolWriter, Profile
+from radmoe.types import Rollout
+
+
+class Recorder:
+    """Writes groups to one pool, of one model; calls may come from several threads."""
+
+    def __init__(self, path: Path, backend: Backend, *, logprobs: bool) -> None:
+        self._path, self._backend, self._logprobs = path, backend, logprobs
+        self._writer: PoolWriter | None = None
+        self._model = ""
+        self._lock = threading.Lock()
+
+    def add(self, identity: str, model: str, sampled: Sampled, pick: Pick) -> None:
+        """Write the rollouts of a request. Raises a PoolError where they do not fit the pool, or the disk refuses."""
+        assert pick.group is not None
+        assert sampled.router is not None
+        with self._lock:
+            writer = self._open(model, sampled.router)
+            for i, rollout in enumerate(pick.group.rollouts):
+                choice = sampled.choices[i]
+                assert isinstance(rollout, Rollout)
+                kept = rollout if self._logprobs else replace(rollout, sampled_logprobs=None, topk_logprobs=None)
+                writer.add(
+                    identity,
+                    kept,
+                    kind=pick.group.kind,
+                    rollout_index=i,
+                    text=pick.group.vocab.decode_bytes(rollout.token_ids).decode("utf-8", "replace"),
+                    prompt=sampled.prompt,
+                    finish_reason=choice["finish_reason"],
+                    extra={"n": len(pick.group), "pick": pick.order[0], "method": pick.document["method"]},
+                )
+
+    def close(self) -> None:
+        """Seal the pool."""
+        with self._lock:
+            if self._writer is not None:
+                self._writer.close()
+
+    def open_now(self, model: str, router: Router) -> None:
+        """Open the pool before the first request, so that one which does not fit is an error at the start."""
+        with self._lock:
+            self._open(model, router)
+
+    def _open(self, model: str, router: Router) -> PoolWriter:
+        if self._writer is None:
+            self._writer, self._model = (
+                PoolWriter(
+                    self._path,
+                    shape=router.shape,
+                    vocab=router.vocab,
+                    model=model,
+                    sampling=self._backend.record | {"gateway": True},
+                    profile=Profile(layers=router.layers),
+                    provenance=self._backend.provenance,
+                ),
+                model,
+            )
+        if model != self._model:
+            raise PoolMismatch(f"{self._path} records {self._model}, this group is of {model}: one pool has one model")
+        return self._writer

@@ -1,0 +1,283 @@
+"""Servers behind the gateway: what they serve, whether they are up, how much they have to do, and retries."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+
+from radmoe.engines.http import HttpEngine, SglangHttpEngine, VllmHttpEngine
+from radmoe.engines.http.wire import BUSY, Reply, Server, error_message, open_client, reason_of, send, server_address
+from radmoe.errors import EngineError, InputError, RadmoeError
+from radmoe.serve.faults import Fault, bad_gateway
+from radmoe.serve.telemetry import log
+
+Result = TypeVar("Result")
+
+_HEALTH_SECONDS = 5.0  # between two looks at a server
+_HEALTH_LIMIT = 4.0  # seconds that a server may take to say that it is well
+_FIRST_WAIT, _LONGEST_WAIT = 0.25, 4.0  # seconds between attempts: twice as long each time
+_PROBE_SECONDS = 60.0  # for the two tokens that show whether a server returns routing
+_THEIR_ERRORS = frozenset({400, 404, 413, 422})  # of an upstream that are about the client's request
+_LOOKERS = ThreadPoolExecutor(8, "radmoe-look")  # their own: servers that hang must not take the threads of requests
+_KINDS: dict[str, tuple[type[HttpEngine], tuple[str, ...]]] = {
+    "vllm": (VllmHttpEngine, ("/version",)),
+    "sglang": (SglangHttpEngine, ("/server_info", "/get_server_info")),
+}
+
+
+class Lost(Exception):
+    """A request that a server lost or put off: another attempt may succeed."""
+
+    def __init__(self, detail: str, after: float | None = None, status: int | None = None) -> None:
+        super().__init__(detail)
+        self.after, self.status = after, status
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a server was found to be. `engine` knows its router and tokens; None where it gives no routing, and
+    `trouble` says why."""
+
+    kind: str  # "vllm", "sglang" or "other"
+    models: dict[str, int | None]  # names, with the longest context where it is known
+    engine: HttpEngine | None
+    trouble: str
+
+
+class Answers:
+    """How many bytes the answers that are being read have together, which no server decides."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held = most, 0
+
+    @contextmanager
+    def reading(self) -> Iterator[Callable[[int], None]]:
+        """Gives what is to be called with the bytes of every part; it raises EngineError where they are too many."""
+        own = 0
+
+        def grew(size: int) -> None:
+            nonlocal own
+            own += size
+            self._held += size
+            if self._held > self._most:
+                raise EngineError(f"the answers under way have more than {self._most:,} bytes: see --largest-answer")
+
+        try:
+            yield grew
+        finally:
+            self._held -= own
+
+
+class Upstream:
+    """One server. `answers` is shared by all of them."""
+
+    def __init__(self, number: int, url: str, model: str | None, key: str | None, answers: Answers) -> None:
+        address = server_address(url)
+        self.name, self.url = f"upstream-{number}", str(address).rstrip("/").removesuffix("/v1")
+        self._model, self._key, self._answers = model, key, answers
+        self.client = open_client(address, key)
+        self.up, self.load = False, 0
+        self.look_now = asyncio.Event()
+        self.card = Card("other", {}, None, "the server has not been reached yet")
+
+    @contextmanager
+    def lease(self) -> Iterator[None]:
+        """Counts a request that is under way."""
+        self.load += 1
+        try:
+            yield
+        finally:
+            self.load -= 1
+
+    async def ask(self, method: str, path: str, data: bytes | None, most: int, *, lost: frozenset[int] = BUSY) -> Reply:
+        """Send a request; returns an answer of status 2xx.
+
+        Raises Lost where another attempt may succeed, which the statuses `lost` promise, and a Fault where it will not.
+        """
+        try:
+            with self._answers.reading() as grew:
+                reply = await send(self.client, method, self.url + path, data, most, grew=grew)
+        except httpx.ConnectError as error:
+            self.up = False
+            raise Lost(f"no connection to {self.url} ({reason_of(error)})") from None
+        except httpx.TransportError as error:
+            raise Lost(f"the connection to {self.url} broke ({reason_of(error)})") from None
+        except RadmoeError as error:
+            raise bad_gateway(str(error)) from None
+        if not 200 <= reply.status < 300:
+            raise self.refusal(reply, lost)
+        return reply
+
+    def refusal(self, reply: Reply, lost: frozenset[int] = BUSY) -> Exception:
+        """What an answer with an error amounts to."""
+        message = error_message(reply.body)
+        detail = f"{self.url} answered {reply.status}: {message}"
+        if reply.status in lost:
+            return Lost(detail, reply.after, reply.status)
+        if reply.status in _THEIR_ERRORS:
+            return Fault(reply.status, "upstream_refused", message, detail=detail)
+        return bad_gateway(detail)
+
+    async def watch(self) -> None:
+        """Look at the server again and again: every few seconds, and soon after it lost a request."""
+        while True:
+            self.look_now.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.look_now.wait(), _HEALTH_SECONDS)
+                await asyncio.sleep(_FIRST_WAIT)  # several requests may have failed at once
+            await self.look()
+
+    async def look(self) -> None:
+        """Ask the server whether it is well, and find out anew what it serves where it was not before."""
+        try:
+            async with asyncio.timeout(_HEALTH_LIMIT):
+                reply = await send(self.client, "GET", f"{self.url}/health", None, 1 << 20)
+                if reply.status == 404:  # a server without such a route
+                    reply = await send(self.client, "GET", f"{self.url}/v1/models", None, 4 << 20)
+            well = 200 <= reply.status < 300
+        except (httpx.HTTPError, OSError, TimeoutError, RadmoeError):
+            well = False
+        if well and not self.up:
+            try:
+                looking = asyncio.get_running_loop().run_in_executor(
+                    _LOOKERS, find_out, self.url, self._model, self._key
+                )
+                self.card = await looking
+            except RadmoeError as error:
+                log("upstream", level="warning", upstream=self.name, up=False, detail=str(error))
+                return
+        if well != self.up:
+            detail = self.card.trouble if well else "it does not answer"
+            log(
+                "upstream",
+                level="info" if well else "warning",
+                upstream=self.name,
+                up=well,
+                kind=self.card.kind,
+                detail=detail,
+            )
+        self.up = well
+
+
+def find_out(url: str, model: str | None, key: str | None) -> Card:
+    """What a server is. Raises EngineError where it does not say which models it has."""
+    server = Server(url, timeout=_PROBE_SECONDS, retries=0, api_key=key)
+    try:
+        cards = server.get("/v1/models").get("data").items()
+        models: dict[str, int | None] = {}
+        for card in cards:
+            longest = card.maybe("max_model_len")
+            models[card.get("id").text()] = None if longest is None else longest.integer(1, 1 << 32)
+        if not models:
+            raise EngineError(f"{server.url} serves no model")
+        kind = next((kind for kind, (_, paths) in _KINDS.items() if _answers(server, paths)), "other")
+    finally:
+        server.close()
+    if kind == "other":
+        return Card(kind, models, None, "it is neither vLLM nor SGLang, so it gives no routing")
+    engine_class, _ = _KINDS[kind]
+    try:
+        engine = engine_class(url, model, served=next(iter(models)), timeout=_PROBE_SECONDS, retries=1, api_key=key)
+    except (EngineError, InputError) as error:
+        return Card(kind, models, None, str(error))
+    engine.close()  # what it found out stays
+    return Card(kind, models, engine, "")
+
+
+def _answers(server: Server, paths: tuple[str, ...]) -> bool:
+    for path in paths:
+        with suppress(EngineError):
+            if isinstance(server.get(path).value, dict):
+                return True
+    return False
+
+
+class Fleet:
+    """All servers. A request goes to the one with the least to do, and to another where that one loses it."""
+
+    def __init__(self, upstreams: list[Upstream], retries: int) -> None:
+        self.upstreams, self._retries = upstreams, retries
+        self._health: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Look at every server once, and then again and again."""
+        await asyncio.gather(*(upstream.look() for upstream in self.upstreams))
+        self._health = [asyncio.create_task(upstream.watch()) for upstream in self.upstreams]
+
+    async def close(self) -> None:
+        for task in self._health:
+            task.cancel()
+        await asyncio.gather(*self._health, return_exceptions=True)
+        for upstream in self.upstreams:
+            await upstream.client.aclose()
+
+    def models(self) -> dict[str, int | None]:
+        """Every model of a server that is up."""
+        return {name: most for upstream in self.upstreams if upstream.up for name, most in upstream.card.models.items()}
+
+    async def attempt(
+        self, model: str, work: Callable[[Upstream], Awaitable[Result]], *, routing: bool = False
+    ) -> Result:
+        """The result of work with a server that has this model; where it is lost, it is done again elsewhere, or later.
+
+        With `routing`, servers that give routing come first. Raises a Fault where all attempts are spent.
+        """
+        tried: list[Upstream] = []
+        last: Lost | None = None
+        for attempt in range(self._retries + 1):
+            upstream = self._choose(model, tried, routing)
+            if upstream is not None:
+                try:
+                    with upstream.lease():
+                        return await work(upstream)
+                except Lost as error:
+                    last = error
+                    tried.append(upstream)
+                    upstream.look_now.set()
+                    log("retry", level="warning", upstream=upstream.name, attempt=attempt + 1, detail=str(error))
+                if self._choose(model, tried, routing) not in (None, *tried):
+                    continue  # another one is there: no need to wait
+            wait = min(_FIRST_WAIT * 2**attempt * (1 + random.random() / 4), _LONGEST_WAIT)
+            if last is not None and last.after is not None:
+                wait = min(max(wait, last.after), _LONGEST_WAIT)
+            if attempt < self._retries:
+                await asyncio.sleep(wait)
+        if last is not None and last.status == 429:
+            raise Fault(
+                429,
+                "upstream_busy",
+                "the model servers are busy: come back later",
+                after=last.after or 5.0,
+                detail=str(last),
+            )
+        detail = "no server is up" if last is None else str(last)
+        raise Fault(
+            503,
+            "upstream_unavailable",
+            "no model server answers at the moment: come back later",
+            after=5.0,
+            detail=detail,
+        )
+
+    def _choose(self, model: str, tried: list[Upstream], routing: bool) -> Upstream | None:
+        able = [upstream for upstream in self.upstreams if upstream.up and model in upstream.card.models]
+
+        def cost(upstream: Upstream) -> tuple[Any, ...]:
+            no_routing = routing and upstream.card.engine is None
+            return tried.count(upstream), no_routing, upstream.load, random.random()
+
+        return min(able, key=cost, default=None)
+
+
+def unknown_model(name: str, known: dict[str, int | None]) -> Fault:
+    """The refusal of a model that is not served."""
+    names = ", ".join(list(known)[:8]) or "none at the moment"
+    shown = name if len(name) <= 80 else f"{name[:77]}..."
+    return Fault(404, "model_not_found", f"there is no model {shown!r} here: use {names}", param="model")

@@ -1,1 +1,0 @@
-"""The paper's analyses, one module each. A module that is put here is found by itself (`radmoe.studies.base.load`)."""

@@ -1,0 +1,181 @@
+"""Clients that open connections and send or take nothing: they cost little, end soon, and others are served."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from running_gateway import JSON, MESSAGES
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+BODY = {"model": "planted#rad-4", "messages": MESSAGES}
+
+
+def connect(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+    return socket.create_connection((host, int(port)), 20)
+
+
+def ends_within(connection: socket.socket, seconds: float) -> bytes:
+    """What a connection says until it is closed from the other side; an error where it stays open."""
+    connection.settimeout(seconds)
+    said = b""
+    try:
+        while part := connection.recv(1 << 16):
+            said += part
+    except ConnectionResetError:
+        pass
+    return said
+
+
+@pytest.fixture
+def few_files(upstream: Any, served_checkpoint: Path, tmp_path: Path) -> Iterator[tuple[str, Path, int]]:
+    """A gateway in a process of its own that may open 256 files; its address, its log and its process."""
+    call = [sys.executable, "-m", "radmoe", "serve", "--port", "0", "--upstream", upstream().url]
+    log = tmp_path / "log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [*call, "--model", str(served_checkpoint)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)),
+        )
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            yield process.stdout.readline().split()[3].decode().rstrip(","), log, process.pid
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+
+
+def test_idle_connections_beyond_the_descriptors_keep_nobody_out(few_files: tuple[str, Path, int]) -> None:
+    """300 of them at 256 descriptors served nobody, and wrote 15 MB of tracebacks."""
+    url, log, _ = few_files
+    with ExitStack() as held:
+        for i in range(300):
+            connection = held.enter_context(connect(url))
+            if i % 3 == 1:
+                connection.sendall(b"GET /health HT")
+            if i % 3 == 2:
+                connection.sendall(HEAD + b"X-")
+        for _ in range(5):
+            assert httpx.post(f"{url}/chat/completions", json=BODY, timeout=20).status_code == 200
+    text = log.read_text()
+    assert len(text) < 20_000
+    assert "Traceback" not in text
+    assert all(json.loads(line)["event"] for line in text.splitlines())
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /hea", HEAD + b"X-Name: ", HEAD[:-2]])
+def test_headers_must_come_in_time(
+    gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Also where they drip: every byte put the end off before."""
+    monkeypatch.setattr("radmoe.serve.connections.IDLE_SECONDS", 0.5)
+    made = gateway(upstreams=(upstream().url,))
+    with connect(made.url) as connection:
+        connection.sendall(sent)
+        end = time.monotonic() + 10
+        try:
+            while time.monotonic() < end:
+                connection.sendall(b"x" if sent else b"")
+                time.sleep(0.1)
+                if not sent:
+                    break
+            assert sent == b""
+        except OSError:
+            assert time.monotonic() < end
+        else:
+            assert ends_within(connection, 10) == b""
+
+
+def test_a_used_connection_that_drips_ends_too(
+    gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radmoe.serve.connections.IDLE_SECONDS", 0.5)
+    made = gateway(upstreams=(upstream().url,))
+    with connect(made.url) as connection, pytest.raises(OSError, match=r"pipe|reset"):
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200 OK" in connection.recv(1 << 16)
+        for byte in b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 50:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 1000\r\n", b"Transfer-Encoding: chunked\r\n"])
+@pytest.mark.parametrize("limit", ["deadline", "body"])
+def test_a_body_must_come_in_time_and_counts_as_waiting(
+    gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch, length: bytes, limit: str
+) -> None:
+    if limit == "body":
+        monkeypatch.setattr("radmoe.serve.app._BODY_SECONDS", 1.0)
+    made = gateway(upstreams=(upstream().url,), deadline=1.0 if limit == "deadline" else 60.0)
+    with connect(made.url) as connection:
+        connection.sendall(HEAD + length + b"\r\n")
+        time.sleep(0.3)
+        assert made.client.get("/health").json()["waiting"] == 1
+        answer = ends_within(connection, 10)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"body_timeout" in answer
+    assert made.client.get("/health").json()["waiting"] == 0
+    assert 'status="408"' in made.client.get("/metrics").text
+
+
+def test_bodies_that_are_being_read_fill_the_queue(gateway: Callable[..., Any], upstream: Any) -> None:
+    made = gateway(upstreams=(upstream().url,), running=1, waiting=2)
+    with ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(connect(made.url)).sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
+        time.sleep(0.3)
+        answer = made.ask()
+        assert (answer.status_code, made.error(answer)["code"]) == (429, "queue_full")
+    time.sleep(0.3)
+    assert made.ask().status_code == 200
+
+
+def test_an_answer_that_nobody_takes_ends_with_its_connection(
+    gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radmoe.serve.connections.STALLED_SECONDS", 1.0)
+    server = upstream(fault="endless stream")
+    made = gateway(upstreams=(server.url,))
+    body = json.dumps({"model": "planted", "messages": MESSAGES, "stream": True}).encode()
+    with connect(made.url) as connection:
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        end = time.monotonic() + 20
+        while not made.client.get("/health").json()["running"]:
+            time.sleep(0.02)
+        while made.client.get("/health").json()["running"] and time.monotonic() < end:
+            time.sleep(0.1)
+        assert time.monotonic() < end
+    assert server.sent < 64 << 20
+
+
+def test_the_oldest_connection_without_a_request_makes_room(
+    gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radmoe.serve.connections._MOST", 8)
+    made = gateway(upstreams=(upstream(delay=3.0).url,))
+    with ExitStack() as held:
+        idle = [held.enter_context(connect(made.url)) for _ in range(8)]
+        made.client.get("/health")
+        assert ends_within(idle[0], 5) == b""
+        body = json.dumps(BODY).encode()
+        busy = [held.enter_context(connect(made.url)) for _ in range(8)]
+        for connection in busy:
+            connection.sendall(HEAD + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
+        time.sleep(0.5)
+        assert httpx.get(f"{made.url}/health", timeout=5).status_code == 503
+        assert all(b"200 OK" in ends_within(connection, 20) for connection in busy)
+    assert made.client.get("/health", headers=JSON).status_code == 200

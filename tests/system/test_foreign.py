@@ -1,0 +1,200 @@
+"""Files that somebody else made: no string in them runs code, and what they claim is measured before it is read."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grading.text_pools import write_texts
+from problems import samples
+from radmoe.errors import InputError
+from radmoe.system.foreign import check_recorded, read_file, unpack_arrays
+from radmoe.grading import grade_pool
+from radmoe.grading.behaviours import write_behaviours
+from radmoe.grading.sources import problems_of
+from radmoe_lab.agent.records import read_trajectories
+from radmoe_lab.sample import read_sampled
+from radmoe.pool import open_pool
+
+TASK = "stranger.notes.X"
+
+
+# -- strings that would choose code ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pool in the working directory whose recorded task is a module that came with it. The module leaves a file when it runs."""
+    write_texts(tmp_path / "stranger", [("a", "\\boxed{3}")], task=TASK)
+    ran = tmp_path / "ran"
+    (tmp_path / "stranger" / "notes.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nX = 3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return ran
+
+
+OPENED: dict[str, Callable[[Path, Path], object]] = {
+    "grade": lambda pool, data: grade_pool(pool),
+    "behaviours": lambda pool, data: write_behaviours(pool),
+    "problems": lambda pool, data: problems_of(open_pool(pool)),
+    "problems of a file": lambda pool, data: problems_of(open_pool(pool), data=data),
+    "problems of a seed": lambda pool, data: problems_of(open_pool(pool), seed=3),
+}
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_a_pool_s_recorded_task_is_not_imported(name: str, trap: Path, tmp_path: Path) -> None:
+    data = samples.write(tmp_path / "rows.jsonl", [{"id": "a", "prompt": "?", "answer": 3}])
+    way_out = r"chooses only among math-1, .*: give --task stranger\.notes\.X if that is a Dataset of your own"
+    with pytest.raises(InputError, match=rf"records the task 'stranger\.notes\.X', and a file {way_out}"):
+        OPENED[name](tmp_path / "stranger", data)
+    assert not trap.exists()
+    assert "stranger" not in sys.modules
+
+
+def test_the_command_line_does_not_import_it_either(trap: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "radmoe", "grade", "stranger"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "records the task" in done.stderr
+    assert not trap.exists()
+
+
+def test_a_task_that_the_user_types_is_imported(trap: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"task 'stranger\.notes\.X' is a int, not a radmoe\.problems\.Dataset"):
+        problems_of(open_pool(tmp_path / "stranger"), task=TASK)
+    assert trap.exists()
+    for name in ("stranger", "stranger.notes"):
+        sys.modules.pop(name, None)
+
+
+def test_sampled_rollouts_name_tasks_of_the_lab_alone(tmp_path: Path) -> None:
+    header = json.dumps({"settings": {"problems": {TASK: ["a"]}}}).encode()
+    arrays = {f"{TASK}/{name}": np.zeros((1, 1)) for name in ("tokens", "lengths", "finish_reasons", "logprobs")}
+    np.savez(tmp_path / "x.npz", header=np.frombuffer(header, np.uint8), **arrays)
+    with pytest.raises(InputError, match=r"records the task 'stranger\.notes\.X'.*: sample it again"):
+        read_sampled(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("name", [None, 3, ["math-1"], "", "os.path", "x" * 100_000])
+def test_anything_that_is_no_known_name_is_one_short_line(name: object) -> None:
+    assert check_recorded("a", {"a", "b"}, "task", "pool", "choose") == "a"
+    with pytest.raises(InputError, match=r"^pool records the task .*, and a file chooses only among a: choose$") as e:
+        check_recorded(name, ["a"], "task", "pool", "choose")
+    assert len(str(e.value)) < 200
+
+
+# -- files that are none -----------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_through_a_link_and_nothing_else_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "fifo")
+    with (tmp_path / "sparse").open("wb") as f:
+        f.truncate(20 << 30)
+    assert read_file(tmp_path / "link", "a file") == b"content"
+    for name, reason in {
+        "endless": "not a regular file",
+        "fifo": "not a regular file",
+        ".": "Is a directory",
+        "missing": "No such file or directory",
+        "file/x": "Not a directory",
+        "a\0b": "embedded null byte",
+        "sparse": "21,474,836,480 bytes, nearly none on disk",
+    }.items():
+        with pytest.raises(InputError, match=rf"^cannot read .* \({reason}\): pass a file$"):
+            read_file(f"{tmp_path}/{name}", "a file")
+
+
+# -- archives that claim much ------------------------------------------------------------------------------------------------
+
+
+def npy(header: str, content: bytes = b"") -> bytes:
+    text = header.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + content
+
+
+def archive(*members: tuple[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as made:
+        for name, content in members:
+            made.writestr(f"{name}.npy", content)
+    return file.getvalue()
+
+
+def overlapping() -> bytes:
+    """Ten entries of a zip's directory that all point at one member."""
+    one = archive(("a", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000,), }", bytes(1_000_000))))
+    at = one.index(b"PK\x01\x02")
+    end = one.index(b"PK\x05\x06")
+    entries = [one[at:end].replace(b"a.npy", b"%d.npy" % i) for i in range(10)]
+    directory = b"".join(entries)
+    tail = bytearray(one[end:])
+    tail[8:10] = tail[10:12] = (10).to_bytes(2, "little")
+    tail[12:16] = len(directory).to_bytes(4, "little")
+    return one[:at] + directory + bytes(tail)
+
+
+GIGABYTES = "{'descr': '|u1', 'fortran_order': False, 'shape': (6000000000,), }"
+CLAIMS: dict[str, Callable[[], bytes]] = {
+    "deflated": lambda: archive(("tasks", npy(GIGABYTES, bytes(64 << 20))), compression=zipfile.ZIP_DEFLATED),
+    "a header of 6 GB": lambda: archive(("tasks", npy(GIGABYTES))),
+    "a negative shape": lambda: archive(("tasks", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (-1,), }"))),
+    "items of no bytes": lambda: archive(("tasks", npy("{'descr': '|V0', 'fortran_order': False, 'shape': (10,), }"))),
+    "objects": lambda: archive(("tasks", npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", bytes(8)))),
+    "a header that is code": lambda: archive(("tasks", npy("__import__('os').abort()"))),
+    "overlapping members": overlapping,
+    "one name twice": lambda: archive(
+        *[("a", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (), }", b"1"))] * 2
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", CLAIMS)
+def test_an_archive_that_claims_more_than_it_holds_is_refused(name: str, tmp_path: Path) -> None:
+    data = lzma.compress(CLAIMS[name]())
+    with pytest.raises(ValueError, match=r"array|malformed node"):
+        unpack_arrays(data)
+    (tmp_path / "x.npz.xz").write_bytes(data)
+    with pytest.raises(InputError, match="holds no trajectories that can be read") as error:
+        read_trajectories(tmp_path / "x.npz.xz")
+    assert "\n" not in str(error.value)
+
+
+def test_an_xz_stream_is_not_unpacked_beyond_64_times_its_size() -> None:
+    bomb = lzma.compress(bytes(200 << 20))
+    assert len(bomb) < 1 << 20
+    with pytest.raises(ValueError, match="too large for its size on disk"):
+        unpack_arrays(bomb)
+
+
+def test_what_numpy_saves_is_unpacked() -> None:
+    arrays: dict[str, Any] = {
+        "empty": np.zeros((0, 3), np.uint16),
+        "one": np.float32(0.5),
+        "flat": np.arange(7, dtype=np.int64),
+        "columns": np.asfortranarray(np.arange(6, dtype=np.uint8).reshape(2, 3)),
+        "with/slash": np.array([True, False]),
+    }
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    after = unpack_arrays(lzma.compress(file.getvalue()))
+    assert list(after) == list(arrays)
+    assert all(
+        np.array_equal(after[name], array) and after[name].dtype == array.dtype for name, array in arrays.items()
+    )
