@@ -37,22 +37,25 @@ bench: .venv/bench
 	$(PYTHON) -m venv .venv
 	touch $@
 
-.venv/installed: .venv/created pyproject.toml packages/radmoe-lab/pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable packages/radmoe-lab --editable '.[demo]'
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+COMPANIONS := --editable packages/radmoe-lab --editable packages/radmoe-studies
+
+.venv/installed: .venv/created constraints.txt pyproject.toml packages/radmoe-lab/pyproject.toml packages/radmoe-studies/pyproject.toml
+	$(INSTALL) $(COMPANIONS) --editable '.[demo]'
 	touch $@
 
 .venv/agent: .venv/installed
 	scripts/system-packages git
-	$(BIN)/python -m pip install --quiet --editable '.[agent]'
+	$(INSTALL) $(COMPANIONS) --editable '.[agent]'
 	touch $@
 
 .venv/dev: .venv/installed
 	scripts/system-packages
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(INSTALL) $(COMPANIONS) --editable '.[dev]'
 	touch $@
 
 .venv/bench: .venv/installed
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(INSTALL) $(COMPANIONS) --editable '.[bench]'
 	touch $@
 
 clean:

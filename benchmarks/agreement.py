@@ -32,12 +32,12 @@ from numpy.typing import NDArray
 from radmoe import select
 from radmoe.engines.base import Sampling
 from radmoe.engines.replay.rounding import COMPILED, EAGER, forced_as_vllm
-from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.engines.torch.routers import find_routers
 from radmoe.grading.answers import extract
+from radmoe.types import Rollout, RolloutGroup
+from radmoe_lab.inference.engine import LabEngine
 from radmoe_lab.models import weights
 from radmoe_lab.tasks import problems
-from radmoe.types import Rollout, RolloutGroup
 
 CASES = {"lab-qwen": ("float32", "bfloat16"), "lab-oss": ("float32", "bfloat16"), "lab-next": ("bfloat16",)}
 EXACT, OWN, AS_VLLM, ITSELF = "float32", "bfloat16", "vLLM's rounding", "vLLM, as a prompt"
@@ -117,7 +117,7 @@ def same(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
     return equal
 
 
-def replayed(engine: TransformersEngine, rollouts: list[Sampled], rounding: str | None = None) -> list[Routing]:
+def replayed(engine: LabEngine, rollouts: list[Sampled], rounding: str | None = None) -> list[Routing]:
     def one(s: Sampled) -> Routing:
         if rounding is None:
             ids, mass = engine.teacher_forced(s.tokens)
@@ -128,7 +128,7 @@ def replayed(engine: TransformersEngine, rollouts: list[Sampled], rounding: str 
     return [one(s) for s in rollouts]
 
 
-def margins(engine: TransformersEngine, rollouts: list[Sampled]) -> tuple[NDArray[Any], NDArray[Any]]:
+def margins(engine: LabEngine, rollouts: list[Sampled]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Per set: the gap from the K-th logit to the next, and one bfloat16 step at the K-th."""
     logits: list[torch.Tensor] = []
     hooks = [
@@ -171,10 +171,10 @@ def measure(
 ) -> tuple[list[str], list[tuple[str, NDArray[Any]]], list[str]]:
     """A row of the first table, rows of the second (agreement per layer), and remarks."""
     engine, rollouts = sampled(name, dtype, chosen)
-    exact = TransformersEngine(weights(name), dtype="float32", streams=1)
+    exact = LabEngine(weights(name), dtype="float32", streams=1)
     routings = {EXACT: replayed(exact, rollouts)}
     if dtype == "bfloat16":
-        rough = TransformersEngine(weights(name), dtype=dtype, streams=1)
+        rough = LabEngine(weights(name), dtype=dtype, streams=1)
         rounding = COMPILED if chosen.compiled else EAGER
         routings |= {OWN: replayed(rough, rollouts), AS_VLLM: replayed(rough, rollouts, rounding)}
 
@@ -202,7 +202,7 @@ def remarks(
     rollouts: list[Sampled],
     routings: dict[str, list[Routing]],
     shares: dict[str, NDArray[Any]],
-    exact: TransformersEngine,
+    exact: LabEngine,
     dtype: str,
 ) -> Iterator[str]:
     for kind, routing in routings.items():

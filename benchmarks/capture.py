@@ -35,12 +35,12 @@ def measure(
     """Median tokens/s and cost of each arm relative to the bare one, from `rounds` interleaved runs."""
     from radmoe.engines.base import sampling_for
     from radmoe.engines.prompts import encode
-    from radmoe.engines.torch.engine import TransformersEngine
     from radmoe.engines.torch.kv_cache import ATTENTION
+    from radmoe_lab.inference.engine import LabEngine
     from radmoe_lab.models import weights
     from radmoe_lab.tasks import problems
 
-    engine = TransformersEngine(weights(model), dtype="float32", threads=threads, device=device)
+    engine = LabEngine(weights(model), dtype="float32", threads=threads, device=device)
     theirs = "sdpa" if engine.model._supports_sdpa else "eager"
     asked = problems(task, limit=None if n else max(batch_size // 16, 1))
     prompts = [encode(engine.tokenizer, problem.prompt)[1] for problem in asked]

@@ -26,11 +26,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.pool import PoolWriter, Profile
 from radmoe.pool.schema import LABELS
 from radmoe.types import Kind, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 RECIPE = Planted(shape=RouterShape(48, 128, 8), problems=97, rollouts=64, tokens=30, agreement=0.3)
 LAB = Planted(shape=RouterShape(11, 32, 8), problems=30, rollouts=64, tokens=120, agreement=0.3)

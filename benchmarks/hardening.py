@@ -60,10 +60,9 @@ def commands() -> Iterator[Case]:
 def gateway() -> Iterator[Case]:
     """Fuzzed requests, slow clients and hostile upstreams; the peak is that of the gateway's process."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "gateway"))
+    import tiny_moe
     from hostile_clients import attacks
     from planted_upstream import save_checkpoint
-
-    import tiny_moe
 
     with place() as where:
         tiny = tiny_moe.save(where.root / "tiny", chat=True)

@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from radmoe.evaluation.cohort import open_cohort
-from radmoe.engines.prompts import encode, template_arguments
 from benchmarks.hidden_states import hidden_means, hidden_similarity
-from radmoe_lab.models import weights
-from radmoe_lab.sample import open_lab_engine
+from radmoe.engines.prompts import encode, template_arguments
+from radmoe.evaluation.cohort import open_cohort
+from radmoe.evaluation.stats import cluster_bootstrap
 from radmoe.pool.reader import manifest
 from radmoe.problems import load_questions
 from radmoe.selection.readout import windows
 from radmoe.selection.selector import choose, setting_for, similarity, trust_of
-from radmoe.evaluation.stats import cluster_bootstrap
+from radmoe_lab.models import weights
+from radmoe_lab.sample import open_lab_engine
 
 SHARE = Fraction(20, 64)  # of the rollouts that count as neighbours, as in the preset best
 METHODS = ("routing", "hidden states", "routing + likelihood", "hidden states + likelihood", "likelihood")

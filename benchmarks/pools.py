@@ -16,13 +16,13 @@ from typing import Any
 import blosc2
 import numpy as np
 
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted, PlantedGroup
 from radmoe.pool import PoolWriter, Profile, open_pool, schema
 from radmoe.pool.columns import compression
 from radmoe.selection.readout import windows
 from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted, PlantedGroup
 
 SHAPE = RouterShape(48, 128, 8)
 RECIPE = Planted(shape=SHAPE, problems=2, rollouts=64, tokens=1850)  # about 2,000 tokens a rollout

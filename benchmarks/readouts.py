@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.pools import SHAPE, write
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.pool import open_pool
 from radmoe.selection.readout import windows
 from radmoe.selection.selector import select
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 RECIPE = Planted(shape=SHAPE, problems=1, rollouts=64, tokens=150, kind="code", lines=204)  # 2,000 tokens a program
 READOUTS = ("delimiter@16", "closing@16", "closing@-16", "delimiter@span", "all")

@@ -35,13 +35,13 @@ def main() -> None:
     from radmoe import select
     from radmoe.engines.base import Sampling
     from radmoe.engines.replay import replay
-    from radmoe.engines.torch.engine import TransformersEngine
-    from radmoe_lab.models import weights
-    from radmoe_lab.tasks import problems
     from radmoe.pool import open_pool
     from radmoe.types import Rollout, RolloutGroup
+    from radmoe_lab.inference.engine import LabEngine
+    from radmoe_lab.models import weights
+    from radmoe_lab.tasks import problems
 
-    engine = TransformersEngine(weights(options.model), dtype="float32")
+    engine = LabEngine(weights(options.model), dtype="float32")
     asked = problems(options.task, limit=options.problems)
     prompts = [engine.encode(problem.prompt) for problem in asked]
     sampling = Sampling(temperature=engine.suggested("temperature", 1.0), max_tokens=512, topk_logprobs=0)
@@ -51,7 +51,7 @@ def main() -> None:
     kind = asked[0].kind
     assert kind is not None
 
-    plain = TransformersEngine(weights(options.model), dtype="float32")
+    plain = LabEngine(weights(options.model), dtype="float32")
     for module in plain.model.modules():
         vars(module).pop("forward", None)  # transformers' own again
     rates: dict[str, list[float]] = {"transformers": [], "alone": [], "replay": []}
@@ -61,7 +61,7 @@ def main() -> None:
         rates[name].append(rollouts / (time.perf_counter() - start))
         costs[name].append(1000 * (time.process_time() - cpu) / rollouts)
 
-    def one_at_a_time(name: str, own: TransformersEngine) -> dict[int, list[Any]]:
+    def one_at_a_time(name: str, own: LabEngine) -> dict[int, list[Any]]:
         start, cpu = time.perf_counter(), time.process_time()
         passed = {
             i: [own.teacher_forced([*prompts[i], *tail[:-1]]) for tail in tails[: N // 4]]

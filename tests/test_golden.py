@@ -13,8 +13,8 @@ import pytest
 
 from radmoe import PoolWriter, Rollout, RolloutGroup, RouterShape, Vocab, open_pool, select
 from radmoe.selection.kernels import TIE
-from radmoe_lab.models import weights
 from radmoe.selection.readout import read
+from radmoe_lab.models import weights
 
 DATA = Path(__file__).parent / "data" / "golden"
 KINDS = ("math", "choice", "code")

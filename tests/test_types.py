@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from radmoe.errors import InputError, RolloutError
-from radmoe_lab import planted
 from radmoe.types import Rollout, RolloutGroup, RouterShape
+from radmoe_lab import planted
 
 
 def arrays(**change: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from radmoe.capture import Keep, Plan, capture_pool
-    from radmoe.selection.certainty import Calibration, find_calibration, load_calibration
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import Engine, Sampling
     from radmoe.engines.http.engine import SglangHttpEngine, VllmHttpEngine
@@ -21,10 +20,12 @@ if TYPE_CHECKING:
     from radmoe.errors import RadmoeError
     from radmoe.evaluation import evaluate_pool
     from radmoe.grading import grade_pool
-    from radmoe.selection.online import Decision, OnlineSelector, Stopping
     from radmoe.pool import Pool, PoolWriter, Profile, merge_pools, open_pool
     from radmoe.problems import Question, load_questions
+    from radmoe.selection.certainty import Calibration, find_calibration, load_calibration
+    from radmoe.selection.online import Decision, OnlineSelector, Stopping
     from radmoe.selection.selector import medoid, select, select_many
+    from radmoe.system.plugins import Plugin
     from radmoe.types import Anchor, Rollout, RolloutGroup, RouterShape, Selection, Step
     from radmoe.vocab import Vocab
 
@@ -32,14 +33,15 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Anchor": "types",
-    "Calibration": "certainty",
-    "Decision": "online",
+    "Calibration": "selection.certainty",
+    "Decision": "selection.online",
     "Engine": "engines.base",
     "EngineOptions": "engines",
     "Keep": "capture",
     "LlamaCppEngine": "engines.llamacpp.engine",
-    "OnlineSelector": "online",
+    "OnlineSelector": "selection.online",
     "Plan": "capture",
+    "Plugin": "system.plugins",
     "Pool": "pool",
     "PoolWriter": "pool",
     "Profile": "pool",
@@ -52,39 +54,39 @@ _HOME = {
     "Selection": "types",
     "SglangHttpEngine": "engines.http.engine",
     "Step": "types",
-    "Stopping": "online",
+    "Stopping": "selection.online",
     "TransformersEngine": "engines.torch.engine",
     "VllmEngine": "engines.vllm.engine",
     "VllmHttpEngine": "engines.http.engine",
     "Vocab": "vocab",
     "capture_pool": "capture",
     "evaluate_pool": "evaluation",
-    "find_calibration": "certainty",
+    "find_calibration": "selection.certainty",
     "from_vllm": "engines.vllm.outputs",
     "grade_pool": "grading",
-    "load_calibration": "certainty",
+    "load_calibration": "selection.certainty",
     "load_questions": "problems",
-    "medoid": "selector",
+    "medoid": "selection.selector",
     "merge_pools": "pool",
     "open_engine": "engines",
     "open_pool": "pool",
-    "select": "selector",
-    "select_many": "selector",
+    "select": "selection.selector",
+    "select_many": "selection.selector",
 }
-_MODULES = (
-    "anchors",
-    "confidence",
-    "errors",
-    "kernels",
-    "kinds",
-    "pool",
-    "presets",
-    "readout",
-    "selector",
-    "stats",
-    "types",
-    "vocab",
-)
+_MODULES = {
+    "anchors": "selection.anchors",
+    "confidence": "selection.confidence",
+    "errors": "errors",
+    "kernels": "selection.kernels",
+    "kinds": "selection.kinds",
+    "pool": "pool",
+    "presets": "selection.presets",
+    "readout": "selection.readout",
+    "selector": "selection.selector",
+    "stats": "evaluation.stats",
+    "types": "types",
+    "vocab": "vocab",
+}
 
 __all__ = [
     "Anchor",
@@ -96,6 +98,7 @@ __all__ = [
     "LlamaCppEngine",
     "OnlineSelector",
     "Plan",
+    "Plugin",
     "Pool",
     "PoolWriter",
     "Profile",
@@ -133,7 +136,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"radmoe.{_HOME[name]}"), name)
     if name in _MODULES:
-        return import_module(f"radmoe.{name}")
+        return import_module(f"radmoe.{_MODULES[name]}")
     raise AttributeError(f"module 'radmoe' has no attribute {name!r}")
 
 

@@ -12,13 +12,13 @@ import pytest
 
 os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
 
-from scripted_agents import BUG, SUBMIT, run_script, step
+from sandbox.crippled import NO_MOUNTS, cripple
+from sandbox.leftovers import leftovers
 
 from radmoe.agents.candidates import read_candidates
 from radmoe.agents.confined import ConfinedEnvironment, check_confinement, stop_commands
 from radmoe.errors import EngineError
-from sandbox.crippled import NO_MOUNTS, cripple
-from sandbox.leftovers import leftovers
+from scripted_agents import BUG, SUBMIT, run_script, step
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted_agents import SUBMIT, engine, step
 
 from radmoe.agents.candidates import read_candidates
 from radmoe.agents.importer import import_requests
-from radmoe_lab.agent.source import lab_source
 from radmoe.errors import InputError
+from radmoe.pool import open_pool
+from radmoe.problems import DEFAULT_SEED
 from radmoe.system.foreign import unpack_arrays
 from radmoe_lab.agent.records import AgentStep, AgentTrajectory, write_trajectories
 from radmoe_lab.agent.repositories import repositories
-from radmoe.pool import open_pool
-from radmoe.problems import DEFAULT_SEED
+from radmoe_lab.agent.source import lab_source
+from scripted_agents import SUBMIT, engine, step
 
 
 def answer(text: str, **options: object) -> AgentStep:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted_agents import BUG, SUBMIT, instances, mend, run_script, step
 
 from radmoe.agents.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
 from radmoe.agents.instances import Instance
@@ -16,6 +15,7 @@ from radmoe.agents.patches import PREDS, RECORDS, Decision, check_patches, decid
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
 from radmoe.selection.selector import select
+from scripted_agents import BUG, SUBMIT, instances, mend, run_script, step
 
 SCRIPT = {
     "one": [[mend(""), step(SUBMIT)], [step("cat sums.py"), mend(" + 0"), step(SUBMIT)], [mend(""), step(SUBMIT)]],

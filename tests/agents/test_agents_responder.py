@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted_agents import CONFIG, engine, instances
+from engines.fake_server import FakeServer
 
 import tiny_moe
-from engines.fake_server import FakeServer
 from radmoe.agents.candidates import read_candidates
 from radmoe.agents.responder import EngineResponder, ScriptedResponder
 from radmoe.agents.run import AgentPlan, run_agents
@@ -19,6 +18,7 @@ from radmoe.engines.base import Engine, Sampling
 from radmoe.engines.http.engine import VllmHttpEngine
 from radmoe.errors import InputError
 from radmoe.pool import Profile, open_pool
+from scripted_agents import CONFIG, engine, instances
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=12, topk_logprobs=2)
 PROMPT = [5, 6, 7, 8, 9]

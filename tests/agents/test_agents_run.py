@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted_agents import CONFIG, FORGETFUL, SUBMIT, engine, mend, run_script, step
 
 from radmoe.agents.candidates import read_candidates
 from radmoe.agents.instances import Instance
@@ -15,6 +14,7 @@ from radmoe.agents.trajectory import count_steps
 from radmoe.engines.replay import replay
 from radmoe.errors import InputError
 from radmoe.pool import Profile, open_pool
+from scripted_agents import CONFIG, FORGETFUL, SUBMIT, engine, mend, run_script, step
 
 SCRIPT = {
     "one": [[mend(""), step(SUBMIT)], [step("cat sums.py"), mend(" + 0"), step(SUBMIT)]],

@@ -12,9 +12,9 @@ from radmoe.capture import CaptureInterrupted, Keep, Plan, Progress, capture_poo
 from radmoe.capture.adaptive import Watches
 from radmoe.engines.base import Engine, Sampling
 from radmoe.errors import InputError, PoolMismatch
-from radmoe.selection.online import OnlineSelector, Stopping
 from radmoe.pool import Pool, open_pool
 from radmoe.problems import Question
+from radmoe.selection.online import OnlineSelector, Stopping
 from radmoe.selection.selector import select
 
 QUESTIONS = [Question(f"q{i}", f"So the sum is {i}", "text") for i in range(5)]

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from radmoe_studies.commands import audit
 from radmoe.errors import InputError
+from radmoe_studies.commands import audit
 
 Run = Callable[..., Result]
 

@@ -9,9 +9,9 @@ import pytest
 from test_commands import error, lines, radmoe
 
 from radmoe.grading.labels import read_labels
+from radmoe.pool import open_pool
 from radmoe_lab.models import MODELS
 from radmoe_lab.tasks import problems
-from radmoe.pool import open_pool
 
 
 @pytest.fixture(scope="module")

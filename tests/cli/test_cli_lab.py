@@ -12,13 +12,13 @@ from test_commands import error, radmoe
 from test_interrupts import interrupted
 from typer.testing import CliRunner
 
+from radmoe.cli import app
+from radmoe.pool import open_pool
 from radmoe_lab.archive.files import MANIFEST
 from radmoe_lab.archive.pack import pack
-from radmoe.cli import app
 from radmoe_lab.commands import lab
 from radmoe_lab.models import MODELS
 from radmoe_lab.sample import sample
-from radmoe.pool import open_pool
 
 NAME = "lab-qwen-thinking"
 

@@ -11,10 +11,10 @@ from test_commands import error, radmoe
 
 from planted_pools import RECIPE, graded_pool
 from radmoe.errors import InputError
-from radmoe_lab import planted
-from radmoe_lab.planted import PlantedGroup
 from radmoe.pool import PoolWriter
 from radmoe.report.explorer import Options, write_report
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 
 
 def test_a_report_is_written_and_named(made: list[PlantedGroup], tmp_path: Path) -> None:

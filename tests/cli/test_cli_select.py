@@ -12,16 +12,16 @@ import typer
 from typer.testing import CliRunner, Result
 
 from planted_pools import write_pool
-from radmoe.selection import selector
 from radmoe.cli import inspect
 from radmoe.cli import select as command
 from radmoe.errors import InputError
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.pool import open_pool
+from radmoe.selection import selector
 from radmoe.selection.presets import PRESETS
 from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup, Selection
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 Run = Callable[..., Result]
 

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from planted_pools import RECIPE, write_pool
 from radmoe.cli import app
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted, PlantedGroup
 from radmoe.pool import PoolWriter, Profile, open_pool
 from radmoe.selection.selector import select
 from radmoe.types import Rollout, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted, PlantedGroup
 
 
 def radmoe(*arguments: object, expect: int = 0) -> subprocess.CompletedProcess[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from report.published_results import evaluation
 from test_commands import radmoe
 
 from printed_commands import follow
 from radmoe_lab.commands import demo
 from radmoe_studies.report import results
-from report.published_results import evaluation
 
 
 @pytest.mark.slow

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 import typer
+from evaluation.pools import graded_pool
 from typer.testing import CliRunner, Result
 
-from evaluation.pools import graded_pool
 from radmoe.cli import evaluate
 from radmoe.errors import InputError, PoolNotFound, RadmoeError
+from radmoe.selection.presets import PRESETS
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
-from radmoe.selection.presets import PRESETS
 
 Run = Callable[..., Result]
 

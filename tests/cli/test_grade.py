@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 import typer
+from grading.text_pools import write_texts
+from sandbox.crippled import NO_LANDLOCK, NO_MOUNTS, cripple
 from typer.testing import CliRunner, Result
 
-from grading.text_pools import write_texts
 from planted_pools import write_pool
 from radmoe.cli import grade
 from radmoe.errors import InputError
 from radmoe.grading.labels import read_labels
+from radmoe.problems import load_questions
 from radmoe_lab.planted import PlantedGroup
 from radmoe_lab.tasks import problems
-from radmoe.problems import load_questions
-from sandbox.crippled import NO_LANDLOCK, NO_MOUNTS, cripple
 
 Run = Callable[..., Result]
 

@@ -20,9 +20,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Any]]:
     """`serve("vllm", family="qwen3-moe", faults={...})`: a running fake server."""
-    from fake_server import FakeServer
-
     import tiny_moe
+    from fake_server import FakeServer
 
     with ExitStack() as servers:
 

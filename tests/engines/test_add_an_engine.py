@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
-from contract import EngineContract
 
 import tiny_moe
+from contract import EngineContract
 from radmoe.engines import EngineOptions, open_engine
 from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, uniforms, wanted_rollouts
 from radmoe.engines.llamacpp.draw import draw, logprobs

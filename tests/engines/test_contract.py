@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract import EngineContract
-from fake_server import FakeServer
 
 import tiny_moe
+from contract import EngineContract
+from fake_server import FakeServer
 from radmoe.engines.base import Engine
 from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
 from radmoe.engines.llamacpp.engine import LlamaCppEngine

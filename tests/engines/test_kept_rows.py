@@ -7,9 +7,9 @@ import pytest
 
 from radmoe.engines.kept_rows import check_layers, check_profile, format_layers
 from radmoe.errors import InputError
-from radmoe_lab.tokenizer import build
 from radmoe.pool import Profile
 from radmoe.vocab import Vocab
+from radmoe_lab.tokenizer import build
 
 
 def test_layers_are_listed_as_one_writes_them() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from evaluation.pools import graded_pool, labels
+
 from planted_pools import write_pool
 from radmoe.errors import InputError, PoolNotFound
 from radmoe.evaluation import Report, build_report, evaluate_pool
@@ -16,8 +16,8 @@ from radmoe.evaluation.render import FORMATS
 from radmoe.evaluation.screen import plain
 from radmoe.evaluation.table import Cell
 from radmoe.grading.labels import Label, write_labels
-from radmoe_lab.planted import PlantedGroup
 from radmoe.types import Rollout
+from radmoe_lab.planted import PlantedGroup
 
 
 def cell(shown: Report, table: str, row: str, column: str) -> Cell:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from radmoe.errors import InputError
 from radmoe.evaluation.baselines import (
     DEEPCONF,
     average,
@@ -26,7 +27,6 @@ from radmoe.evaluation.baselines import (
     weighted_vote,
 )
 from radmoe.selection.confidence import SCALARS, every_scalar, token_confidence
-from radmoe.errors import InputError
 
 # Our votes by the names that deepconf 0.1.0 gives its own.
 THEIRS = {

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from planted_pools import graded_pool
-from radmoe.selection.certainty import mean_similarity
 from radmoe.errors import InputError
 from radmoe.evaluation.calibrate import (
     Graded,
@@ -27,11 +26,12 @@ from radmoe.evaluation.calibrate import (
 )
 from radmoe.evaluation.coverage import risk, tables
 from radmoe.grading.labels import Label, write_labels
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.pool import open_pool
+from radmoe.selection.certainty import mean_similarity
 from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 SHAPE = RouterShape(4, 16, 2)
 SHIFTS = {8: 0.0, 16: 0.5, 64: 1.0}  # by which picks among more rollouts are denser, and no more often right
@@ -218,8 +218,8 @@ def test_every_table_says_what_cross_validation_found(pool: Path) -> None:
 
 
 def test_probabilities_that_are_too_high_fail_the_check() -> None:
-    from radmoe.selection.certainty import Calibration, Origin
     from radmoe.evaluation.calibrate import Calibrated
+    from radmoe.selection.certainty import Calibration, Origin
 
     picks = graded(8000)
     honest = held_out("math", picks, graded(600, seed=3))

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from evaluation.pools import records
+
 from radmoe.evaluation import Records, Report, build_report
 from radmoe.evaluation.kinds import BASELINES, NAMES
 from radmoe.evaluation.render import beside_text, comma_separated, latex, markdown
 from radmoe.evaluation.scores import Draws
+from radmoe.evaluation.stats import cluster_bootstrap, holm, mcnemar_exact, paired_bootstrap
 from radmoe.evaluation.table import Cell, Table
 from radmoe.evaluation.wording import p_text
-from radmoe.evaluation.stats import cluster_bootstrap, holm, mcnemar_exact, paired_bootstrap
 
 FEW = Draws(resamples=200)
 HALF = [4] * 12  # of eight rollouts four are right, in each of twelve problems

@@ -9,12 +9,12 @@ import re
 from dataclasses import replace
 
 import pytest
+from evaluation.pools import records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from evaluation.pools import records
 from hostile_text import unseen
 from radmoe.evaluation import Report, build_report
 from radmoe.evaluation.render import as_json, comma_separated, latex, markdown, value_text

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evaluation.pools import records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.pools import records
-from radmoe.evaluation.cohort import METHODS
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, Report, build_report
+from radmoe.evaluation.cohort import METHODS
 from radmoe.evaluation.render import markdown
 from radmoe.evaluation.scores import Collection, Draws, degenerate
+from radmoe.evaluation.stats import cluster_bootstrap, holm, mcnemar_exact, poisson_binomial_test
 from radmoe.evaluation.table import Cell
 from radmoe.evaluation.tables import lift_table
-from radmoe.evaluation.stats import cluster_bootstrap, holm, mcnemar_exact, poisson_binomial_test
 
 FEW = Draws(resamples=200)
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from evaluation.pools import graded_pool, labels, registry_restored
+
 from planted_pools import write_pool
 from radmoe import select
-from radmoe.evaluation.cohort import METHODS, GradedProblem, Method
-from radmoe.evaluation.cohort.registry import score_method
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, build_report, cache, evaluate_pool, measure, workers
+from radmoe.evaluation.cohort import METHODS, GradedProblem, Method
+from radmoe.evaluation.cohort.registry import score_method
 from radmoe.evaluation.records import NO_PICK
 from radmoe.grading.labels import write_labels
+from radmoe.pool import PoolWriter, Profile, merge_pools
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
-from radmoe.pool import PoolWriter, Profile, merge_pools
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from evaluation.pools import records
-from radmoe.evaluation.cohort import METHODS
+
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, Report
+from radmoe.evaluation.cohort import METHODS
 from radmoe.evaluation.render import beside_text
 from radmoe.evaluation.rivals import ADDED, INSTEAD, PRESETS, STRICT, rivals_report
 from radmoe.evaluation.scores import Draws
-from radmoe.evaluation.table import Cell
 from radmoe.evaluation.stats import cluster_bootstrap, mcnemar_exact, sign_flip_exact
+from radmoe.evaluation.table import Cell
 
 FEW = Draws(resamples=200)
 

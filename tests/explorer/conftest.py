@@ -10,9 +10,9 @@ from selenium.webdriver import Chrome
 
 from explorer import chromium
 from planted_pools import graded_pool
+from radmoe.report.explorer import write_report
 from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
-from radmoe.report.explorer import write_report
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radmoe.explorer.layout import DENSE, by_basin, plane
-from radmoe_lab.planted import PlantedGroup
 from radmoe.selection.selector import select
+from radmoe_lab.planted import PlantedGroup
 
 
 def test_the_pick_s_basin_comes_first_and_basins_stay_together(made: list[PlantedGroup]) -> None:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from selenium.webdriver import Chrome
-
 from explorer.chromium import Page
 from explorer.odd_pools import BROKEN, HOSTILE, LINE, MARKUP, SCRIPT, SHAPE, agent_rollout, pool_of, rollout_of
+from selenium.webdriver import Chrome
+
 from hostile_text import ATTACKS, ORDINARY
-from radmoe_lab import planted
 from radmoe.pool.profile import Profile
-from radmoe.system.printing import visible
 from radmoe.report.explorer import Options, write_report
+from radmoe.system.printing import visible
 from radmoe.types import Rollout
+from radmoe_lab import planted
 
 
 def shown(browser: Chrome, pool: Path, tmp_path: Path, **options: object) -> Page:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from explorer.odd_pools import SHAPE, rollout_of
+
 from radmoe.explorer.wording import marker_words, rival, why, window_words
-from radmoe_lab import planted
-from radmoe_lab.planted import PlantedGroup
 from radmoe.selection.selector import select
 from radmoe.types import Kind, Rollout, RolloutGroup
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 
 
 def test_a_pick_is_named_with_its_reason_its_rival_and_what_labels_say(made: list[PlantedGroup]) -> None:

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radmoe.agents import importer
+from radmoe.grading.answers import boxed, extract, fenced, response
 from radmoe.selection.anchors import locate, locate_extent, markers_for, spec_for, text_response
 from radmoe.selection.closing import BOX, CONTROL_TOKEN, answer_text, text_blocks
 from radmoe.serve import rendered
 from radmoe.serve.rendered import split_thinking
-from radmoe.grading.answers import boxed, extract, fenced, response
 from vocabularies import encode, vocab
 
 COMMON = [

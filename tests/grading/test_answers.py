@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from radmoe.errors import InputError
 from radmoe.grading.answers import boxed, extract, fenced, normalise
+from radmoe.types import KINDS, Kind
 from radmoe_lab.chat import STYLES, render
 from radmoe_lab.tasks import TASKS, training_example
-from radmoe.types import KINDS, Kind
 
 PAIRS = [(family, style) for family, styles in STYLES.items() for style in styles]
 

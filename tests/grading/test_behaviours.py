@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from grading.text_pools import write_texts
+
 from planted_pools import faults_of
-from radmoe.evaluation.cohort import METHODS, open_cohort
 from radmoe.errors import InputError, PoolCorrupt
 from radmoe.evaluation import cache
+from radmoe.evaluation.cohort import METHODS, open_cohort
 from radmoe.grading import grade_pool
 from radmoe.grading.behaviours import BEHAVIOURS, behaviour, read_behaviours, visible_calls, write_behaviours
 from radmoe.grading.labels import Label, write_labels

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sandbox.available import MECHANISMS
+from sandbox.crippled import without_filter
+from sandbox.hostile import HOSTILE
 
 from radmoe.errors import InputError
 from radmoe.grading.programs import Program, judge, judge_many
 from radmoe.problems.base import STDIN
 from radmoe.sandbox import Sandbox
-from sandbox.available import MECHANISMS
-from sandbox.crippled import without_filter
-from sandbox.hostile import HOSTILE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 

@@ -12,22 +12,22 @@ from random import Random
 from typing import Any
 
 import pytest
-
 from grading.text_pools import write_texts
+
 from problems import samples
 from radmoe.errors import InputError, PoolNotFound
 from radmoe.grading import grade_pool
 from radmoe.grading.grade import answer_key
 from radmoe.grading.labels import read_labels
+from radmoe.pool import open_pool
+from radmoe.problems import Problem
+from radmoe.problems.gold import load_problems
+from radmoe.types import Kind
 from radmoe_lab.chat import render
 from radmoe_lab.tasks import Example, problems
 from radmoe_lab.tasks.meaning import meaning, operations
 from radmoe_lab.tasks.pipelines import Pipeline
 from radmoe_lab.tasks.sentences import say
-from radmoe.pool import open_pool
-from radmoe.problems import Problem
-from radmoe.problems.gold import load_problems
-from radmoe.types import Kind
 
 # -- a pool -----------------------------------------------------------------------------------------
 

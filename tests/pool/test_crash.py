@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from radmoe.errors import PoolIncomplete, PoolNotFound
-from radmoe_lab import planted
 from radmoe.pool import Pool, PoolWriter, open_pool
 from radmoe.types import Rollout, RouterShape
+from radmoe_lab import planted
 
 SHAPE = RouterShape(4, 16, 3)
 KILLS = 20

@@ -18,9 +18,9 @@ from pool_attacks import DELIMITED, SHARD, abandoned_pool, reseal
 from radmoe.errors import PoolCorrupt, PoolUnsafe
 from radmoe.evaluation import evaluate_pool
 from radmoe.grading.labels import Label, read_labels, write_labels
+from radmoe.pool import Pool, PoolWriter, files, merge_pools, open_pool, schema
 from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
-from radmoe.pool import Pool, PoolWriter, files, merge_pools, open_pool, schema
 
 SECRET = b"what the victim wrote"
 FILES = [

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pool.small_pools import SHAPE, rollout, same, writer
 from typer.testing import CliRunner
 
 from malformed_journals import FIELDS, joined, malformed_journals, split
 from planted_pools import faults_of
-from pool.small_pools import SHAPE, rollout, same, writer
 from pool_attacks import SHARD, abandoned_pool
 from radmoe.cli import app
 from radmoe.errors import InputError, PoolIncomplete, RadmoeError
-from radmoe_lab import planted
 from radmoe.pool import Pool, PoolWriter, open_pool
 from radmoe.pool.schema import JOURNAL, REFUSED
 from radmoe.types import Rollout, Step
+from radmoe_lab import planted
 
 # -- whatever add accepts ----------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ import pytest
 from planted_pools import faults_of
 from pool_attacks import SHARD, abandoned_pool
 from radmoe.errors import InputError, PoolCorrupt, PoolTooLarge
-from radmoe_lab import planted
 from radmoe.pool import Pool, PoolWriter, open_pool, schema
 from radmoe.pool.limits import DEFAULT, VARIABLE, check_claim, check_json, memory_limit
 from radmoe.pool.tables import LABEL_FIELDS, read_table
 from radmoe.types import Rollout, RouterShape
+from radmoe_lab import planted
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 
 from planted_pools import write_pool
 from radmoe.errors import InputError, PoolMismatch, PoolNotFound
-from radmoe_lab import planted
-from radmoe_lab.planted import PlantedGroup
 from radmoe.pool import PoolWriter, merge_pools, open_pool
 from radmoe.selection.selector import select
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 
 
 def shares(made: list[PlantedGroup], root: Path) -> list[Path]:

@@ -9,12 +9,12 @@ import pytest
 
 from planted_pools import faults_of, write_pool
 from radmoe.errors import InputError, PoolMismatch, ReadoutError, RolloutError
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted, PlantedGroup
 from radmoe.pool import Profile, open_pool
 from radmoe.selection.readout import windows
 from radmoe.selection.selector import select
 from radmoe.types import RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted, PlantedGroup
 
 
 def routing_bytes(path: Path) -> int:

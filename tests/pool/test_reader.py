@@ -11,10 +11,10 @@ import pytest
 
 from planted_pools import RECIPE
 from radmoe.errors import InputError, PoolCorrupt, PoolNotFound, PoolVersion, RolloutError
-from radmoe_lab.planted import PlantedGroup
 from radmoe.pool import files, open_pool, schema
 from radmoe.pool.columns import ColumnReader
 from radmoe.selection.selector import select
+from radmoe_lab.planted import PlantedGroup
 
 SHARD = "token_data_00000"
 

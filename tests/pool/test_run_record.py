@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from radmoe.errors import InputError, PoolMismatch, PoolVersion, RolloutError
-from radmoe_lab import planted
 from radmoe.pool import Pool, PoolWriter, Profile, open_pool, schema
 from radmoe.selection.selector import select
 from radmoe.types import Rollout, RouterShape, Step
+from radmoe_lab import planted
 
 SHAPE = RouterShape(3, 8, 2)
 BOXED = planted.tokenizer().encode("So it is</think> \\boxed{7} and that is all there is to say").ids

@@ -13,10 +13,10 @@ from planted_pools import faults_of
 from pool_attacks import SHARD, forge_runs, relist, reseal
 from radmoe.errors import PoolCorrupt
 from radmoe.grading.labels import Label, read_labels, write_labels
-from radmoe_lab.planted import PlantedGroup
 from radmoe.pool import PoolWriter, open_pool, schema
 from radmoe.pool.tables import LABEL_FIELDS, write_table
 from radmoe.types import Rollout, Step
+from radmoe_lab.planted import PlantedGroup
 
 Rows = list[dict[str, Any]]
 META = f"{SHARD}/moe_meta.json"

@@ -9,9 +9,9 @@ import socket
 from pathlib import Path
 
 import pytest
+from pool.small_pools import rollout, same, writer
 
 from planted_pools import faults_of
-from pool.small_pools import rollout, same, writer
 from radmoe.errors import PoolBusy, PoolIncomplete, PoolMismatch
 from radmoe.pool import Pool, open_pool
 

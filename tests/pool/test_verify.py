@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planted_pools import faults_of
-from radmoe_lab import planted
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.pool.columns import chunk_rows
 from radmoe.types import Rollout, RouterShape
+from radmoe_lab import planted
 
 
 def flip(file: Path, at: int) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pool.small_pools import SHAPE, rollout, same, writer
 
 from planted_pools import RECIPE, faults_of, write_pool
-from pool.small_pools import SHAPE, rollout, same, writer
 from radmoe.errors import (
     InputError,
     PoolError,
@@ -24,11 +24,11 @@ from radmoe.errors import (
     PoolWriteError,
     RolloutError,
 )
-from radmoe_lab import planted
-from radmoe_lab.planted import PlantedGroup
 from radmoe.pool import Pool, PoolWriter, open_pool
 from radmoe.pool.schema import JOURNAL
 from radmoe.types import Rollout, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 
 
 def test_what_is_written_reads_back_the_same(made: list[PlantedGroup], shared_pool: Path) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from grading.text_pools import write_texts
+
 from problems import samples
 from radmoe.errors import InputError
 from radmoe.grading import grade_pool

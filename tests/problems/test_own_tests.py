@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from grading.text_pools import write_texts
+
 from problems import samples
 from radmoe.errors import InputError
 from radmoe.grading import grade_pool

@@ -9,9 +9,9 @@ import pytest
 
 from radmoe.errors import PoolError
 from radmoe.grading.labels import Label
-from radmoe_lab.planted import PlantedGroup
 from radmoe.report.pictures import draw_problem
 from radmoe.types import Rollout, RolloutGroup
+from radmoe_lab.planted import PlantedGroup
 
 
 def labels(made: PlantedGroup) -> list[Label]:

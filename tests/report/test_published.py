@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from report.published_results import TEXT, checkout, evaluation
 
 from radmoe.errors import InputError
 from radmoe.evaluation.kinds import NAMES
 from radmoe_studies.report import published
 from radmoe_studies.report.published import BEGIN, COMMITTED, END, stale_pages, with_block
-from report.published_results import TEXT, checkout, evaluation
 
 ROOT = Path(__file__).parent.parent.parent
 

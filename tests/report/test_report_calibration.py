@@ -10,10 +10,10 @@ from PIL import Image
 from planted_pools import graded_pool
 from radmoe.evaluation.calibrate import calibrate
 from radmoe.evaluation.coverage import tables
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.report.calibration import chart, write_calibration
 from radmoe.types import RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 
 def test_a_calibration_is_a_page_csv_json_and_a_figure(tmp_path: Path) -> None:

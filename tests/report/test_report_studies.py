@@ -13,11 +13,11 @@ from PIL import Image
 
 from planted_panels import evidence, panel
 from radmoe.evaluation.render import markdown_text
-from radmoe_studies.report.readings import Readings, read_readings
-from radmoe_studies.report.studies import Source, decisions_of, ledger, rules, verdict_counts, verdict_text, write_study
 from radmoe_studies.base import Options, Ran, load, study_named
 from radmoe_studies.decision import Claim, above, corrected
 from radmoe_studies.paper.readouts import READOUTS
+from radmoe_studies.report.readings import Readings, read_readings
+from radmoe_studies.report.studies import Source, decisions_of, ledger, rules, verdict_counts, verdict_text, write_study
 from radmoe_studies.resample import Quantity
 from radmoe_studies.run import run_studies
 

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from report.published_results import evaluation
 
 from radmoe.errors import InputError
 from radmoe.evaluation.render import markdown_table
 from radmoe.evaluation.table import Table
 from radmoe_studies.report import results
 from radmoe_studies.report.results import FILE, TABLES, committed_file, condense, read_results, write_results
-from report.published_results import evaluation
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-import radmoe
-from radmoe.sandbox import Sandbox, spell
-from radmoe.sandbox.run import _FIRST_UID
 from sandbox.available import MECHANISMS, needs_landlock, needs_namespaces
 from sandbox.hostile import ENDLESS, HOSTILE, SECRET, SEEN_UNDER_LANDLOCK
 from sandbox.leftovers import leftovers
 from sandbox.readable import readable_copy
+
+import radmoe
+from radmoe.sandbox import Sandbox, spell
+from radmoe.sandbox.run import _FIRST_UID
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 

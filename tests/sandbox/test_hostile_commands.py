@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import pytest
-
 from sandbox.available import needs_namespaces
 from sandbox.hostile_commands import HOSTILE, run_as, users
 

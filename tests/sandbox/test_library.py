@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sandbox.available import MECHANISMS
+from sandbox.crippled import cripple
 
 from radmoe.errors import InputError
 from radmoe.sandbox import Sandbox, spell
 from radmoe.sandbox.library import PROBE, PROMISED
-from sandbox.available import MECHANISMS
-from sandbox.crippled import cripple
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-import radmoe
-from radmoe.errors import InputError
-from radmoe.sandbox.session import Session
 from sandbox.available import needs_namespaces
 from sandbox.crippled import NO_MOUNTS, cripple, without_filter
 from sandbox.leftovers import leftovers
 from sandbox.readable import readable_copy
+
+import radmoe
+from radmoe.errors import InputError
+from radmoe.sandbox.session import Session
 
 pytestmark = needs_namespaces
 

@@ -10,9 +10,9 @@ import pytest
 from planted_pools import write_pool
 from radmoe import Profile, open_pool, select
 from radmoe.errors import ReadoutError
-from radmoe_lab.planted import PlantedGroup
 from radmoe.selection.readout import READERS, Place, Readout, Window, read
 from radmoe.types import Anchor
+from radmoe_lab.planted import PlantedGroup
 
 
 def read_tail(readout: Readout, place: Place) -> Window:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import ids_of_bytes, neighbours, oracle, pairs, split
+from radmoe.errors import InputError, ReadoutError, VocabError
 from radmoe.selection.anchors import (
     MARKERS,
     TOKEN_SETS,
@@ -22,7 +23,6 @@ from radmoe.selection.anchors import (
     markers_for,
     spec_for,
 )
-from radmoe.errors import InputError, ReadoutError, VocabError
 from radmoe.types import Anchor
 from radmoe.vocab import Vocab
 from vocabularies import REAL, byte_level, encode, small_vocab, vocab

@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planted_pools import write_pool
+from radmoe.errors import InputError
+from radmoe.pool import open_pool
 from radmoe.selection import certainty
 from radmoe.selection.certainty import (
     SHELF,
@@ -33,12 +35,10 @@ from radmoe.selection.certainty import (
     shelf_name,
     shipped,
 )
-from radmoe.errors import InputError
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
-from radmoe.pool import open_pool
 from radmoe.selection.selector import FUSIONS, select
 from radmoe.types import RolloutGroup, RouterShape, Selection
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 DENSE = Dense(0.5, 10, 3)
 CURVE = Curve(8, 0.2, 1.0, 1.5, 0.5, 0.0, 6.0, DENSE)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import covering, oracle_blocks, oracle_box, pairs, spans, split
+from radmoe.errors import ReadoutError
 from radmoe.selection.anchors import find_all, locate, locate_extent, spec_for
 from radmoe.selection.closing import REACH, answer_text
-from radmoe.errors import ReadoutError
 from radmoe.selection.readout import windows
 from radmoe.types import Anchor
 from vocabularies import REAL, encode, vocab

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from radmoe.selection import confidence
 from radmoe.errors import InputError
+from radmoe.selection import confidence
 
 TOKENS = npst.arrays(np.float64, st.integers(1, 60), elements=st.floats(0, 30))
 

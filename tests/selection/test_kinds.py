@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from radmoe.errors import InputError
-from radmoe.selection.kinds import infer_kind, settle_kinds, survey
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.pool import Pool, PoolWriter, open_pool
+from radmoe.selection.kinds import infer_kind, settle_kinds, survey
 from radmoe.selection.selector import select
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from vocabularies import encode, vocab
 
 SHAPE = RouterShape(2, 8, 2)

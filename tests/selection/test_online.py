@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radmoe.errors import InputError
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.selection.online import Decision, OnlineSelector, Stopping
 from radmoe.selection.selector import FUSIONS, KERNELS, select
 from radmoe.types import RolloutGroup, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 N = 14
 

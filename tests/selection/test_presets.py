@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from radmoe import select
 from radmoe.errors import InputError, ReadoutError
-from radmoe.selection.kernels.reference import reference_knn_density, reference_weighted_jaccard
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted, PlantedGroup
-from radmoe.selection.overlap import answer_texts, bigram_jaccard
 from radmoe.pool import PoolWriter, open_pool
+from radmoe.selection.kernels.reference import reference_knn_density, reference_weighted_jaccard
+from radmoe.selection.overlap import answer_texts, bigram_jaccard
 from radmoe.selection.presets import PRESETS, Recipe
 from radmoe.selection.readout import Readout, read
 from radmoe.selection.selector import rule_for
 from radmoe.types import KINDS, Kind, Rollout, RolloutGroup, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted, PlantedGroup
 
 SHAPE = RouterShape(3, 12, 3)
 DOCS = Path(__file__).parent.parent / "docs" / "readouts.md"

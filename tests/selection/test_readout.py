@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radmoe.selection.anchors import find_all, spec_for
 from radmoe.errors import InputError, ReadoutError
-from radmoe_lab import planted
-from radmoe_lab.planted import PlantedGroup
-from radmoe.selection.layers import layer_subset
 from radmoe.pool import open_pool
+from radmoe.selection.anchors import find_all, spec_for
+from radmoe.selection.layers import layer_subset
 from radmoe.selection.readout import Readout, read, route_matrix, same_anchors, windows
 from radmoe.types import Rollout, RolloutGroup, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 from vocabularies import small_vocab
 
 SHAPE = RouterShape(2, 6, 2)

@@ -12,15 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radmoe import medoid, select, select_many
-from radmoe.selection.confidence import rollout_confidence
 from radmoe.errors import InputError, ReadoutError
-from radmoe.selection.kernels.reference import reference_binary_jaccard, reference_knn_density, reference_weighted_jaccard
-from radmoe_lab import planted
-from radmoe_lab.planted import PlantedGroup
 from radmoe.pool import open_pool
+from radmoe.selection.confidence import rollout_confidence
+from radmoe.selection.kernels.reference import (
+    reference_binary_jaccard,
+    reference_knn_density,
+    reference_weighted_jaccard,
+)
 from radmoe.selection.readout import read
 from radmoe.selection.selector import choose, setting_for, similarity
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 
 SHAPE = RouterShape(3, 12, 3)
 LOCATED = planted.tokenizer().encode("So \\boxed{12} and that is all of it, as we said.").ids

@@ -170,8 +170,8 @@ def test_the_radmoe_object_has_the_documented_fields_whatever_was_chosen(
 def test_a_calibration_says_how_sure_the_pick_is_where_it_was_fitted_for_such_rollouts(
     gateway: Callable[..., Any], upstream: Any, served_checkpoint: Path, tmp_path: Path
 ) -> None:
-    from radmoe.selection.certainty import Calibration, Curve, Dense, Fit, Origin
     from radmoe.engines.checkpoint import fingerprint
+    from radmoe.selection.certainty import Calibration, Curve, Dense, Fit, Origin
 
     curve = Curve(8, 0.0, 1.0, 0.0, 1.0, 0.0, 9.0, Dense(0.5, 10, 2))
     fit = Fit((curve, replace(curve, rollouts=64)), 40, 0.5)

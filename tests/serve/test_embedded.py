@@ -17,9 +17,8 @@ MESSAGES = [{"role": "user", "content": "What is 2 plus 3?"}]
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from running_gateway import RunningGateway
-
     import tiny_moe
+    from running_gateway import RunningGateway
 
     path = tiny_moe.save(tmp_path_factory.mktemp("embedded") / "tiny", chat=True)
     with RunningGateway(model=str(path), threads=1, record=path.parent / "pool") as made:
@@ -41,9 +40,8 @@ def test_best_of_n_and_plain_requests_are_sampled_here(tiny: Any) -> None:
 
 def test_rollouts_of_a_seed_are_the_same_in_one_round_and_in_several(tmp_path: Path) -> None:
     """Adaptive requests draw in rounds; rollout i must not depend on the round that drew it."""
-    from running_gateway import RunningGateway
-
     from radmoe.pool import open_pool
+    from running_gateway import RunningGateway
 
     question = (
         r"You have 405. Then multiply by 4. Then decrease it by 301. Give the final number modulo 1000 in \boxed{}."
@@ -61,11 +59,10 @@ def test_rollouts_of_a_seed_are_the_same_in_one_round_and_in_several(tmp_path: P
 def test_a_shipped_calibration_is_used_as_python_uses_it(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from running_gateway import RunningGateway
-
-    from radmoe.selection.certainty import find_calibration, origin_of
     from radmoe.pool import open_pool
+    from radmoe.selection.certainty import find_calibration, origin_of
     from radmoe.selection.selector import select
+    from running_gateway import RunningGateway
 
     question = r"You have 405. Then multiply by 4. Give the final number modulo 1000 in \boxed{}."
     asked = {"model": "lab-qwen", "messages": [{"role": "user", "content": question}], "seed": 5}
@@ -257,8 +254,8 @@ def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any) -> None:
 def test_text_parts_are_joined_and_thinking_is_told_apart(tiny: Any) -> None:
     import vocabularies
     from radmoe.serve.rendered import split_thinking
-    from radmoe_lab import planted
     from radmoe.vocab import Vocab
+    from radmoe_lab import planted
 
     vocab = Vocab.from_tokenizer(planted.tokenizer())
     assert split_thinking("<think>\nso\n</think>\n\n5", vocab) == ("so", "5")

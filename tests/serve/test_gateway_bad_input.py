@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from running_gateway import JSON, MESSAGES
 
 DEEP = b'{"model": "planted", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"

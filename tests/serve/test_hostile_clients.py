@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
-from hostile_clients import ask_fuzzed, serving, slow_clients
 
 import tiny_moe
+from hostile_clients import ask_fuzzed, serving, slow_clients
 
 
 def test_fuzzed_requests_are_answered_in_time_and_never_break_the_server(tmp_path: Path) -> None:

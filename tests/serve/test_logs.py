@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from running_gateway import MESSAGES
 
 REASON = "the disk is on fire " + "and " * 200 + "nobody knows why"

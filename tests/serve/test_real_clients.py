@@ -11,6 +11,7 @@ from typing import Any
 
 import openai
 import pytest
+
 from running_gateway import MESSAGES
 
 OFFLINE = {

@@ -16,11 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
-from running_gateway import MESSAGES
 
 from radmoe import open_pool, select
 from radmoe.errors import PoolMismatch
 from radmoe.pool import Pool
+from running_gateway import MESSAGES
 
 
 def test_every_served_group_is_in_the_pool_and_selects_the_same(

@@ -23,10 +23,9 @@ def chat_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def sglang(chat_checkpoint: Path) -> Iterator[Callable[..., Any]]:
     """`sglang(faults={...})`: a gateway before a fake SGLang server, which is its `upstream`."""
+    import tiny_moe
     from fake_server import FakeServer
     from running_gateway import RunningGateway
-
-    import tiny_moe
 
     with ExitStack() as parts:
 
@@ -57,12 +56,11 @@ def test_later_rounds_of_a_request_go_on_with_its_seeds(sglang: Callable[..., An
     import asyncio
     import json
 
-    from running_gateway import MESSAGES
-
     from radmoe.serve.asks import read_ask
     from radmoe.serve.backends import Progress
     from radmoe.serve.served import Served
     from radmoe.serve.settings import Settings
+    from running_gateway import MESSAGES
 
     made = sglang()
     settings = Settings(upstreams=(made.upstream.url,), model=str(chat_checkpoint))

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from running_gateway import JSON, MESSAGES
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -183,9 +183,9 @@ def warm() -> None:
     import radmoe.evaluation.report
     import radmoe.evaluation.workers
     import radmoe.grading.grade
-    import radmoe.selection.kernels.jaccard
     import radmoe.pool.merge
     import radmoe.pool.verify
+    import radmoe.selection.kernels.jaccard
     import radmoe.selection.selector
 
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):

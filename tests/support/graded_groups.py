@@ -8,9 +8,9 @@ import numpy as np
 
 from radmoe.evaluation.cohort import GradedProblem
 from radmoe.evaluation.cohort.problem import Marks
-from radmoe_lab import planted
 from radmoe.selection.selector import setting_for
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
+from radmoe_lab import planted
 
 SHAPE = RouterShape(2, 4, 1)
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from forked_runs import Outcome, Place, make, place, radmoe, run
 from malformed_pools import good_pools
-from radmoe_lab.archive.files import MANIFEST
 from radmoe.errors import RadmoeError
+from radmoe_lab.archive.files import MANIFEST
 
 Work = Callable[[], object]
 Case = tuple[Callable[[Place], object], Callable[[Place], dict[str, Work]]]  # makes the files, and what reads them

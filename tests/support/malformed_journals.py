@@ -20,8 +20,8 @@ from typing import Any
 from forked_runs import Outcome, make, place, radmoe, run
 from pool_attacks import SHAPE, SHARD, abandoned_pool
 from radmoe.errors import RadmoeError
-from radmoe_lab import planted
 from radmoe.pool import PoolWriter, schema
+from radmoe_lab import planted
 
 HEAD = struct.Struct("<4sQI")
 FIELDS = {

@@ -27,10 +27,10 @@ from planted_pools import write_pool
 from pool_attacks import SHAPE, SHARD, forge_runs, small_rollout, write_document
 from radmoe.errors import RadmoeError
 from radmoe.grading.labels import Label, write_labels
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.pool import PoolWriter, Profile, schema
 from radmoe.types import Rollout, Step
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 RECIPE = Planted(problems=2, rollouts=4, tokens=60)
 META = f"{SHARD}/{schema.SHARD_META}"

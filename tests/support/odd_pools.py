@@ -11,9 +11,9 @@ import numpy as np
 
 from hostile_text import ATTACKS
 from radmoe.grading.labels import Label, write_labels
-from radmoe_lab import planted
 from radmoe.pool import PoolWriter
 from radmoe.types import Rollout, RouterShape, Step
+from radmoe_lab import planted
 
 SHAPE = RouterShape(3, 8, 2)
 SCRIPT = "<script>window.hacked = 1</script>"

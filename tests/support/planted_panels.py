@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.selection.selector import setting_for
-from radmoe_studies.evidence import Evidence, Panel, Read, Request
 from radmoe.types import Kind
+from radmoe_studies.evidence import Evidence, Panel, Read, Request
 
 
 def similarity(

@@ -7,9 +7,9 @@ from typing import Any
 
 from radmoe.errors import PoolError
 from radmoe.grading.labels import Label, write_labels
+from radmoe.pool import PoolWriter, open_pool
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
-from radmoe.pool import PoolWriter, open_pool
 
 RECIPE = Planted(problems=4, rollouts=12, tokens=120)
 

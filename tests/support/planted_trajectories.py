@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from radmoe.agents.candidates import POOL, Candidate, write_candidates
-from radmoe_lab import planted
 from radmoe.pool import PoolWriter, Profile
 from radmoe.types import Rollout, RouterShape, Step
+from radmoe_lab import planted
 
 SHAPE = RouterShape(4, 32, 2)
 Verdicts = dict[tuple[str, int], bool]

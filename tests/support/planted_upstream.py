@@ -29,8 +29,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from radmoe.engines.vllm.plugin.endpoint import check_request
 from radmoe.engines.vllm.plugin.payload import encode
 from radmoe.engines.vllm.plugin.store import ChoiceRows
-from radmoe_lab import planted
 from radmoe.types import RouterShape
+from radmoe_lab import planted
 
 SMALL, LAB = RouterShape(3, 8, 4), RouterShape(11, 32, 8)  # of quick tests, and of the lab's models
 CONTEXT = 512

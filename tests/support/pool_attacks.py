@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from radmoe_lab import planted
 from radmoe.pool import PoolWriter, files, schema
 from radmoe.pool.tables import RUN_FIELDS, write_table
 from radmoe.types import Rollout, RouterShape
+from radmoe_lab import planted
 
 SHARD = "token_data_00000"
 DELIMITED = "token_data_00000/../../home/victim"

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from planted_pools import graded_pool, labels
+from radmoe.evaluation import Records
 from radmoe.evaluation.cohort import METHODS
 from radmoe.evaluation.cohort.families import family_of
-from radmoe.evaluation import Records
 from radmoe.evaluation.records import COUNTS
 from radmoe.selection.selector import setting_for
 from radmoe.types import Kind

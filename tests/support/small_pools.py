@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from radmoe_lab import planted
 from radmoe.pool import PoolWriter
 from radmoe.types import Rollout, RouterShape
+from radmoe_lab import planted
 
 SHAPE = RouterShape(3, 8, 2)
 

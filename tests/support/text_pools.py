@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from radmoe_lab.tokenizer import build
 from radmoe.pool import PoolWriter
 from radmoe.types import Kind, Rollout, RouterShape
+from radmoe_lab.tokenizer import build
 
 SHAPE = RouterShape(2, 8, 2)
 

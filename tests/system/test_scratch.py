@@ -13,12 +13,12 @@ import pytest
 
 from planted_pools import write_pool
 from radmoe.grading.labels import Label, write_labels
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.pool import merge_pools
 from radmoe.pool.files import write_atomic
 from radmoe.sandbox.run import Sandbox
 from radmoe.system.scratch import Scratch, remove_abandoned
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 
 MERGE = """
 import sys, time

@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM
 from radmoe.engines.base import Completion, completion_text
 from radmoe.engines.torch.batcher import Batcher
 from radmoe.errors import EngineError, InputError
+from radmoe.types import Rollout
 from radmoe_lab.agent import sample as sample_module
 from radmoe_lab.agent.demonstrations import demonstrate
 from radmoe_lab.agent.export import main as export
@@ -29,7 +30,6 @@ from radmoe_lab.models import AGENTS, MODELS, model_named
 from radmoe_lab.tasks.draw import seeded
 from radmoe_lab.tokenizer import build
 from radmoe_lab.train import save, train
-from radmoe.types import Rollout
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 (NAME,) = AGENTS

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from radmoe.agents.importer import import_requests
-from radmoe_lab.agent.source import lab_source
 from radmoe.engines import EngineOptions, open_engine
 from radmoe.errors import InputError
+from radmoe.pool import open_pool
 from radmoe_lab.agent.loop import BOUNDARY
 from radmoe_lab.agent.records import AgentTrajectory, judged, read_trajectories
 from radmoe_lab.agent.repositories import repositories
+from radmoe_lab.agent.source import lab_source
 from radmoe_lab.agent.verdicts import RESOLVED
 from radmoe_lab.models import shipped_trajectories, weights
 from radmoe_lab.sample import checksums
-from radmoe.pool import open_pool
 
 NAME = "lab-agent-qwen"
 

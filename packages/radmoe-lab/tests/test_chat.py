@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
-from radmoe.selection.anchors import locate, spec_for
 from radmoe.engines.prompts import template_arguments
 from radmoe.errors import InputError
+from radmoe.selection.anchors import locate, spec_for
+from radmoe.vocab import Vocab
 from radmoe_lab.chat import FAMILIES, SPECIAL, STYLES, prompt_text, render
 from radmoe_lab.tasks import TASKS, training_example
 from radmoe_lab.tokenizer import VOCAB_SIZES, build, fast_tokenizer, learn
-from radmoe.vocab import Vocab
 
 PAIRS = [(family, style) for family, styles in STYLES.items() for style in styles]
 

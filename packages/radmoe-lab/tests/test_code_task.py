@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from radmoe.problems import Problem
 from radmoe_lab.tasks import STYLES, problems, stream, training_example
 from radmoe_lab.tasks.code import code_problem
 from radmoe_lab.tasks.draw import is_test
 from radmoe_lab.tasks.pipelines import FAMILIES, KEEP, Pipeline, draw_list, draw_pipeline, draw_tests, signature
 from radmoe_lab.tasks.programs import write
 from radmoe_lab.tasks.wide import write_wide
-from radmoe.problems import Problem
 
 seeds = st.integers(0, 2**32)
 

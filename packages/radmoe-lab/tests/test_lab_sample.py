@@ -13,11 +13,11 @@ import pytest
 from radmoe.capture import Plan, capture_pool, sampling_for
 from radmoe.engines import EngineOptions, open_engine
 from radmoe.errors import InputError
+from radmoe.pool import Pool, open_pool
+from radmoe.problems import load_questions
 from radmoe_lab import sample as sampling
 from radmoe_lab.models import MODELS, weights
 from radmoe_lab.sample import FINISH_REASONS, checksums, main, read_header, read_sampled, sample
-from radmoe.pool import Pool, open_pool
-from radmoe.problems import load_questions
 
 TASKS = ("math-1", "code")
 OPTIONS = {"n": 3, "limit": 2, "seed": 5, "batch_size": 8, "max_tokens": 120}

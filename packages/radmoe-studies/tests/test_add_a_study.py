@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from planted_panels import evidence, panel
-from radmoe_studies.report.studies import Source, write_study
 from radmoe_studies.base import STUDIES, Options, Ran
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Request
+from radmoe_studies.report.studies import Source, write_study
 from radmoe_studies.run import run_studies
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"

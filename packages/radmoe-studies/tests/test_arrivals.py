@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radmoe.selection.confidence import likelihood
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.selection.online import OnlineSelector, Stopping
 from radmoe.selection.selector import rule_for, setting_for, similarity
+from radmoe.types import RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from radmoe_studies.arrivals import arrive, consistent, orders, picks, settled, votes
 from radmoe_studies.subcohorts import Problem
-from radmoe.types import RouterShape
 
 LENGTHS = np.array([5, 1, 9, 4, 7, 2, 8, 3])
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from planted_pools import graded_pool as make_pool
-from radmoe.evaluation.cohort import open_cohort
 from radmoe.errors import InputError
+from radmoe.evaluation.cohort import open_cohort
 from radmoe.selection.kernels import weighted_jaccard
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.selection.readout import read
 from radmoe.selection.selector import Setting, similarity
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from radmoe_studies.evidence import Panel, Request, gather, sampling_of
 
 SIXTEEN, DENSE, COSINE = Request("delimiter@16"), Request("delimiter@16", k=5), Request("delimiter@16", "cosine")

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from planted_pools import graded_pool
+from radmoe.pool import open_pool
 from radmoe.selection.confidence import lowest_window, running_lows, token_confidence
+from radmoe.types import RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe.pool import open_pool
 from radmoe_studies.arrivals import orders
 from radmoe_studies.evidence import gather
 from radmoe_studies.falls import falls, filtered
-from radmoe.types import RouterShape
 
 N, WINDOW = 12, 8
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from planted_pools import graded_pool
-from radmoe.evaluation.cohort import open_cohort
 from radmoe.errors import InputError, MethodUnavailable
+from radmoe.evaluation.cohort import open_cohort
+from radmoe.selection.selector import select
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe.selection.selector import select
 from radmoe_studies.evidence import WINDOW, Evidence, gather
 from radmoe_studies.fusions import fused, fused_picks
 from radmoe_studies.picks import standard

@@ -9,15 +9,15 @@ import pytest
 
 from planted_pools import graded_pool
 from radmoe.selection.confidence import likelihood
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.selection.online import OnlineSelector
 from radmoe.selection.selector import rule_for, similarity
+from radmoe.types import RolloutGroup, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from radmoe_studies.arrivals import orders
 from radmoe_studies.evidence import gather
 from radmoe_studies.races import log_probs, race, running_likelihood
 from radmoe_studies.subcohorts import Problem
-from radmoe.types import RolloutGroup, RouterShape
 
 N = 24
 RECIPE = Planted(problems=3, rollouts=N, tokens=30, shape=RouterShape(4, 16, 2))

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from planted_panels import panel
-from radmoe.evaluation.baselines import most_frequent, pass_at
 from radmoe.errors import InputError
+from radmoe.evaluation.baselines import most_frequent, pass_at
 from radmoe.selection.readout import Reading
 from radmoe.selection.selector import choose
 from radmoe_studies.evidence import Panel, Read, Request

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from radmoe.errors import InputError
-from radmoe.system.foreign import read_file
 from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
 from radmoe.problems.own import read_rows
+from radmoe.system.foreign import read_file
 
 POOL, CANDIDATES = "pool", "candidates.jsonl"
 SUFFIX = ".traj.json"

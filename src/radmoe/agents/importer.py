@@ -26,13 +26,13 @@ from radmoe.agents.candidates import (
 )
 from radmoe.agents.conversation import Conversation, plain
 from radmoe.agents.trajectory import steps_of
-from radmoe.selection.anchors import MARKERS, markers_for, text_response
 from radmoe.engines.base import Engine
 from radmoe.engines.prompts import render
 from radmoe.engines.replay import replay
 from radmoe.engines.replay.sources import RETOKENISED, SAMPLED, Source, SourceRollout
 from radmoe.errors import InputError
 from radmoe.pool import Profile, open_pool
+from radmoe.selection.anchors import MARKERS, markers_for, text_response
 from radmoe.types import Kind, check_steps
 
 _MARKERS = MARKERS["qwen3"]  # of the models whose trajectories are imported

@@ -18,9 +18,9 @@ from pydantic import BaseModel
 from radmoe.agents.conversation import Conversation
 from radmoe.agents.responder import Responder
 from radmoe.agents.trajectory import Turn
-from radmoe.selection.anchors import find_all, spec_for
 from radmoe.engines.base import Completion
 from radmoe.errors import InputError
+from radmoe.selection.anchors import find_all, spec_for
 
 CONTEXT_EXCEEDED = "ContextExceeded"
 _OBSERVATION = (

@@ -22,10 +22,10 @@ from radmoe.agents.candidates import POOL, Candidate, read_candidates
 from radmoe.agents.instances import Instance
 from radmoe.agents.trajectory import count_steps
 from radmoe.errors import InputError
-from radmoe.selection.kernels import knn
 from radmoe.pool import Pool, open_pool
 from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
+from radmoe.selection.kernels import knn
 from radmoe.selection.readout import Reading
 from radmoe.selection.selector import Setting, choose, setting_for, similarity
 from radmoe.types import RolloutGroup, Selection, Trace

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.anchors import find_all, spec_for
 from radmoe.errors import RolloutError
+from radmoe.selection.anchors import find_all, spec_for
 from radmoe.types import Rollout, Step, Trace
 from radmoe.vocab import Vocab
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from radmoe.capture.plan import Plan
-from radmoe.selection.online import Decision, OnlineSelector
 from radmoe.pool import Pool
 from radmoe.problems import Question
+from radmoe.selection.online import Decision, OnlineSelector
 from radmoe.types import Rollout, Trace
 
 

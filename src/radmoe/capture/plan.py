@@ -11,10 +11,10 @@ import numpy as np
 from radmoe.engines.base import Engine, Sampling
 from radmoe.engines.kept_rows import check_layers
 from radmoe.errors import InputError
-from radmoe.selection.layers import Layers, layer_subset
-from radmoe.selection.online import Stopping
 from radmoe.pool import Profile
 from radmoe.problems import Question
+from radmoe.selection.layers import Layers, layer_subset
+from radmoe.selection.online import Stopping
 from radmoe.selection.readout import Readout, windows
 from radmoe.selection.selector import rule_for
 

@@ -17,25 +17,21 @@ from typer.core import TyperGroup
 from radmoe.cli import (
     advise,
     agent,
-    audit,
-    bench,
     calibrate,
     capture,
-    demo,
     doctor,
     evaluate,
     grade,
     inspect,
-    lab,
     merge,
     report,
     rivals,
     select,
     serve,
-    study,
     verify,
 )
-from radmoe.errors import RadmoeError
+from radmoe.errors import InputError, RadmoeError
+from radmoe.system.plugins import added, attribute
 from radmoe.system.printing import prepare_process, say, say_block, visible
 
 _RESUMED = (
@@ -109,8 +105,58 @@ def _epilog(examples: Iterable[str]) -> str:
     return "\n\n".join(("Examples:", *examples))  # a blank line is a line break in typer's epilog
 
 
+def _add(name: str, command: Callable[..., None], examples: Iterable[str]) -> None:
+    """Add a command, "name" or "group name"."""
+    group, _, own = name.rpartition(" ")
+    (_GROUPS[group] if group else app).command(own, epilog=_epilog(examples))(_interruptible(name, command))
+
+
+def _add_group(name: str, description: str, examples: Iterable[str]) -> None:
+    _GROUPS[name] = typer.Typer(cls=_Commands, help=description, epilog=_epilog(examples), no_args_is_help=True)
+    app.add_typer(_GROUPS[name], name=name)
+
+
+def _add_plugins() -> None:
+    """Add the commands of installed plugins, and for those of a companion that is not installed one that says so."""
+    missing = dict(_COMPANIONS)
+    for name, path in added("commands").items():
+        group = name.rpartition(" ")[0]
+        try:
+            command = attribute(path)
+            module = sys.modules[command.__module__]
+            if group and group not in _GROUPS:
+                _add_group(group, module.HELP, module.EXAMPLES)
+            _add(name, command, module.EXAMPLES)
+        except Exception as error:  # somebody else's module may raise anything while it is imported
+            say(f"radmoe: warning: the command {name!r} of a plugin cannot be loaded: {error}", err=True)
+            continue
+        missing.pop(name, None)
+        missing.pop(group, None)
+    for name, companion in missing.items():
+        parent = _GROUPS[name.rpartition(" ")[0]] if " " in name else app
+        settings = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+        parent.command(name.rpartition(" ")[2], hidden=True, context_settings=settings)(_missing(name, companion))
+
+
+def _missing(name: str, companion: str) -> Callable[[typer.Context], None]:
+    def command(ctx: typer.Context) -> None:
+        raise InputError(f"radmoe {name} is part of {companion}, which is not installed: pip install {companion}")
+
+    return command
+
+
+_GROUPS: dict[str, typer.Typer] = {}
+_COMPANIONS = {  # commands that stand in the documentation, and the package that brings each
+    "demo": "radmoe-lab",
+    "bench": "radmoe-lab",
+    "lab": "radmoe-lab",
+    "agent demo": "radmoe-lab",
+    "agent evaluate": "radmoe-studies",
+    "study": "radmoe-studies",
+    "audit": "radmoe-studies",
+}
+
 for module in (
-    demo,
     capture,
     inspect,
     verify,
@@ -121,22 +167,15 @@ for module in (
     calibrate,
     evaluate,
     rivals,
-    study,
     report,
-    audit,
     doctor,
-    bench,
     serve,
 ):
-    name = module.__name__.rpartition(".")[2]
-    app.command(name, epilog=_epilog(module.EXAMPLES))(_interruptible(name, module.command))
-
-for group in (lab, agent):
-    title = group.__name__.rpartition(".")[2]
-    own = typer.Typer(cls=_Commands, help=group.HELP, epilog=_epilog(group.EXAMPLES), no_args_is_help=True)
-    for name, command in group.COMMANDS.items():
-        own.command(name, epilog=_epilog(group.EXAMPLES))(_interruptible(f"{title} {name}", command))
-    app.add_typer(own, name=title)
+    _add(module.__name__.rpartition(".")[2], module.command, module.EXAMPLES)
+_add_group("agent", agent.HELP, agent.EXAMPLES)
+for name, command in agent.COMMANDS.items():
+    _add(f"agent {name}", command, agent.EXAMPLES)
+_add_plugins()
 
 
 @app.callback(invoke_without_command=True)

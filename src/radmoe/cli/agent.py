@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe_lab.commands.agent_demo import demo_command
 from radmoe.cli.agent_screen import run_line, say_problems, show_decisions
 from radmoe.cli.common import Json, Kernel, Neighbours, limited, progress
 from radmoe.errors import InputError
@@ -26,8 +25,6 @@ EXAMPLES = (
     "radmoe agent run --model MODEL --data issues/ -n 16 --out runs/",
     "radmoe agent import theirs/run_* --model MODEL --out runs/",
     "radmoe agent select runs/ --out preds.json",
-    "radmoe agent evaluate runs/ --labels verdicts.jsonl",
-    "radmoe agent demo",
 )
 TEMPERATURE, TOP_P = 0.6, 0.95  # App. "Agentic best-of-N"
 BOUNDARIES = "step@union"  # the rows that a selection reads, and those it may fall back on
@@ -202,9 +199,9 @@ def import_command(
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
     from radmoe.agents.importer import import_requests, import_trajectories
-    from radmoe_lab.agent.source import lab_source
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.pool import Profile
+    from radmoe.system.plugins import added, attribute
 
     opened = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
     profile = Profile(sort_experts=ids_only, readouts=None if every_row else (BOUNDARIES,))
@@ -215,8 +212,9 @@ def import_command(
             "topk_logprobs": topk_logprobs,
             "progress": lambda finished, total: update(completed=finished, total=total),
         }
-        if len(runs) == 1 and runs[0].is_file():
-            done = import_requests(lab_source(runs[0], opened, limit=limit), opened, out, **options)
+        readers = [path for ending, path in added("trajectories").items() if runs[0].name.endswith(ending)]
+        if len(runs) == 1 and runs[0].is_file() and readers:
+            done = import_requests(attribute(readers[0])(runs[0], opened, limit=limit), opened, out, **options)
         else:
             arguments = _arguments(style)
             done = import_trajectories(runs, opened, out, template_arguments=arguments, task=task, **options)
@@ -277,64 +275,10 @@ def select_command(
     say(f"{len(decisions):,} predictions in {preds}, and why in {records or preds.with_name(RECORDS)}")
 
 
-def evaluate_command(
-    directory: Directory,
-    labels: Annotated[
-        Path | None,
-        typer.Option("--labels", help='JSON lines {"instance_id": .., "run": .., "resolved": ..}.', show_default=False),
-    ] = None,
-    reports: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--report", help="SWE-bench's report of a run; repeat it, in the order of the runs.", show_default=False
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write tables and figures into this directory.")] = None,
-    resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 5_000,
-    seed: Annotated[int, typer.Option("--seed", help="Of everything that is drawn.")] = 0,
-    jobs: Annotated[int | None, typer.Option("--jobs", help="Processes.", show_default="all cores")] = None,
-    as_json: Json = False,
-) -> None:
-    """Compare selectors on trajectories with verdicts: SWE-bench's reports, or a file of labels.
-
-    Verdicts are read here and by nothing that selects. Without any, those of an earlier call are used.
-    """
-    from radmoe.agents.candidates import POOL, read_candidates
-    from radmoe_studies.commands import study
-    from radmoe.grading.verdicts import label_patches, read_reports, read_verdicts
-
-    if labels is not None and reports:
-        raise InputError("give --labels or --report, not both")
-    if labels is not None or reports:
-        candidates = read_candidates(directory)
-        verdicts = read_verdicts(labels) if labels is not None else read_reports(list(reports or ()))
-        patches = {(name, one.run): one.patch for name, members in candidates.items() for one in members}
-        graded = label_patches(directory / POOL, patches, verdicts)
-        say(str(graded), err=True)
-    study.command(
-        name="agent",
-        pools=[directory / POOL],
-        listed=False,
-        rules=False,
-        cited="",
-        out=out,
-        quick=False,
-        resamples=resamples,
-        subcohorts=200,
-        window=32,
-        seed=seed,
-        jobs=jobs,
-        cache=True,
-        as_json=as_json,
-    )
-
-
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run_command,
     "import": import_command,
     "select": select_command,
-    "evaluate": evaluate_command,
-    "demo": demo_command,
 }
 
 

@@ -119,9 +119,9 @@ def command(
 
 def _write(calibrated: Calibrated, out: Path | None, ship: bool) -> list[Path]:
     """Write the calibration where it was asked for; returns the files."""
-    from radmoe.selection import certainty
     from radmoe.pool.files import write_atomic
     from radmoe.pool.schema import disk_errors
+    from radmoe.selection import certainty
 
     files = [] if out is None else [out]
     if ship:

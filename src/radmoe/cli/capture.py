@@ -12,7 +12,7 @@ import typer
 
 from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, replay_with_bar, summary_line
 from radmoe.cli.common import Json
-from radmoe.engines import ENGINES
+from radmoe.engines import engine_names
 from radmoe.errors import InputError
 from radmoe.system.printing import say, say_json
 
@@ -43,7 +43,7 @@ def command(
         ),
     ] = None,
     engine: Annotated[
-        str, typer.Option("--engine", help=f"{', '.join(ENGINES)}, or the dotted path of an engine of your own.")
+        str, typer.Option("--engine", help=f"{', '.join(engine_names())}, or the dotted path of an engine of your own.")
     ] = "transformers",
     url: Annotated[
         str | None, typer.Option("--url", help="The server of vllm-http or sglang-http: http://localhost:8000.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from radmoe.errors import GoldNotFound, RadmoeError
+from radmoe.errors import GoldNotFound, InputError, RadmoeError
 from radmoe.system.printing import bar, say, styled
 
 if TYPE_CHECKING:
@@ -34,11 +34,12 @@ def plan_for(
     """The plan of a capture. Questions and the style are checked before a model is loaded."""
     from radmoe.capture import Plan, sampling_for
     from radmoe.engines import open_engine
-    from radmoe_lab.models import MODELS
+    from radmoe.engines.models import shipped_models
     from radmoe.problems import load_questions
 
-    if style is not None and model in MODELS:
-        MODELS[model].check_style(style)
+    shipped = shipped_models().get(model or "")
+    if style is not None and shipped and shipped.styles and style not in shipped.styles:
+        raise InputError(f"{model} has no style {style!r}: use one of {', '.join(shipped.styles)}")
     questions, recorded_task = load_questions(task, data, kind=kind, seed=seed, limit=limit)
     opened = open_engine(engine, model, options)
     settings = sampling_for(opened, seed=seed, **(sampling or {}))

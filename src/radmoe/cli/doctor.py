@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from radmoe.cli.common import Json
-from radmoe.engines import ENGINES
+from radmoe.engines import engine_names
 from radmoe.system.printing import console, say, say_json, styled
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _SMALL = 2 << 30  # bytes of weights that a check-up loads without being asked
 
 
 def command(
-    engine: Annotated[str, typer.Argument(metavar="ENGINE", help=", ".join(ENGINES), show_default=False)],
+    engine: Annotated[str, typer.Argument(metavar="ENGINE", help=", ".join(engine_names()), show_default=False)],
     url: Annotated[
         str | None, typer.Option("--url", help="The server's address, such as http://localhost:8000.")
     ] = None,

@@ -196,8 +196,8 @@ def _line(problem: str, judged: Judged) -> str:
 def _print(
     problems: list[str], judged: list[Judged], kinds: dict[str, Kind], options: dict[str, Any], heading: str
 ) -> None:
-    from radmoe.system.screen import Table
     from radmoe.selection.selector import rule_for
+    from radmoe.system.screen import Table
 
     given = {name: options.get(name) for name in RULE}
     sizes = {

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from radmoe.errors import InputError
 
 if TYPE_CHECKING:
-    from radmoe.selection.certainty import Match
     from radmoe.pool import Pool
+    from radmoe.selection.certainty import Match
     from radmoe.types import Selection
 
 ABSENT = "--"

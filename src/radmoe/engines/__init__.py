@@ -14,8 +14,8 @@ llamacpp/      GGUF MoE models through llama.cpp
 replay/        routing for rollouts that exist already, as tokens or as texts
 doctor/        checks whether the routing that an engine hands over is that of its tokens
 
-`ENGINES` names the engines; a class of one's own is named by its dotted path. No engine's module is imported before
-the engine is asked for.
+`engine_names` lists the engines, those of plugins included; a class of one's own is named by its dotted path. No engine's
+module is imported before the engine is asked for.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from radmoe.engines.models import shipped_models
 from radmoe.engines.options import EngineOptions
 from radmoe.errors import EngineError, InputError
+from radmoe.system.plugins import added
 
 if TYPE_CHECKING:
     from radmoe.engines.base import Engine
 
-__all__ = ["ENGINES", "EngineOptions", "engine_class", "open_engine"]
+__all__ = ["ENGINES", "EngineOptions", "engine_class", "engine_names", "open_engine"]
 
 ENGINES: dict[str, str] = {
     "transformers": "radmoe.engines.torch.engine.TransformersEngine",
@@ -41,17 +43,22 @@ ENGINES: dict[str, str] = {
 _EXTRAS = {"vllm-http": "http", "sglang-http": "http"}  # the extra to install, where it is not the engine's name
 
 
+def engine_names() -> list[str]:
+    """The names of all engines: radmoe's own, then those of plugins."""
+    return list(added("engines") | ENGINES)
+
+
 def engine_class(name: str) -> type[Engine]:
-    """The class of an engine, by a name of `ENGINES` or by the dotted path `package.module.Class` of any other.
+    """The class of an engine, by one of `engine_names` or by the dotted path `package.module.Class` of any other.
 
     Raises InputError for a name that is unknown and for a path that leads to no engine, EngineError for an engine of
     this package whose libraries are not installed.
     """
     from radmoe.engines.base import Engine
 
-    path = ENGINES.get(name, name)
+    path = (added("engines") | ENGINES).get(name, name)
     module, _, attribute = path.rpartition(".")
-    known = f"use one of {', '.join(ENGINES)}, or the dotted path of a class (package.module.Class)"
+    known = f"use one of {', '.join(engine_names())}, or the dotted path of a class (package.module.Class)"
     if not module or not attribute:
         raise InputError(f"unknown engine {name!r}: {known}")
     try:
@@ -69,9 +76,12 @@ def engine_class(name: str) -> type[Engine]:
 
 
 def open_engine(name: str, model: str | None, options: EngineOptions | None = None) -> Engine:
-    """Open the engine of this name (see `engine_class`) with a model.
+    """Open the engine of this name (see `engine_class`) with a model. A shipped model may bring an engine of its own, which opens
+    it where transformers is asked for.
 
     `model` is a checkpoint directory, a GGUF file, or a name that `models.resolve_model` knows; an engine over a server
     may do without. Options that the engine needs and lacks, or that it was given and cannot use, are InputErrors.
     """
+    if name == "transformers" and model in (shipped := shipped_models()):
+        name = shipped[model].engine
     return engine_class(name).open(model, options or EngineOptions())

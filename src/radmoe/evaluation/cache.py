@@ -18,8 +18,8 @@ from typing import Any
 
 import radmoe
 from radmoe import __version__
-from radmoe.evaluation.cohort.registry import registry_fingerprint
 from radmoe.errors import InputError, PoolError
+from radmoe.evaluation.cohort.registry import registry_fingerprint
 from radmoe.evaluation.records import Records
 from radmoe.grading.behaviours import BEHAVIOURS
 from radmoe.pool import files

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.certainty import Calibration, Curve, Dense, Fit, Origin, closeness, mean_similarity, origin_of
-from radmoe.evaluation.cohort import Cohort, GradedProblem, open_cohort
 from radmoe.errors import InputError
 from radmoe.evaluation import naming
 from radmoe.evaluation.cache import checksum
+from radmoe.evaluation.cohort import Cohort, GradedProblem, open_cohort
 from radmoe.evaluation.measure import check_distinct
+from radmoe.selection.certainty import Calibration, Curve, Dense, Fit, Origin, closeness, mean_similarity, origin_of
 from radmoe.selection.selector import select
 from radmoe.types import Kind, RolloutGroup
 

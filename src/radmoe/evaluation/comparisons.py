@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.evaluation.scores import Draws, Scores
+from radmoe.evaluation.stats import holm
 from radmoe.evaluation.table import Cell, Pair
 from radmoe.evaluation.wording import SURE
-from radmoe.evaluation.stats import holm
 
 
 def compare(scores: Scores, first: str, second: str, draws: Draws, *, on: NDArray[np.bool_] | None = None) -> Cell:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from radmoe.evaluation.cohort import Cohort, open_cohort
-from radmoe.evaluation.cohort.families import family_of
-from radmoe.selection.confidence import WINDOW
 from radmoe.errors import InputError, PoolCorrupt
 from radmoe.evaluation import cache, naming, workers
+from radmoe.evaluation.cohort import Cohort, open_cohort
+from radmoe.evaluation.cohort.families import family_of
 from radmoe.evaluation.records import Problem, Records
 from radmoe.pool.reader import manifest
+from radmoe.selection.confidence import WINDOW
 
 
 def evaluate_pool(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from radmoe.evaluation.cohort import METHODS, GradedProblem
 from radmoe.errors import MethodUnavailable
+from radmoe.evaluation.cohort import METHODS, GradedProblem
 from radmoe.evaluation.records import NO_PICK, Problem
 
 

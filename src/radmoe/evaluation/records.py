@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.errors import InputError
 from radmoe.evaluation.cohort import METHODS
 from radmoe.selection.confidence import WINDOW
-from radmoe.errors import InputError
 from radmoe.selection.selector import Setting
 
 NO_PICK = -1  # the method abstained, or nobody could vote: this counts as wrong

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from radmoe.selection.confidence import WINDOW
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.report import Report
 from radmoe.evaluation.table import Cell, Row, Table
 from radmoe.evaluation.wording import p_text
+from radmoe.selection.confidence import WINDOW
 from radmoe.system.printing import json_text, shortened, visible
 
 ABSENT = "--"

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from radmoe import __version__
-from radmoe.evaluation.cohort.families import domain_of
 from radmoe.errors import InputError
 from radmoe.evaluation.accuracy import main_table, other_table, strict_table
+from radmoe.evaluation.cohort.families import domain_of
 from radmoe.evaluation.kinds import kind_tables
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.scores import Collection, Draws, Scores
+from radmoe.evaluation.stats import Interval, poisson_binomial_test
 from radmoe.evaluation.table import Table
 from radmoe.evaluation.tables import basin_table, coverage_table, envelope_table, lift_table, paired_table
 from radmoe.evaluation.wording import SURE, p_text
-from radmoe.evaluation.stats import Interval, poisson_binomial_test
 
 
 @dataclass(frozen=True)

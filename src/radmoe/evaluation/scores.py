@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.errors import InputError
 from radmoe.evaluation.cohort import METHODS
 from radmoe.evaluation.cohort.families import DOMAINS, WELL_POSED
-from radmoe.errors import InputError
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.stats import Interval, Paired, bootstrap_mean, cluster_bootstrap, paired_test
 from radmoe.types import Kind

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from radmoe.evaluation.cohort.families import DOMAINS, WELL_POSED
 from radmoe.evaluation.accuracy import CI, POOLED
+from radmoe.evaluation.cohort.families import DOMAINS, WELL_POSED
 from radmoe.evaluation.comparisons import compare, corrected, words_of_test
 from radmoe.evaluation.records import Records
 from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores
-from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.evaluation.stats import poisson_binomial_test, random_envelope
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 
 PAIRS = (
     ("rad", "majority"),

@@ -15,10 +15,10 @@ from multiprocessing import get_context, resource_tracker
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from radmoe.errors import InputError
 from radmoe.evaluation.cohort import METHODS, Cohort, GradedProblem
 from radmoe.evaluation.cohort.cohort import graded
 from radmoe.evaluation.cohort.problem import Marks
-from radmoe.errors import InputError
 from radmoe.evaluation.outcomes import measure
 from radmoe.evaluation.records import Problem
 from radmoe.pool import Pool, open_pool

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.confidence import likelihood
 from radmoe.explorer.blocks import pack, smallest
 from radmoe.explorer.texts import ANSWER, PROMPT, text_arrays
 from radmoe.explorer.views import View, usual_settings, view_arrays, view_header, view_of
+from radmoe.selection.confidence import likelihood
 from radmoe.selection.kinds import infer_kind
 from radmoe.selection.selector import Setting
 from radmoe.types import Kind, RolloutGroup

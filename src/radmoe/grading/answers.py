@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from radmoe.selection.anchors import text_response
-from radmoe.selection.closing import BOX, CONTROL_TOKEN, text_blocks, text_boxes, text_brace
 from radmoe.grading.choices import letter_of, letters_in, stated_letter
 from radmoe.grading.latex import normal_form
 from radmoe.grading.texts import plain_text
+from radmoe.selection.anchors import text_response
+from radmoe.selection.closing import BOX, CONTROL_TOKEN, text_blocks, text_boxes, text_brace
 from radmoe.types import Kind, check_kind
 
 _OTHER_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*(\{)?")

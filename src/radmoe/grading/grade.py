@@ -14,7 +14,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from radmoe.selection.closing import BOX
 from radmoe.errors import InputError
 from radmoe.grading import equivalence
 from radmoe.grading.answers import extract, normalise
@@ -26,6 +25,7 @@ from radmoe.grading.texts import TextClasses, text_key
 from radmoe.pool import open_pool
 from radmoe.problems import Problem
 from radmoe.problems.datasets import listed
+from radmoe.selection.closing import BOX
 
 if TYPE_CHECKING:
     from radmoe.grading.programs import Verdict

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radmoe.errors import InputError
-from radmoe.system.foreign import check_recorded
-from radmoe_lab.tasks import named
-from radmoe.problems import DATASETS, Problem, dataset_named
+from radmoe.problems import Problem, dataset_named, task_names
 from radmoe.problems.gold import load_problems
 from radmoe.problems.own import read_rows
 from radmoe.problems.records import seed_in
+from radmoe.system.foreign import check_recorded
+from radmoe.system.plugins import functions
 from radmoe.types import check_kind
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ def problems_of(
 ) -> dict[str, Problem]:
     """The problems that a pool answers: of this task or file, else those that the pool itself names.
 
-    The lab's problems are found by their ids, which say task and seed. For others the pool's recorded task is
+    Problems that a plugin knows by their ids (the lab's say task and seed) are its own. For others the pool's recorded task is
     loaded, from `data` where that is given. `seed` is the one that the ids name, unless it is given. Empty where
     the pool names no task. Raises InputError where a task is unknown or cannot be loaded, and where the pool records the
     dotted path of one: importing it would run code that whoever made the pool chose, so it must be given as `task`.
     """
     if task is None and data is None:
-        drawn = named(pool.problems)
+        drawn = {name: problem for find in functions("problems") for name, problem in find(pool.problems).items()}
         if drawn or pool.task is None:
             return drawn
     seed = seed_in(pool.problems) if seed is None else seed
@@ -49,7 +49,7 @@ def problems_of(
 def _task_of_file(path: Path, pool: Pool) -> str | None:
     """The data set whose rows a file holds, if the pool records one; None for a file that speaks for itself."""
     recorded = pool.task
-    if recorded is None or recorded == path.stem or ("." not in recorded and recorded not in DATASETS):
+    if recorded is None or recorded == path.stem or ("." not in recorded and recorded not in task_names()):
         return None
     return recorded if dataset_named(_registered(pool)).rows is None else None
 
@@ -58,7 +58,7 @@ def _registered(pool: Pool) -> str:
     """The task that a pool records, if it is in the table of data sets."""
     path = f"--task {pool.task} if that is a Dataset of your own, " if "." in str(pool.task) else ""
     return check_recorded(
-        pool.task, DATASETS, "task", pool.path, f"give {path}--data FILE of the problems or --answers FILE"
+        pool.task, task_names(), "task", pool.path, f"give {path}--data FILE of the problems or --answers FILE"
     )
 
 

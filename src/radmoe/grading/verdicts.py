@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from radmoe.errors import InputError
-from radmoe.system.foreign import read_file
 from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import open_pool
 from radmoe.problems.own import read_rows
+from radmoe.system.foreign import read_file
 
 Verdicts = dict[tuple[str, int], bool]
 _EXAMPLE = '{"instance_id": "a__b-1", "run": 0, "resolved": true}'

@@ -14,11 +14,10 @@ livecode.py   LiveCodeBench's tests, unpacked
 
 from radmoe.problems.base import Content, Gold, Message, Problem, Question, Test
 from radmoe.problems.dataset import DEFAULT_SEED, Dataset, Hub, Record, Row
-from radmoe.problems.datasets import DATASETS, dataset_named
+from radmoe.problems.datasets import dataset_named, task_names
 from radmoe.problems.questions import load_questions
 
 __all__ = [
-    "DATASETS",
     "DEFAULT_SEED",
     "Content",
     "Dataset",
@@ -32,4 +31,5 @@ __all__ = [
     "Test",
     "dataset_named",
     "load_questions",
+    "task_names",
 ]

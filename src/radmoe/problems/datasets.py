@@ -1,7 +1,7 @@
-r"""The table of data sets: the benchmarks of the paper, and the lab's tasks by the path of their module.
+r"""The table of data sets: the benchmarks of the paper, and those that plugins add.
 
 A new data set is one entry here. One that lives in another package needs no entry: `--task package.module.NAME`, the
-dotted path of a `Dataset`, works wherever a name does.
+dotted path of a `Dataset`, works wherever a name does, and a plugin can give it a name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from radmoe.errors import InputError
 from radmoe.problems.base import Gold
 from radmoe.problems.dataset import Dataset, Hub, Record
 from radmoe.problems.livecode import hidden_tests
+from radmoe.system.plugins import added
 
 _LETTERS = "ABCDEFGHIJ"
 BOXED = "Reason step by step and put the final answer in \\boxed{}."
@@ -97,26 +98,18 @@ BENCHMARKS: dict[str, Dataset] = {
     )
 }
 
-# A path is imported when its name is used, so that this room need not import the lab.
-DATASETS: dict[str, Dataset | str] = {
-    "math-1": "radmoe_lab.tasks.datasets.MATH_1",
-    "math-2": "radmoe_lab.tasks.datasets.MATH_2",
-    "math-3": "radmoe_lab.tasks.datasets.MATH_3",
-    "math-4": "radmoe_lab.tasks.datasets.MATH_4",
-    "choice": "radmoe_lab.tasks.datasets.CHOICE",
-    "code": "radmoe_lab.tasks.datasets.CODE",
-    "code-wide": "radmoe_lab.tasks.datasets.CODE_WIDE",
-    "explain": "radmoe_lab.tasks.datasets.EXPLAIN",
-    **BENCHMARKS,
-}
+
+def task_names() -> list[str]:
+    """The names of all tasks: those of plugins, then the benchmarks of the paper."""
+    return list(added("tasks") | BENCHMARKS)
 
 
 def dataset_named(name: str) -> Dataset:
     """The data set of this name, or at this dotted path (package.module.NAME)."""
-    entry = DATASETS.get(name, name)
-    if isinstance(entry, Dataset):
-        return entry
-    known = f"{', '.join(DATASETS)}, or package.module.NAME for a Dataset of your own"
+    if name in BENCHMARKS:
+        return BENCHMARKS[name]
+    entry = added("tasks").get(name, name)
+    known = f"{', '.join(task_names())}, or package.module.NAME for a Dataset of your own"
     module, _, attribute = entry.rpartition(".")
     if not module:
         raise InputError(f"unknown task {name!r}: use one of {known}; or leave --task out and give --data FILE")

@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from radmoe.errors import InputError
-from radmoe.system.foreign import read_file
 from radmoe.problems.base import Content, Gold
 from radmoe.problems.dataset import OWN_TESTS, TEST_COLUMNS, Dataset, Record, Row
 from radmoe.problems.datasets import BENCHMARKS, BOXED, LETTER, ask_program, gold_answer, gold_tests
 from radmoe.problems.own_tests import EXAMPLE, entry_of, is_bare, read_tests
+from radmoe.system.foreign import read_file
 
 _QUESTION = ("question", "problem", "question_content")
 _EXAMPLE = '{"id": "1", "prompt": "...", "answer": "8"}'

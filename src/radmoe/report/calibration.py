@@ -12,9 +12,9 @@ from radmoe.evaluation.render import csv_of, markdown_table, markdown_text, visi
 from radmoe.evaluation.table import Cell, Table
 from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
-from radmoe.system.printing import json_text, visible
 from radmoe.report.charts import draw
 from radmoe.report.figures import Chart, Plot, Series
+from radmoe.system.printing import json_text, visible
 
 
 def write_calibration(calibrated: Calibrated, tables: Sequence[Table], directory: Path, command: str) -> list[Path]:

@@ -12,9 +12,9 @@ from radmoe.errors import InputError
 from radmoe.explorer import EncodedProblem, Verdicts, encode_index, encode_problem, page, usual_settings
 from radmoe.explorer.views import check_shown
 from radmoe.grading.labels import Label, read_labels
-from radmoe.selection.kinds import settle_kinds
 from radmoe.pool import Pool, files, open_pool
 from radmoe.pool.schema import LABELS, disk_errors
+from radmoe.selection.kinds import settle_kinds
 from radmoe.selection.readout import Readout
 from radmoe.selection.selector import Setting, setting_for
 from radmoe.types import Kind

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe.explorer.layout import by_basin, plane
-from radmoe.selection.kinds import infer_kind
 from radmoe.pool.schema import disk_errors
-from radmoe.system.printing import shortened, visible
+from radmoe.selection.kinds import infer_kind
 from radmoe.selection.selector import choose, setting_for, similarity
+from radmoe.system.printing import shortened, visible
 
 if TYPE_CHECKING:
     from radmoe.grading.labels import Label

@@ -27,8 +27,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from radmoe.selection.closing import BOX, CLOSING, Block, Extent, closing_brace, fenced_blocks
 from radmoe.errors import ReadoutError
+from radmoe.selection.closing import BOX, CLOSING, Block, Extent, closing_brace, fenced_blocks
 from radmoe.types import Anchor, Kind, check_kind
 from radmoe.vocab import PREFIX_BYTES, Vocab
 

@@ -20,12 +20,12 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from radmoe.selection.confidence import WINDOW
 from radmoe.errors import InputError
-from radmoe.system.foreign import read_file
-from radmoe.system.printing import shortened
+from radmoe.selection.confidence import WINDOW
 from radmoe.selection.readout import Readout
 from radmoe.selection.selector import rule_for, select
+from radmoe.system.foreign import read_file
+from radmoe.system.printing import shortened
 from radmoe.types import KINDS, Kind, RolloutGroup, Selection
 
 FORMAT, VERSION = "radmoe-calibration", 2

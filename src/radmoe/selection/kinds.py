@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from radmoe.errors import InputError
 from radmoe.selection.anchors import locate, markers_for, spec_for
 from radmoe.selection.closing import CLOSING
-from radmoe.errors import InputError
 from radmoe.selection.readout import BEFORE, Readout
 from radmoe.types import Kind, RolloutGroup, check_kind
 from radmoe.vocab import Vocab

@@ -18,8 +18,8 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.confidence import WINDOW
 from radmoe.errors import InputError
+from radmoe.selection.confidence import WINDOW
 from radmoe.selection.kernels import binary_jaccard, levels, weighted_jaccard
 from radmoe.selection.layers import Layers
 from radmoe.selection.readout import CONTROLS, SHARED, Reading, Readout, read

@@ -27,11 +27,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.errors import InputError, ReadoutError
 from radmoe.selection.anchors import AnchorSpec, find_all, is_regex, locate, locate_extent, spec_for
 from radmoe.selection.closing import CLOSING
-from radmoe.errors import InputError, ReadoutError
 from radmoe.selection.layers import Layers, layer_subset
 from radmoe.selection.routes import RouteSum, pieces
+from radmoe.system.plugins import import_modules
 from radmoe.types import Anchor, Kind, RolloutGroup
 from radmoe.vocab import Vocab
 
@@ -83,6 +84,8 @@ class Readout:
         return cls(match["family"], width, match["name"], occurrence)
 
     def __post_init__(self) -> None:
+        if self.family not in READERS:
+            import_modules("readouts")
         if self.family not in READERS:
             raise ReadoutError(f"unknown readout family {self.family!r}: use one of {', '.join(READERS)}")
         if isinstance(self.width, int):
@@ -393,7 +396,7 @@ def _draw(readout: Readout, place: Place) -> tuple[np.random.Generator, int]:
     return np.random.default_rng([seed, zlib.crc32(problem_id.encode()), index]), min(readout.width, place.end)
 
 
-# A family's window by its name. A new family is a function and a line here (CONTRIBUTING.md).
+# A family's window by its name. A new family is a function and a line here, or a plugin (CONTRIBUTING.md).
 READERS: dict[str, Callable[[Readout, Place], Window]] = {
     "trajectory": _at_anchor,
     "boundary": _at_anchor,

@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.confidence import likelihood
 from radmoe.errors import InputError
+from radmoe.selection.confidence import likelihood
 from radmoe.selection.kernels import binary_jaccard, knn_density, weighted_jaccard
 from radmoe.selection.selector import Setting, choose, setting_for, similarity
 from radmoe.types import Kind, RolloutGroup

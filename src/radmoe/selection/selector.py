@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.confidence import WINDOW, likelihood, rollout_confidence
 from radmoe.errors import InputError
+from radmoe.selection.confidence import WINDOW, likelihood, rollout_confidence
 from radmoe.selection.kernels import binary_jaccard, climb, knn, knn_density, levels, weighted_jaccard
 from radmoe.selection.kinds import infer_kind, needs_marker
 from radmoe.selection.layers import Layers

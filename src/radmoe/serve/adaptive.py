@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from radmoe.selection.online import Decision, OnlineSelector, Stopping
 from radmoe.serve.asks import Ask, Best
 from radmoe.serve.backends import Backend, Progress, Sampled, in_thread
-from radmoe.selection.online import Decision, OnlineSelector, Stopping
 from radmoe.types import Rollout
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from radmoe.selection.confidence import likelihood
 from radmoe.engines.base import Completion
 from radmoe.errors import EngineError
+from radmoe.selection.confidence import likelihood
 from radmoe.serve.asks import Ask, Best
 from radmoe.serve.backends import Backend, Progress, Router, Sampled, in_thread, usage_of
 from radmoe.serve.faults import internal
@@ -47,10 +47,12 @@ class Embedded(Backend):
             from radmoe.engines.torch.engine import TransformersEngine
         except ImportError:
             raise EngineError("a model in this process needs torch: pip install 'radmoe[transformers]'") from None
-        from radmoe.engines.options import EngineOptions
+        from radmoe.engines import EngineOptions, open_engine
 
         options = EngineOptions(device=self._settings.device, threads=self._settings.threads)
-        return TransformersEngine.open(self._settings.model, options)
+        engine = open_engine("transformers", self._settings.model, options)
+        assert isinstance(engine, TransformersEngine)
+        return engine
 
     async def close(self) -> None:
         if self._batcher is not None:

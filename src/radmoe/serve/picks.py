@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from radmoe.selection.certainty import Calibration, Origin, find_calibration, routing_kept
 from radmoe.engines.prompts import style_of
 from radmoe.errors import InputError, RadmoeError
-from radmoe.selection.kinds import infer_kind
 from radmoe.pool import Profile
+from radmoe.selection.certainty import Calibration, Origin, find_calibration, routing_kept
+from radmoe.selection.kinds import infer_kind
 from radmoe.selection.presets import preset_named
 from radmoe.selection.selector import rule_for, select
 from radmoe.types import Kind, Rollout, RolloutGroup, Selection

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from radmoe.explorer import encode_index, encode_problem
+from radmoe.pool import Profile
+from radmoe.selection.selector import rule_for
 from radmoe.serve.asks import Ask
 from radmoe.serve.backends import Sampled
 from radmoe.serve.picks import Pick
-from radmoe.pool import Profile
-from radmoe.selection.selector import rule_for
 from radmoe.types import Rollout, RolloutGroup, Selection
 
 _LONGEST_TEXT = 400  # characters of an answer in the list

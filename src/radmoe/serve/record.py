@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from radmoe.errors import PoolMismatch
+from radmoe.pool import PoolWriter, Profile
 from radmoe.serve.backends import Backend, Router, Sampled
 from radmoe.serve.picks import Pick
-from radmoe.pool import PoolWriter, Profile
 from radmoe.types import Rollout
 
 

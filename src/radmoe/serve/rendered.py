@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from radmoe.selection.anchors import MARKERS, markers_for, text_response
 from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, sampling_for
 from radmoe.engines.prompts import encode
 from radmoe.errors import InputError
+from radmoe.selection.anchors import MARKERS, markers_for, text_response
 from radmoe.serve.asks import Ask
 from radmoe.serve.backends import in_thread
 from radmoe.serve.faults import Fault, bad_request

@@ -116,12 +116,18 @@ async def run_until(end: asyncio.Event, settings: Settings, ready: Callable[[int
 
 def warm_up() -> None:
     """Compile what selection runs, which else the first request would wait for."""
-    from radmoe_lab import planted
-    from radmoe.selection.selector import select
+    import numpy as np
+    from tokenizers import Tokenizer, models
 
-    for kind in ("math", "code"):
-        (group,) = planted.groups(planted.Planted(problems=1, rollouts=6, tokens=60, kind=kind))
-        select(group.group)
+    from radmoe.selection.selector import select
+    from radmoe.types import Rollout, RolloutGroup, RouterShape
+
+    ids = np.tile(np.array([0, 1], np.int16), (4, 2, 1))  # 4 tokens, 2 layers, 2 experts
+    rollouts = [Rollout(np.zeros(4, np.int32), ids, np.full(ids.shape, 0.5, np.float16)) for _ in range(6)]
+    vocab = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+    group = RolloutGroup("warm-up", rollouts, RouterShape(2, 4, 2), vocab)
+    for kernel in ("weighted", "binary"):
+        select(group, readout="all", kernel=kernel)
 
 
 def _listen(host: str, port: int) -> socket.socket:

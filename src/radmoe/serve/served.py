@@ -14,7 +14,6 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.confidence import likelihood
 from radmoe.engines.base import Completion, Sampling, completion_text
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http import HttpEngine
@@ -25,6 +24,8 @@ from radmoe.engines.http.wire import BUSY, SMALL_BYTES, SMALL_VALUES, Limit, Rep
 from radmoe.engines.models import resolve_model
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.errors import EngineError, RadmoeError
+from radmoe.pool.profile import spans
+from radmoe.selection.confidence import likelihood
 from radmoe.serve.asks import Ask, Best
 from radmoe.serve.backends import Backend, Plain, Progress, Router, Sampled, in_thread, usage_of
 from radmoe.serve.faults import Fault, bad_gateway, broken_routing
@@ -33,7 +34,6 @@ from radmoe.serve.rendered import Prompt, Renderer, choice_of
 from radmoe.serve.settings import Settings
 from radmoe.serve.upstreams import Answers, Fleet, Lost, Upstream, unknown_model
 from radmoe.serve.vllm_answers import Choices, body_for, plugin_rollouts, read_choices, stock_rollouts
-from radmoe.pool.profile import spans
 from radmoe.types import Rollout
 
 PATHS = {"chat": "/v1/chat/completions", "text": "/v1/completions"}

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
-from radmoe.selection.certainty import load_calibration
 from radmoe.errors import RadmoeError
+from radmoe.selection.certainty import load_calibration
 from radmoe.serve import replies
 from radmoe.serve.adaptive import sample_adaptively
 from radmoe.serve.admission import Gate

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.confidence import likelihood
 from radmoe.engines.http import HttpEngine
 from radmoe.engines.http.fields import Field, parse, short
 from radmoe.engines.http.routed import generated, unpack_npy
 from radmoe.engines.vllm.plugin import NAME
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.errors import EngineError
+from radmoe.selection.confidence import likelihood
 from radmoe.serve.asks import Ask
 from radmoe.serve.backends import usage_of
 from radmoe.types import Rollout, check_ids

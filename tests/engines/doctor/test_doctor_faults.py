@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_server import FAULTS
 
 import tiny_moe
+from fake_server import FAULTS
 from radmoe.engines.base import Observation
 from radmoe.engines.doctor import Finding, examine
 from radmoe.engines.doctor.checks import alignment

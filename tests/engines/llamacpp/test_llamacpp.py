@@ -22,9 +22,9 @@ from radmoe.engines.llamacpp.batch import CHUNK
 from radmoe.engines.llamacpp.engine import LlamaCppEngine
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import EngineError, InputError
-from radmoe_lab import gguf as convert
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.types import RouterShape
+from radmoe_lab import gguf as convert
 
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [9], [20, 21, 22] * 7, [4, 5]]  # one token; longer than the sliding window
 ENDS = frozenset(range(0, 500, 23))  # a random model hardly ever ends by itself

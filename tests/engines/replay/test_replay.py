@@ -14,10 +14,10 @@ from radmoe.engines.base import Sampling
 from radmoe.engines.replay import agreement, replay
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import InputError, PoolIncomplete, PoolMismatch
-from radmoe_lab import planted
 from radmoe.pool import Pool, PoolWriter, Profile, open_pool
 from radmoe.selection.selector import select
 from radmoe.types import Rollout
+from radmoe_lab import planted
 
 PROMPTS = {"a": "So the sum is", "b": "The answer: \\boxed{"}
 MARKED = " \\boxed{1"  # every rollout is given an anchor, so that windows have somewhere to be

@@ -19,9 +19,9 @@ from radmoe.engines.replay.rounding import COMPILED, EAGER, ROUNDINGS, cut, forc
 from radmoe.engines.replay.run import replay
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import InputError, PoolMismatch
+from radmoe.pool import open_pool
 from radmoe_lab.models import weights
 from radmoe_lab.tasks import problems
-from radmoe.pool import open_pool
 
 FAMILIES = ["qwen3-moe", "gpt-oss", "qwen3-next"]
 TOKENS = [(7 * i) % 60 for i in range(90)]

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from completions import same
 
 import tiny_moe
+from completions import same
 from radmoe.engines.base import Completion, Sampling
 from radmoe.errors import EngineError, InputError
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import tiny_moe
-from radmoe_lab.inference.cpu_experts import fuse_experts
 from radmoe.engines.torch.engine import TransformersEngine
+from radmoe_lab.inference.cpu_experts import fuse_experts
 
 
 def experts_of(model: Any) -> list[Any]:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from radmoe_lab.inference.walks import current_walk
 
 import tiny_moe
-from radmoe_lab.inference import force_tree as module
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.engines.torch.force import force
+from radmoe_lab.inference import force_tree as module
 from radmoe_lab.inference.force_tree import force_tree, knows_trees
-from radmoe_lab.inference.walks import current_walk
 
 UNKNOWN = "deepseek-v3"  # its keys have 24 dimensions
 FAMILIES = tuple(family for family in tiny_moe.FAMILIES if family != UNKNOWN)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from benchmarks.hidden_states import hidden_means, hidden_similarity, select_by_hidden
 
 import tiny_moe
-from benchmarks.hidden_states import hidden_means, hidden_similarity, select_by_hidden
 from radmoe.errors import InputError
-from radmoe_lab import planted
 from radmoe.selection.selector import setting_for
 from radmoe.types import Rollout, RolloutGroup
+from radmoe_lab import planted
 
 PROMPT = [5, 6, 7, 8]
 FAMILIES = ("qwen3-moe", "qwen3-next", "gpt-oss")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from completions import same
 
 import tiny_moe
+from completions import same
 from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.torch.decode import Job, Listed
 from radmoe.engines.torch.engine import TransformersEngine

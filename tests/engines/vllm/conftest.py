@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from vllm_parts import OPTIONS, random_checkpoint, shipped, untie
 
 try:

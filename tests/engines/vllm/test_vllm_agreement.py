@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vllm_parts import FLOAT32_AGREES, GPU, OPTIONS, cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.replay.rounding import COMPILED, EAGER
 from radmoe.types import Rollout, RolloutGroup
+from vllm_parts import FLOAT32_AGREES, GPU, OPTIONS, cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
 
 # vLLM's CPU kernels for Qwen3-Next's linear attention take bfloat16 only
 CASES = [("lab-qwen", "float32"), ("lab-oss", "float32"), ("lab-qwen", "bfloat16"), ("lab-oss", "bfloat16"), ("lab-next", "bfloat16")]  # fmt: skip

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vllm_parts import OPTIONS, replayed, same_sets
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.vllm.engine import from_vllm, request_parameters, taken
 from radmoe.engines.vllm.plugin import STATUS, TAKE
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
+from vllm_parts import OPTIONS, replayed, same_sets
 
 PROMPTS = {f"p{i}": [(3 * i + 5 * j) % 800 for j in range(20 + i)] for i in range(4)}
 

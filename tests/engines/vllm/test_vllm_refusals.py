@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vllm_parts import OPTIONS
 
 from radmoe.engines.vllm.outputs import from_vllm, stock_rows
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError, InputError, RolloutError
-from radmoe_lab.tokenizer import build, fast_tokenizer
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
+from radmoe_lab.tokenizer import build, fast_tokenizer
+from vllm_parts import OPTIONS
 
 SHAPE = RouterShape(2, 8, 2)
 VOCAB = Vocab.from_json(build("chatml").to_str())

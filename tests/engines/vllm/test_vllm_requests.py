@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vllm_parts import GREEDY, check
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.vllm.plugin import STATUS, TAKE
 from radmoe.errors import EngineError, InputError
+from vllm_parts import GREEDY, check
 
 
 def status(engine: Any) -> dict[str, Any]:

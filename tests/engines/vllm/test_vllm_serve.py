@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vllm_parts import replayed, same_sets
 
 from radmoe.engines.vllm.outputs import stock_rows
 from radmoe.engines.vllm.plugin.endpoint import ROUTING, STATUS_PATH
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.types import RouterShape
+from vllm_parts import replayed, same_sets
 
 SHAPE = RouterShape(11, 32, 8)
 PROMPT = [(5 * j) % 800 for j in range(40)]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from test_vllm_serve import OPTIONS, Server
-from vllm_parts import cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
 
 from radmoe.engines.replay.rounding import EAGER
 from radmoe.engines.vllm.outputs import stock_rows
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe_lab.tasks import problems
+from vllm_parts import cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
 
 MODELS = ["lab-qwen", "lab-oss", "lab-next"]
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from vllm_parts import GPU, GREEDY, OPTIONS, check, same_sets
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.vllm.plugin import STATUS, TAKE
+from vllm_parts import GPU, GREEDY, OPTIONS, check, same_sets
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from vllm_parts import OPTIONS, shipped
 
 from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.vllm.plugin import STATUS
@@ -19,6 +18,7 @@ from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile, open_pool, schema
 from radmoe.types import Kind
+from vllm_parts import OPTIONS, shipped
 
 pytestmark = pytest.mark.skipif(shipped("lab-qwen") is None, reason="random weights write no anchors")
 GREEDY = Sampling(temperature=0, max_tokens=120, topk_logprobs=0)

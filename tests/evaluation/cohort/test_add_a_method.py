@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import numpy as np
-
 from evaluation.pools import graded_pool, registry_restored
-from radmoe.evaluation.cohort import GradedProblem, rank_sum, score_method
+
 from radmoe.evaluation import build_report, evaluate_pool
+from radmoe.evaluation.cohort import GradedProblem, rank_sum, score_method
 from radmoe.evaluation.screen import plain
 from radmoe_lab.planted import PlantedGroup
 

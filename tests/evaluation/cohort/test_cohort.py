@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from evaluation.pools import graded_pool, labels
+
 from planted_pools import write_pool
-from radmoe.evaluation.cohort import GradedProblem, open_cohort, problem
 from radmoe.errors import InputError, MethodUnavailable
+from radmoe.evaluation.cohort import GradedProblem, open_cohort, problem
 from radmoe.grading.labels import Label, write_labels
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted, PlantedGroup
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.selection.readout import read
 from radmoe.selection.selector import select, similarity
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted, PlantedGroup
 
 
 @pytest.fixture(scope="module")

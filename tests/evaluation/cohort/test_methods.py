@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from cohort.graded_groups import problem_of
-from radmoe.selection.anchors import find_all, spec_for
+
 from radmoe.evaluation.cohort import METHODS, GradedProblem
 from radmoe.evaluation.cohort.problem import Marks
 from radmoe.grading.answers import extract
+from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.kernels import TIE
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
 from radmoe.selection.readout import read
 from radmoe.selection.selector import select, setting_for
 from radmoe.types import RolloutGroup
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
 from test_golden import golden
 
 Answers = Sequence[str | None]

@@ -7,24 +7,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cohort.graded_groups import problem_of
+from cohort.test_methods import golden_problems, planted_problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cohort.graded_groups import problem_of
-from cohort.test_methods import golden_problems, planted_problems
 from planted_pools import graded_pool
+from radmoe.errors import MethodUnavailable, RolloutError
 from radmoe.evaluation.cohort import METHODS, GradedProblem, open_cohort
 from radmoe.evaluation.cohort.methods.overlap import edit_similarity
 from radmoe.evaluation.cohort.problem import Marks
-from radmoe.errors import MethodUnavailable, RolloutError
 from radmoe.evaluation.outcomes import measure
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted, PlantedGroup
-from radmoe.selection.overlap import words
 from radmoe.pool import Profile
+from radmoe.selection.overlap import words
 from radmoe.selection.presets import PRESETS
 from radmoe.selection.selector import ranks, select, setting_for
 from radmoe.types import Rollout
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted, PlantedGroup
 
 
 def problems() -> list[GradedProblem]:

@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as npst
 from scipy.stats import false_discovery_control
 from statsmodels.stats.multitest import multipletests
 
-from radmoe.evaluation import stats
 from radmoe.errors import InputError
+from radmoe.evaluation import stats
 
 FAMILY = npst.arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 1))
 

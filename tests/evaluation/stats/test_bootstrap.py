@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.stats import bootstrap as scipy_bootstrap
 
-from radmoe.evaluation import stats
 from radmoe.errors import InputError
+from radmoe.evaluation import stats
 from radmoe.evaluation.stats import bootstrap as module
 
 VALUES = npst.arrays(np.float64, st.integers(2, 30), elements=st.floats(-1, 1))

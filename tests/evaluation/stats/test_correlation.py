@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy import stats as scipy_stats
 
-from radmoe.evaluation import stats
 from radmoe.errors import InputError
+from radmoe.evaluation import stats
 
 X = np.random.default_rng(0).normal(size=60)
 Y = 0.4 * X + np.random.default_rng(1).normal(size=60)

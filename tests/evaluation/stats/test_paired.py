@@ -13,8 +13,8 @@ from scipy.stats import binomtest
 from statsmodels.stats.contingency_tables import cochrans_q
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 
-from radmoe.evaluation import stats
 from radmoe.errors import InputError
+from radmoe.evaluation import stats
 
 COUNT = st.integers(0, 400)
 

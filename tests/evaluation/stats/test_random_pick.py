@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.stats import binom, poisson_binom
 
-from radmoe.evaluation import stats
 from radmoe.errors import InputError
+from radmoe.evaluation import stats
 
 RATES = npst.arrays(np.float64, st.integers(1, 9), elements=st.floats(0, 1))
 

@@ -15,7 +15,17 @@ from rich.padding import Padding
 from rich.text import Text
 
 from hostile_text import ATTACKS, ORDINARY, unseen
-from radmoe.system.printing import block, console, json_text, prepare_process, say, say_block, shortened, styled, visible
+from radmoe.system.printing import (
+    block,
+    console,
+    json_text,
+    prepare_process,
+    say,
+    say_block,
+    shortened,
+    styled,
+    visible,
+)
 from radmoe.system.screen import Label, Table
 
 ANY = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x1b\x9b\x07\b\r\n\t\u202e\u200d\ufe0f[]\\{}"))

@@ -193,12 +193,12 @@ def main(arguments: list[str]) -> int:
         usage = "usage: python -m radmoe_lab.gguf MODEL OUT.gguf [F32|Q8_0]   (lab-qwen, lab-oss, or a directory)"
         say(usage, err=True)
         return 2
-    from radmoe.engines.torch.engine import TransformersEngine
+    from radmoe_lab.inference.engine import LabEngine
     from radmoe_lab.models import MODELS, weights
 
     name, out, file_type = *arguments, *(["F32"] if len(arguments) == 2 else [])
     try:
-        source = TransformersEngine(weights(name) if name in MODELS else name, dtype="float32")
+        source = LabEngine(weights(name) if name in MODELS else name, dtype="float32")
         path = write_gguf(source.model, source.tokenizer, out, kind=file_type)
     except (RadmoeError, OSError) as error:
         say(f"radmoe: error: {error}", err=True)

@@ -25,17 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.engines.base import Completion, sampling_for
-from radmoe.engines.models import SHIPPED_DTYPE
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.errors import InputError, RadmoeError
+from radmoe.problems import DEFAULT_SEED, Question, load_questions
 from radmoe.system.foreign import check_recorded
+from radmoe.system.printing import say
 from radmoe_lab.models import model_named, weights
 from radmoe_lab.tasks import TASKS, task_named
-from radmoe.system.printing import say
-from radmoe.problems import DEFAULT_SEED, Question, load_questions
 
 if TYPE_CHECKING:
-    from radmoe.engines.torch.engine import TransformersEngine
+    from radmoe_lab.inference.engine import LabEngine
 
 FINISH_REASONS = ("stop", "length")  # a rollout's finish reason is its place here
 SAMPLED_FILES = ("model.safetensors", "tokenizer.json")  # of a checkpoint: on these depends what is sampled
@@ -191,13 +190,13 @@ def sample(
     return path
 
 
-def open_lab_engine(model: str, checkpoint: Path, device: str) -> TransformersEngine:
+def open_lab_engine(model: str, checkpoint: Path, device: str) -> LabEngine:
     import transformers
 
-    from radmoe.engines.torch.engine import TransformersEngine
+    from radmoe_lab.inference.engine import LabEngine
 
     transformers.logging.set_verbosity_error()  # hints about kernels that are not installed
-    return TransformersEngine(checkpoint, dtype=SHIPPED_DTYPE, device=device, model_name=model)
+    return LabEngine(checkpoint, dtype="float32", device=device, model_name=model)
 
 
 def _check_same(path: Path, settings: dict[str, Any]) -> None:
@@ -210,7 +209,7 @@ def _check_same(path: Path, settings: dict[str, Any]) -> None:
 
 
 def _generate(
-    engine: TransformersEngine, style: str, questions: Sequence[Question], n: int, rollouts: _Rollouts, **options: Any
+    engine: LabEngine, style: str, questions: Sequence[Question], n: int, rollouts: _Rollouts, **options: Any
 ) -> None:
     """Sample all rollouts, with a line on stderr every few seconds: a bar would need rich, and a terminal."""
     arguments = template_arguments(style)
@@ -272,7 +271,7 @@ class _Rollouts:
         return Sampled(header, tasks, np.concatenate(ids), np.concatenate(mass))
 
 
-def device_name(engine: TransformersEngine) -> str:
+def device_name(engine: LabEngine) -> str:
     import torch
 
     device = engine.model.device

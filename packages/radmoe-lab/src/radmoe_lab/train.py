@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from radmoe.errors import InputError
+from radmoe.system.printing import say
 from radmoe_lab.corpus import IGNORE, batches
 from radmoe_lab.delta_rule import matrix_products
 from radmoe_lab.dense import make_trainable
 from radmoe_lab.models import Model, model_named
 from radmoe_lab.tasks import TASKS, task_named
 from radmoe_lab.tokenizer import fast_tokenizer
-from radmoe.system.printing import say
 
 BALANCE = 0.01  # weight of the load-balancing loss
 LEARNING_RATE = 1.5e-3

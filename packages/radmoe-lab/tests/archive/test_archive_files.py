@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from radmoe.errors import ArchiveError, InputError
 from radmoe_lab.archive import files
 from radmoe_lab.archive.files import MANIFEST, Packed, PackedTask, open_archive, packed, unpacked, write_archive
 from radmoe_lab.archive.source import check_checkpoint
-from radmoe.errors import ArchiveError, InputError
 from radmoe_lab.tasks import TASKS
 
 NAME = "lab-qwen-thinking"

@@ -13,9 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from radmoe_lab.archive.files import Archive, Packed, PackedTask, open_archive, write_archive
-from radmoe_lab.archive.pools import EXPERT_SETS, MEDIAN_TOLERANCE, WORST_TOLERANCE, PoolBuilder, WantedPool
-from radmoe_lab.archive.source import PackedSource
 from radmoe.capture import Plan, capture_pool, sampling_for
 from radmoe.engines import EngineOptions, open_engine
 from radmoe.engines.base import Engine
@@ -24,6 +21,9 @@ from radmoe.grading import grade_pool
 from radmoe.grading.labels import read_labels
 from radmoe.pool import open_pool, schema
 from radmoe.problems import load_questions
+from radmoe_lab.archive.files import Archive, Packed, PackedTask, open_archive, write_archive
+from radmoe_lab.archive.pools import EXPERT_SETS, MEDIAN_TOLERANCE, WORST_TOLERANCE, PoolBuilder, WantedPool
+from radmoe_lab.archive.source import PackedSource
 
 NAME = "lab-qwen-thinking"
 TASKS = ("math-1", "code", "explain")

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.kernels.jit import jit
 from radmoe.selection.kernels import levels
+from radmoe.selection.kernels.jit import jit
 from radmoe.selection.online import Stopping
 from radmoe_studies.evidence import Bools, Floats, Ints
 from radmoe_studies.subcohorts import Problem, densest

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.evaluation.stats import cochran_q, holm, mcnemar
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe_studies.base import Options
 from radmoe_studies.decision import ALPHA
 from radmoe_studies.evidence import Floats, Panel, Request

@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.errors import InputError, MethodUnavailable
+from radmoe.evaluation import cache, naming
 from radmoe.evaluation.cohort import Cohort, GradedProblem, open_cohort
 from radmoe.evaluation.cohort.families import domain_of, family_of
 from radmoe.evaluation.cohort.problem import density_scores
-from radmoe.errors import InputError, MethodUnavailable
-from radmoe.evaluation import cache, naming
 from radmoe.evaluation.measure import check_distinct
 from radmoe.evaluation.workers import map_problems
 from radmoe.pool.reader import manifest
 from radmoe.selection.selector import Setting
+from radmoe.types import Kind
 from radmoe_studies import store
 from radmoe_studies.reading import COSINE, Bools, Reader, Request
-from radmoe.types import Kind
 
 __all__ = [
     "COSINE", "Bools", "Evidence", "Floats", "Ints", "Panel", "Progress", "Read", "Request", "gather", "sampling_of",

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, missing
 from radmoe.evaluation.stats import PoissonBinomial, poisson_binomial_test
+from radmoe.evaluation.table import Cell, missing
 from radmoe_studies.decision import POINT
 from radmoe_studies.evidence import Bools, Floats, Panel, Request
 from radmoe_studies.picks import eligible, highest, hits, rate

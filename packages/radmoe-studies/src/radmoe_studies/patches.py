@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.evaluation.stats import poisson_binomial_test
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.evaluation.workers import map_problems
-from radmoe.evaluation.stats import poisson_binomial_test
-from radmoe_studies.base import Options
 from radmoe.report.figures import Chart, Line, Plot, Series
+from radmoe_studies.base import Options
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.pooling import clusters, shown
 from radmoe_studies.printed import percent, printed

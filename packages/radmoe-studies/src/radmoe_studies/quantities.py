@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from radmoe.evaluation.table import Cell, missing
-from radmoe_studies.base import Options
 from radmoe.report.figures import Series
+from radmoe_studies.base import Options
 from radmoe_studies.decision import FEWEST
 from radmoe_studies.evidence import Floats, Panel
 from radmoe_studies.pooling import configuration, groups, problems_of

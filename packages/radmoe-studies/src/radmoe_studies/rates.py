@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from radmoe.evaluation.cohort.families import WELL_POSED
 from radmoe.evaluation import table
-from radmoe_studies.base import Options
+from radmoe.evaluation.cohort.families import WELL_POSED
 from radmoe.report.figures import Series
+from radmoe_studies.base import Options
 from radmoe_studies.decision import FEWEST, Claim, Decision, above, all_of, below, within
 from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe_studies.pooling import clusters as clusters_of

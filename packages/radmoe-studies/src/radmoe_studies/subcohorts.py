@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.evaluation.baselines import pass_at
 from radmoe.errors import InputError
-from radmoe.selection.kernels.jit import jit
+from radmoe.evaluation.baselines import pass_at
 from radmoe.selection.kernels import tied
+from radmoe.selection.kernels.jit import jit
 from radmoe_studies.evidence import Bools, Floats, Ints, Panel, Request
 
 METHODS = ("chance", "RAD", "DC", "RAD+DC", "majority", "oracle")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from radmoe.errors import InputError
 from radmoe_studies.audit import audit, load
 from radmoe_studies.audit.check import Check
 from radmoe_studies.audit.spans import read
-from radmoe.errors import InputError
 
 ROWS = {  # rows per table of the paper; the two big tables in long form, without their "--"
     "main": 132,

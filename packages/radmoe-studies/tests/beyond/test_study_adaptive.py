@@ -10,15 +10,15 @@ import pytest
 
 from planted_panels import evidence, panel
 from planted_pools import graded_pool
+from radmoe.report.charts import draw
+from radmoe.types import Kind, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe.report.charts import draw
 from radmoe_studies.base import Findings, Options
 from radmoe_studies.beyond.adaptive import ARMS, BETTER, CHEAPER, adaptive, most_rollouts
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Panel, Read, Request, gather
 from radmoe_studies.run import chosen, run_studies
-from radmoe.types import Kind, RouterShape
 
 REQUEST = Request("delimiter@16")
 OPTIONS = Options(resamples=300, subcohorts=20)

@@ -9,8 +9,8 @@ import pytest
 
 from planted_panels import evidence, panel
 from planted_pools import RECIPE, graded_pool
-from radmoe_lab import planted
 from radmoe.pool import open_pool
+from radmoe_lab import planted
 from radmoe_studies.base import Options, study_named
 from radmoe_studies.evidence import gather
 from radmoe_studies.paper.costs import costs, stored, timed

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from planted_panels import evidence, panel
+from radmoe.types import Kind
 from radmoe_studies.base import Findings, Options
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Panel
 from radmoe_studies.paper.domain_lift import EVERYWHERE, ORDER, domain_lift
 from radmoe_studies.rates import ANCHORS
-from radmoe.types import Kind
 
 OPTIONS = Options(resamples=300, subcohorts=10)
 RIGHT = np.tile([0.6, 0.9], 30)

@@ -10,6 +10,7 @@ import pytest
 from planted_panels import evidence
 from planted_picks import with_picks
 from planted_pools import graded_pool
+from radmoe.types import RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.bands import BANDS, READOUTS, arms_of, layers_of, wanted
@@ -18,7 +19,6 @@ from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Panel, Request, gather
 from radmoe_studies.paper.layers import layers
 from radmoe_studies.run import run_studies
-from radmoe.types import RouterShape
 
 OPTIONS = Options(resamples=400)
 ALL = {"no-tenth-is-necessary", "shallowest-tenth-suffices", "depth-is-flat", "depth-matters-in-science-only"}

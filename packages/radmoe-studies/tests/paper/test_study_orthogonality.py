@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from planted_panels import evidence, panel
+from radmoe.types import Kind
 from radmoe_studies.base import Findings, Options
 from radmoe_studies.basins import densities
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.paper.orthogonality import correlations, orthogonality
-from radmoe.types import Kind
 
 OPTIONS = Options(resamples=400)
 REQUESTS = (Request("delimiter@16"), Request("delimiter@16", "binary"))

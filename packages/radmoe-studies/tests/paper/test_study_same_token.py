@@ -10,13 +10,13 @@ import pytest
 
 from planted_panels import evidence, panel
 from planted_pools import graded_pool
+from radmoe.types import Rollout
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
 from radmoe_studies.base import Findings, Options
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import gather
 from radmoe_studies.paper.same_token import A, B, Leaks, chosen, judge_length, same_token
-from radmoe.types import Rollout
 
 OPTIONS = Options(resamples=300)
 EFFORTS = ("low", "medium", "high")

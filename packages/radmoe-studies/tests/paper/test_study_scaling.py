@@ -11,9 +11,9 @@ import pytest
 from planted_panels import evidence, panel
 from planted_pools import graded_pool
 from radmoe.evaluation.table import Row
+from radmoe.report.charts import draw
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe.report.charts import draw
 from radmoe_studies.base import Findings, Options
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Panel, gather

@@ -10,9 +10,9 @@ import pytest
 from planted_panels import evidence
 from planted_picks import with_picks
 from planted_pools import graded_pool
+from radmoe.selection.readout import Readout
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe.selection.readout import Readout
 from radmoe_studies.base import Findings, Options, study_named
 from radmoe_studies.budgets import LATE
 from radmoe_studies.decision import Verdict

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,17 +24,15 @@ import transformers
 from numpy.typing import NDArray
 
 from radmoe.engines.base import Completion, Engine, Forced, Sampling, check_prompt, completion_text, wanted_rollouts
-from radmoe.engines.models import SHIPPED, SHIPPED_DTYPE, recorded_name, resolve_model
+from radmoe.engines.models import recorded_name, resolve_model, shipped_models
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
 from radmoe.engines.torch.batcher import Batcher
 from radmoe.engines.torch.cores import cores
 from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
-from radmoe_lab.inference.dense_experts import compute_densely
 from radmoe.engines.torch.force import force
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
 from radmoe.engines.torch.routers import Recorder
-from radmoe_lab.inference.static_decode import FAMILIES, StaticDecoder
 from radmoe.engines.torch.streams import Stream, merge
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.types import Kind, Rollout, RouterShape
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 _OLDEST, _TOO_NEW = (5, 22), (6, 0)  # older routers answer otherwise (docs/capture.md)
-_SMALL = 512  # hidden size up to which a pass is too short to share among cores
-_MOST_STREAMS = 4  # more would wait for Python's lock
 _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
@@ -57,8 +53,7 @@ class TransformersEngine(Engine):
     `model` is a checkpoint directory, or a loaded model together with its `tokenizer`. The engine takes the model
     over: it is put in eval mode, and its attention ("sdpa", or gpt-oss's own) is replaced by one that is
     faster at single tokens. Nothing is downloaded. `threads` are the cores to use, for the whole process, and `streams`
-    is the number of batches that run side by side on them (default: as many as threads for a small model on CPU, else
-    one). `model_name` is what a pool records (default: the directory's name).
+    is the number of batches that run side by side on them (default: one). `model_name` is what a pool records (default: the directory's name).
     """
 
     name = "transformers"
@@ -96,24 +91,15 @@ class TransformersEngine(Engine):
         speed_up(model)
         rows_cache(model.config)  # refuses a cache it cannot batch now, not after the first prompt
         speed_up_attention(model)
-        small = self._text_config.hidden_size <= _SMALL
-        self._static = small and model.device.type == "cuda" and self._text_config.model_type in FAMILIES
-        if self._static:
-            compute_densely(model)
+        self._tune()
         with self._recorder.recording(), torch.inference_mode():
             model(input_ids=torch.tensor([[0, 1, 2]], device=model.device), use_cache=False)
         self.shape: RouterShape = self._recorder.probe()
         threads = threads or cores.whole
-        self._small_on_cpu = small_on_cpu = small and model.device.type == "cpu"
-        self.streams = streams or (min(threads, _MOST_STREAMS) if small_on_cpu else 1)
+        self.streams = streams or self._suggested_streams(threads)
         cores.divide(threads, self.streams)
-        if small_on_cpu:
-            from radmoe_lab.inference.cpu_experts import fuse_experts  # compiled code that a GPU has no use for
-
-            _lay_out_experts(model)
-            fuse_experts(model)
-        self._decoders: list[Decoder | StaticDecoder] = []
-        self._kept: dict[tuple[int, bool], StaticDecoder] = {}
+        self._fuse()
+        self._decoders: list[Any] = []
         self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
 
     @classmethod
@@ -123,7 +109,7 @@ class TransformersEngine(Engine):
         transformers.logging.set_verbosity_error()  # hints about kernels that are not installed
         return cls(
             resolve_model(name),
-            dtype=options.dtype or (SHIPPED_DTYPE if name in SHIPPED else "auto"),
+            dtype=options.dtype or (shipped_models()[name].dtype if name in shipped_models() else "auto"),
             device=options.device,
             threads=options.threads,
             model_name=recorded_name(name),
@@ -178,8 +164,7 @@ class TransformersEngine(Engine):
             for r in wanted[i].rollouts
         ]
         rows = min(batch_size, max(len(jobs), 1))
-        if self._static:
-            jobs.sort(key=lambda job: -len(job.prompt))  # prompts that share a pass are padded little
+        self._arrange(jobs)
         streams = min(self.streams, rows)
         self._decoders = [self.decoder(sampling.topk_logprobs, capture=capture) for _ in range(streams)]
         # A job's stream follows from its place alone, so that batches, and their rounding, are the same every time.
@@ -198,16 +183,28 @@ class TransformersEngine(Engine):
         ids = check_prompt(self.encode(prompt), int(self._text_config.vocab_size))
         return Job(ticket, rollout, key, tuple(ids), self.room(ids, key, sampling.max_tokens), sampling)
 
-    def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder | StaticDecoder:
+    def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder:
         """A batch of this model's, to be run in a thread of its own."""
-        if self._static and (topk_logprobs, capture) in self._kept:
-            return self._kept[topk_logprobs, capture]
+        return Decoder(self.model, self._recorder, **self._decoding(topk_logprobs, capture))
+
+    def _decoding(self, topk_logprobs: int, capture: bool) -> dict[str, Any]:
         words = min(len(self.vocab), int(self._text_config.vocab_size))
-        options: Any = {"topk_logprobs": topk_logprobs, "eos": self.eos, "words": words, "capture": capture}
-        if not self._static:
-            return Decoder(self.model, self._recorder, **options)
-        made = self._kept[topk_logprobs, capture] = StaticDecoder(self.model, self._recorder, **options)
-        return made
+        return {"topk_logprobs": topk_logprobs, "eos": self.eos, "words": words, "capture": capture}
+
+    # What an engine for models of another size may do differently (radmoe-lab has one for very small ones).
+
+    def _tune(self) -> None:
+        """Change the model before its routers are probed."""
+
+    def _fuse(self) -> None:
+        """Change the model once the cores are divided."""
+
+    def _suggested_streams(self, threads: int) -> int:
+        """How many batches run side by side unless told otherwise."""
+        return 1
+
+    def _arrange(self, jobs: list[Job]) -> None:
+        """Put the jobs of a `generate` into the order in which they begin."""
 
     @torch.inference_mode()
     def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
@@ -225,17 +222,11 @@ class TransformersEngine(Engine):
     def force(self, prompt: Sequence[int], tails: Sequence[Sequence[int]], *, topk_logprobs: int = 0) -> list[Forced]:
         """As `Engine.force` says, in batches that share the prompt's cache. The logprobs are those that capture keeps."""
         with _memory(f"{len(tails)} rollouts", "replay fewer of them, or shorter ones"):
-            run = force if (tree := self._tree_pass) is None else tree
-            return run(self.model, self._recorder, prompt, tails, topk_logprobs=topk_logprobs)
+            return self._force(self.model, self._recorder, prompt, tails, topk_logprobs=topk_logprobs)
 
-    @cached_property
-    def _tree_pass(self) -> Callable[..., list[Forced]] | None:
-        """The pass over a tree of continuations, where this model has one: small ones on a CPU."""
-        if not self._small_on_cpu:
-            return None
-        from radmoe_lab.inference.force_tree import force_tree, knows_trees
-
-        return force_tree if knows_trees(self.model, self._recorder) else None
+    @property
+    def _force(self) -> Callable[..., list[Forced]]:
+        return force
 
     def _completions(self, streams: Sequence[Stream[Finished]], batch_size: int) -> Iterator[Completion]:
         with closing(merge(streams)) as running:  # the threads have ended when this iterator is closed
@@ -311,18 +302,6 @@ def _refuse_bypasses(model: Any) -> None:
         raise EngineError("this model is compiled, and a compiled graph bypasses hooks: pass it without torch.compile")
     if getattr(model, "use_kernels", False):
         raise EngineError("this model uses hub kernels, which bypass hooks: load it with use_kernels=False")
-
-
-def _lay_out_experts(model: Any) -> None:
-    """Keep stacks of expert weights [E, out, in] in memory as [E, in, out]; values and shapes stay the same.
-
-    Multiplying a few rows by such a matrix then takes 0.4 to 0.6 of the time on CPU, where experts are half of a pass.
-    """
-    for module in model.modules():
-        if getattr(module, "is_transposed", None) is False:  # set by transformers on every class of experts
-            for parameter in module.parameters(recurse=False):
-                if parameter.ndim == 3:
-                    parameter.data = parameter.data.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> Iterator[int]:

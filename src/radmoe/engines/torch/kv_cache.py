@@ -23,7 +23,6 @@ from transformers.cache_utils import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from radmoe_lab.inference.walks import current_walk
 from radmoe.errors import EngineError
 
 ATTENTION = "radmoe_rows"
@@ -166,8 +165,6 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
     The heads that share a key head become the query positions of one attention. The sums are the same, and it takes an
     eighth of the time at B = 64, 150 columns and three heads per key on CPU.
     """
-    if (walk := current_walk()) is not None:
-        return walk.attend_for(module, query, key, value, **kwargs), None
     if kwargs.get("s_aux") is not None:
         return attend_by_products(query, key, value, attention_mask, kwargs["scaling"], kwargs["s_aux"]), None
     groups = getattr(module, "num_key_value_groups", 1)
@@ -210,12 +207,6 @@ def attend_by_products(
     return out.view(batch, heads, new, value.shape[-1]).transpose(1, 2).contiguous()
 
 
-def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """transformers' mask for "sdpa"; a pass over a tree needs none."""
-    mask: Tensor | None = None if current_walk() is not None else sdpa_mask(*args, **kwargs)
-    return mask
-
-
 def speed_up_attention(model: Any) -> None:
     """Make a model use `attend` where that computes the same as its present attention."""
     config = model.config
@@ -226,4 +217,4 @@ def speed_up_attention(model: Any) -> None:
 
 
 AttentionInterface.register(ATTENTION, attend)
-AttentionMaskInterface.register(ATTENTION, _mask)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from radmoe.evaluation.cohort.problem import GradedProblem, Marks
-from radmoe.selection.confidence import WINDOW
 from radmoe.errors import InputError
+from radmoe.evaluation.cohort.problem import GradedProblem, Marks
 from radmoe.grading.behaviours import Behaviours, read_behaviours
 from radmoe.grading.labels import Label, read_labels
-from radmoe.selection.kinds import settle_kinds
 from radmoe.pool import Pool, open_pool
+from radmoe.selection.confidence import WINDOW
+from radmoe.selection.kinds import settle_kinds
 from radmoe.selection.selector import Setting, setting_for
 from radmoe.types import Kind
 

@@ -14,9 +14,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "gpt-oss 120B": ("gpt-oss-120b", "oss-120b"),
     "Qwen3-30B": ("qwen3-30b-a3b",),
     "Qwen3-Next": ("qwen3-next-80b",),
-    "lab-qwen": ("lab-qwen",),
-    "lab-oss": ("lab-oss",),
-    "lab-next": ("lab-next",),
 }
 
 DOMAINS: dict[str, tuple[Kind, ...]] = {

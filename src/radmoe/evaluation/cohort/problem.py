@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.selection.anchors import find_all, spec_for
-from radmoe.selection.confidence import SCALARS, WINDOW, every_scalar, likelihood, token_confidence
 from radmoe.errors import InputError, MethodUnavailable, RolloutError
 from radmoe.grading.labels import Label
+from radmoe.selection.anchors import find_all, spec_for
+from radmoe.selection.confidence import SCALARS, WINDOW, every_scalar, likelihood, token_confidence
 from radmoe.selection.kernels import knn_density, levels
 from radmoe.selection.layers import Layers, layer_subset
 from radmoe.selection.overlap import answer_texts

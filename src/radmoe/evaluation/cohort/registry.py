@@ -29,9 +29,9 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
+from radmoe.errors import InputError
 from radmoe.evaluation.baselines import highest
 from radmoe.evaluation.cohort.problem import Floats, GradedProblem
-from radmoe.errors import InputError
 from radmoe.selection.selector import ranks
 
 Reads = Literal["routing", "logprobs", "answers", "nothing", "truth"]

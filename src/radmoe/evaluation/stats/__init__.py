@@ -4,7 +4,13 @@ Accuracies, gaps and rates are fractions: one percentage point is 0.01. `docs/st
 """
 
 from radmoe.evaluation.stats.adjust import benjamini_hochberg, holm
-from radmoe.evaluation.stats.bootstrap import Interval, bootstrap_mean, cluster_bootstrap, paired_bootstrap, two_stage_bootstrap
+from radmoe.evaluation.stats.bootstrap import (
+    Interval,
+    bootstrap_mean,
+    cluster_bootstrap,
+    paired_bootstrap,
+    two_stage_bootstrap,
+)
 from radmoe.evaluation.stats.correlation import Correlation, partial_correlation, spearman
 from radmoe.evaluation.stats.paired import (
     CochranQ,

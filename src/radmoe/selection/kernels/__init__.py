@@ -8,7 +8,12 @@ reference.py   the same definitions in plain NumPy
 """
 
 from radmoe.selection.kernels.density import TIE, climb, knn, knn_density, levels, tied
-from radmoe.selection.kernels.jaccard import binary_jaccard, binary_jaccard_many, weighted_jaccard, weighted_jaccard_many
+from radmoe.selection.kernels.jaccard import (
+    binary_jaccard,
+    binary_jaccard_many,
+    weighted_jaccard,
+    weighted_jaccard_many,
+)
 
 __all__ = [
     "TIE",

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from radmoe.errors import RadmoeError
+from radmoe.problems import DEFAULT_SEED
+from radmoe.system.printing import say
 from radmoe_lab.agent.records import AgentTrajectory, judged, read_trajectories, write_trajectories
 from radmoe_lab.agent.repositories import SIZE, Repository, repositories
 from radmoe_lab.agent.templates import CONFIG
 from radmoe_lab.agent.verdicts import RESOLVED, UNKNOWN
-from radmoe.system.printing import say
-from radmoe.problems import DEFAULT_SEED
 
 
 def write_instances(folder: Path, tasks: Iterable[Repository]) -> Path:

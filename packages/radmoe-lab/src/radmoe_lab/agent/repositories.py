@@ -13,11 +13,11 @@ from itertools import islice
 from random import Random
 
 from radmoe.errors import InputError
+from radmoe.problems import DEFAULT_SEED
 from radmoe_lab.agent.functions import Function
 from radmoe_lab.agent.running import CHECK, call_text, cases_file, results
 from radmoe_lab.agent.sketches import Sketch, Step, draw_sketch
 from radmoe_lab.tasks.draw import between, chance, is_test, pick, seeded, shuffled
-from radmoe.problems import DEFAULT_SEED
 
 SIZE = 600  # test repositories under one seed, unless another number is asked for
 TASK = "repo"

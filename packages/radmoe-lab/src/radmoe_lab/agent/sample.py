@@ -27,6 +27,8 @@ import numpy as np
 
 from radmoe.engines.base import Completion, sampling_for
 from radmoe.errors import InputError, RadmoeError
+from radmoe.problems import DEFAULT_SEED
+from radmoe.system.printing import say
 from radmoe_lab.agent.loop import BOUNDARY, SUBMITTED, Conversation
 from radmoe_lab.agent.records import AgentStep, AgentTrajectory, judged, write_trajectories
 from radmoe_lab.agent.repositories import SIZE, Repository, repositories
@@ -34,12 +36,10 @@ from radmoe_lab.agent.verdicts import RESOLVED
 from radmoe_lab.agent.workplace import Printed, Workplace, probe
 from radmoe_lab.models import AGENTS, model_named, weights
 from radmoe_lab.sample import checksums, command_line, device_name, open_lab_engine
-from radmoe.system.printing import say
-from radmoe.problems import DEFAULT_SEED
 
 if TYPE_CHECKING:
     from radmoe.engines.torch.batcher import Batcher
-    from radmoe.engines.torch.engine import TransformersEngine
+    from radmoe_lab.inference.engine import LabEngine
 
 N = 16
 _SAY_EVERY_S = 10.0
@@ -176,7 +176,7 @@ class _Work:
 
     def __init__(
         self,
-        engine: TransformersEngine,
+        engine: LabEngine,
         tasks: Sequence[Repository],
         n: int,
         place: Path,

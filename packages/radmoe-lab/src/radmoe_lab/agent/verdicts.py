@@ -15,12 +15,12 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from radmoe.errors import InputError, RadmoeError
+from radmoe.sandbox import Sandbox
+from radmoe.sandbox.session import Session
+from radmoe.system.printing import say
 from radmoe_lab.agent.repositories import Repository, repository_named
 from radmoe_lab.agent.running import parse_call
 from radmoe_lab.agent.workplace import ENVIRONMENT
-from radmoe.system.printing import say
-from radmoe.sandbox import Sandbox
-from radmoe.sandbox.session import Session
 
 RESOLVED, HIDDEN_FAIL, VISIBLE_FAIL, NO_PATCH, NOT_APPLIED, UNKNOWN = VERDICTS = (
     "resolved",

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from radmoe.errors import InputError
-from radmoe_lab.agent.git_stand_in import difference
-from radmoe_lab.agent.templates import COMMAND_S
 from radmoe.sandbox.root import WORKDIR
 from radmoe.sandbox.session import ENVIRONMENT as MINIMAL
 from radmoe.sandbox.session import SYSTEM, Session
+from radmoe_lab.agent.git_stand_in import difference
+from radmoe_lab.agent.templates import COMMAND_S
 
 MEMORY = 1 << 30
 DISK = 64 << 20  # bytes of the work tree; the repositories have a few kilobytes

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import ArchiveError, InputError
+from radmoe.pool.files import write_atomic
+from radmoe.problems import DEFAULT_SEED
 from radmoe.system.foreign import check_recorded, read_file, unpack_arrays
 from radmoe_lab.models import MODELS, PACKAGE
 from radmoe_lab.sample import FINISH_REASONS
 from radmoe_lab.tasks import TASKS
-from radmoe.pool.files import write_atomic
-from radmoe.problems import DEFAULT_SEED
 
 MANIFEST = "manifest.json"
 FORMAT = 1

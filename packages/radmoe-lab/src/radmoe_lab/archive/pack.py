@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from radmoe_lab.archive.files import Packed, PackedTask, write_archive
-from radmoe_lab.archive.source import check_checkpoint, texts
 from radmoe.errors import InputError, RadmoeError
 from radmoe.grading.grade import answer_key, grade_texts
+from radmoe.problems.gold import load_problems
+from radmoe.system.printing import say
+from radmoe_lab.archive.files import Packed, PackedTask, write_archive
+from radmoe_lab.archive.source import check_checkpoint, texts
 from radmoe_lab.models import weights
 from radmoe_lab.sample import Sampled, read_sampled
-from radmoe.system.printing import say
-from radmoe.problems.gold import load_problems
 
 _Made = tuple[Packed, dict[str, Any]]
 
@@ -118,7 +118,9 @@ def _joined(one: _Made, other: _Made, path: Path) -> _Made:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m radmoe_lab.archive.pack", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m radmoe_lab.archive.pack", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.npz", help="what radmoe_lab.sample wrote")
     parser.add_argument("--out", type=Path, required=True, help="the directory of the packed files and their manifest")
     parser.add_argument("--jobs", type=int, default=2, help="programs judged at once")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from radmoe.agents.patches import Decision
 
 MODEL = "lab-agent-qwen"
+EXAMPLES = ("radmoe agent demo",)
 
 
 def demo_command(
@@ -62,8 +63,8 @@ def demo_command(
 
 def _table(decisions: list[Decision], verdicts: dict[tuple[str, int], str], n: int) -> None:
     """What the hidden tests say of every issue, and of a random, the shortest, the picked and the best trajectory."""
-    from radmoe_lab.agent.verdicts import NO_PATCH, RESOLVED
     from radmoe.system.screen import Table
+    from radmoe_lab.agent.verdicts import NO_PATCH, RESOLVED
 
     table = Table(title=f"What the hidden tests say, {len(decisions)} issues x {n} trajectories", box=None)
     for heading in ("issue", "resolved", "RAD's pick", "its verdict", "fewest steps", "its verdict"):

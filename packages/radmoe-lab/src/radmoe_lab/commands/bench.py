@@ -61,9 +61,9 @@ def command(
 
 
 def _plant(path: Path) -> Path:
-    from radmoe_lab import planted
     from radmoe.pool import PoolWriter
     from radmoe.types import RouterShape
+    from radmoe_lab import planted
 
     recipe = planted.Planted(shape=RouterShape(48, 128, 8), problems=2, rollouts=64, tokens=2000)
     with PoolWriter(path, shape=recipe.shape, vocab=planted.vocab(), model="planted") as writer:
@@ -74,8 +74,8 @@ def _plant(path: Path) -> Path:
 
 
 def _measure(path: Path, kind: str | None, options: dict[str, Any], limit: int) -> dict[str, Any]:
-    from radmoe.selection.kernels import binary_jaccard, knn_density, weighted_jaccard
     from radmoe.pool import open_pool
+    from radmoe.selection.kernels import binary_jaccard, knn_density, weighted_jaccard
     from radmoe.selection.readout import read, windows
     from radmoe.selection.selector import select, setting_for
 

@@ -84,18 +84,18 @@ def _page(pools: list[Path], out: Path) -> None:
 
 
 def _committed() -> None:
-    """Print the table over all configurations from the committed result, if radmoe-lab has one."""
+    """Print the table over all configurations from the committed result."""
     from dataclasses import replace
 
     from radmoe.evaluation.render import visible_table
     from radmoe.evaluation.screen import show_table
-    from radmoe_studies.report.results import committed_file, read_results
 
-    path = committed_file()
-    if path is None:
-        say("The radmoe-lab that is installed has no results at full size.")
+    try:
+        from radmoe_studies.report.results import COMMITTED, read_results
+    except ImportError:
+        say("The results at full size are in radmoe-studies, which is not installed.")
         return
-    results = read_results(path)
+    results = read_results(COMMITTED)
     methods = visible_table(results.tables["kinds"])
     *_, whole = methods.by_section().values()
     title = f"At full size: a committed result of {results.date}, which {results.command} makes again"
@@ -129,8 +129,8 @@ def _verdict(hits: dict[str, float]) -> str:
 def _table(model: str, by_task: dict[str, list[Shown]], n: int) -> None:
     """Methods by task, in percent, with 95% intervals over problems."""
     from radmoe.evaluation.kinds import NAMES
-    from radmoe.system.screen import Table
     from radmoe.evaluation.stats import bootstrap_mean
+    from radmoe.system.screen import Table
 
     columns = by_task | {"together": [problem for shown in by_task.values() for problem in shown]}
     table = Table(title=f"{model}: right, in percent [95% interval]", title_justify="left")

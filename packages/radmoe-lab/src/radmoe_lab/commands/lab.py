@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from radmoe.cli.common import Json, size
+from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, say, say_json, styled
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ Sampled = Annotated[
 
 def list_command(rollouts: Rollouts = None, seed: Seed = 0, sampling: Sampled = "own", as_json: Json = False) -> None:
     """List the configurations (a model in one style) whose rollouts are packed, and their tasks."""
-    from radmoe_lab.archive.files import open_archive
     from radmoe.system.screen import Table
+    from radmoe_lab.archive.files import open_archive
 
     archive = open_archive(rollouts, seed=seed, sampling=sampling)
     if as_json:
@@ -129,24 +129,23 @@ def agent_command(
     What is replayed already is not replayed again. Everything is in --out: runs/ as radmoe agent import makes it (with
     the routing of every token), verdicts.jsonl, and results/ with tables and figures.
     """
-    from radmoe.cli.agent import evaluate_command, import_command
+    from radmoe.cli.agent import import_command
     from radmoe_lab.agent.export import verdicts_of, write_verdicts
     from radmoe_lab.agent.records import read_trajectories
     from radmoe_lab.models import shipped_trajectories
 
+    try:
+        from radmoe_studies.commands.agent import evaluate_command
+    except ImportError:
+        raise InputError(
+            "radmoe lab agent ends with study 28, which is in radmoe-studies: pip install radmoe-studies"
+        ) from None
     source = shipped_trajectories(model)
     import_command([source], model, out / "runs", limit=limit, every_row=True, device=device, threads=threads)
     header, trajectories = read_trajectories(source)
     names = set(header["repositories"][:limit])
     verdicts = write_verdicts(out, verdicts_of(one for one in trajectories if one.repository_id in names))
     evaluate_command(out / "runs", verdicts, out=out / "results")
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "list": list_command,
-    "pools": pools_command,
-    "agent": agent_command,
-}
 
 
 def _build(builder: PoolBuilder, pool: WantedPool, seconds_each: float, later: float) -> BuiltPool:

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from radmoe.engines.torch.shares import in_shares
 from radmoe.selection.kernels.jit import jit
-from radmoe_lab.inference.exponential import exponentials
 from radmoe.selection.kernels.simd import LANES
+from radmoe_lab.inference.exponential import exponentials
 from radmoe_lab.inference.tile import ROWS, VECTORS, multiply_tile
 
 Array = NDArray[np.float32]

@@ -23,9 +23,9 @@ from torch import Tensor
 from radmoe.engines.base import uniforms
 from radmoe.engines.torch.decode import Columns, Finished, Job, Queue, draw
 from radmoe.engines.torch.routers import Recorder
-from radmoe_lab.inference.static_cache import StaticRows
 from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
+from radmoe_lab.inference.static_cache import StaticRows
 
 FAMILIES = frozenset({"qwen3_moe", "qwen3_next", "gpt_oss"})  # whose experts and masks are known to fit
 _STEPS = 16  # between two looks at which rows have ended

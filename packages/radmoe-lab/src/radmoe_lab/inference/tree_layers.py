@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -19,18 +20,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
 
 from radmoe.engines.torch.heads import for_every_head
-from radmoe_lab.inference.tree import Integers, Part, Tree
-from radmoe_lab.inference.walks import current_walk, under_way
+from radmoe.engines.torch.kv_cache import attend
 from radmoe.selection.kernels.jit import jit
-from radmoe_lab.inference.exponential import exponentials
 from radmoe.selection.kernels.simd import LANES
+from radmoe_lab.inference.exponential import exponentials
 from radmoe_lab.inference.tile import ROWS, VECTORS, multiply_tile
+from radmoe_lab.inference.tree import Integers, Part, Tree
 
 Array = NDArray[np.float32]
 _CONVOLUTION, _RULE = "causal_conv1d_fn", "torch_chunk_gated_delta_rule"
 _OTHER_OPTIONS = ("position_bias", "cache", "softcap")
+_ATTENTION = "radmoe_trees"
+
+
+class _UnderWay(threading.local):
+    walk: Walk | None = None
+
+
+under_way = _UnderWay()  # the pass over a tree that this thread is in
 
 
 class Unfit(Exception):
@@ -130,7 +141,8 @@ class Walk:
 
 
 def teach(model: Any) -> None:
-    """Let the modules that define this model's linear attention know passes over trees."""
+    """Let the attention of this model, and the modules that define its linear attention, know passes over trees."""
+    model.set_attn_implementation(_ATTENTION)
     for home in {type(module).__module__ for module in model.modules()}:
         for name, make in ((_CONVOLUTION, _convolution), (_RULE, _rule)):
             reference = getattr(sys.modules.get(home), name, None)
@@ -140,10 +152,26 @@ def teach(model: Any) -> None:
                 setattr(sys.modules[home], name, function)
 
 
+def _attend_in_pass(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
+    """The attention of `radmoe.engines.torch.kv_cache`, and of a pass over a tree where one is under way."""
+    if under_way.walk is None:
+        return attend(module, query, key, value, mask, **options)
+    return under_way.walk.attend_for(module, query, key, value, **options), None
+
+
+def _mask_in_pass(*args: Any, **options: Any) -> Tensor | None:
+    mask: Tensor | None = sdpa_mask(*args, **options) if under_way.walk is None else None
+    return mask
+
+
+AttentionInterface.register(_ATTENTION, _attend_in_pass)
+AttentionMaskInterface.register(_ATTENTION, _mask_in_pass)
+
+
 def _convolution(reference: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @wraps(reference)
     def convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None, *args: Any, **options: Any) -> Tensor:
-        walk = current_walk()
+        walk = under_way.walk
         if walk is None:
             return reference(x, weight, bias, *args, **options)
         if args or options.get("activation") not in (None, "silu"):
@@ -157,7 +185,7 @@ def _convolution(reference: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _rule(reference: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(reference)
     def rule(query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Any:
-        walk = current_walk()
+        walk = under_way.walk
         if walk is None:
             return reference(query, key, value, *args, **options)
         if args or options.get("initial_state") is not None or options.get("output_final_state"):

@@ -14,13 +14,13 @@ from itertools import islice
 from random import Random
 
 from radmoe.errors import InputError
+from radmoe.problems import DEFAULT_SEED, Content, Problem
+from radmoe.types import Kind
 from radmoe_lab.tasks.base import STYLES, Example, check_style
 from radmoe_lab.tasks.code import code_example, code_problem
 from radmoe_lab.tasks.draw import seeded
 from radmoe_lab.tasks.explain import explain_example, explain_problem
 from radmoe_lab.tasks.maths import choice_example, choice_problem, math_example, math_problem
-from radmoe.problems import DEFAULT_SEED, Content, Problem
-from radmoe.types import Kind
 
 __all__ = [
     "DEFAULT_SEED",

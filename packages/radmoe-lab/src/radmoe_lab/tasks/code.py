@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from random import Random
 
+from radmoe.problems import Problem
 from radmoe_lab.tasks.base import Example
 from radmoe_lab.tasks.draw import chance, favour, pick
 from radmoe_lab.tasks.pipelines import FAMILY, KEEP, Op, Pipeline, draw_pipeline, draw_tests, examples, rivals
 from radmoe_lab.tasks.programs import write
 from radmoe_lab.tasks.wide import write_wide
-from radmoe.problems import Problem
 
 HIDDEN = 0.6  # how often a problem leaves one operation to the examples, where they can show it
 Spec = tuple[Pipeline, list[list[int]]]

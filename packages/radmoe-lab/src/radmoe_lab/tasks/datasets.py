@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
+from radmoe.problems import Dataset, Gold, Record
 from radmoe_lab.tasks import TASKS, Task, stream
 from radmoe_lab.tasks.meaning import meaning
-from radmoe.problems import Dataset, Gold, Record
 
 
 def _ask(record: Record) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
+from radmoe.problems import Problem
 from radmoe_lab.tasks.base import Example
 from radmoe_lab.tasks.chains import Op
 from radmoe_lab.tasks.code import terse
@@ -18,7 +19,6 @@ from radmoe_lab.tasks.pipelines import Pipeline, draw_pipeline
 from radmoe_lab.tasks.programs import write
 from radmoe_lab.tasks.sentences import say
 from radmoe_lab.tasks.steps import ending, marker, split
-from radmoe.problems import Problem
 
 LONG = 0.75  # how often a constant hides behind a product of a three-digit and a two-digit number
 _NAMES = ("k", "m", "p")

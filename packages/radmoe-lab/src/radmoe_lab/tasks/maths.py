@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from radmoe.problems import Problem
 from radmoe_lab.tasks.base import Example
 from radmoe_lab.tasks.chains import ASKS, Chain, describe, draw_chain
 from radmoe_lab.tasks.draw import favour
 from radmoe_lab.tasks.steps import reason
-from radmoe.problems import Problem
 
 STEPS = {"math-1": (2, 3), "math-2": (4, 5), "math-3": (6, 7), "math-4": (8, 9), "choice": (4, 6)}
 HARD = {"math-1": 0.05, "math-2": 0.12, "math-3": 0.16, "math-4": 0.2, "choice": 0.22}  # share of long products

@@ -12,8 +12,8 @@ from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
-from radmoe_lab.tasks.draw import between, chance, is_test, pick, seeded
 from radmoe.problems import Test
+from radmoe_lab.tasks.draw import between, chance, is_test, pick, seeded
 
 Value = int | list[int] | None
 MIN_TESTS = 8

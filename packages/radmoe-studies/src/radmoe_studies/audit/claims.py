@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from scipy.special import stdtr
 
+from radmoe.evaluation.stats import mcnemar_exact, partial_correlation
 from radmoe_studies.audit.check import Check, compare, term
 from radmoe_studies.audit.paper import Paper
 from radmoe_studies.audit.spans import Span, again, count, read
-from radmoe.evaluation.stats import mcnemar_exact, partial_correlation
 
 ROUTERS = {
     "rate_20b": "gpt-oss-20B",

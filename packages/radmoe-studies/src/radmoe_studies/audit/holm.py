@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from scipy.special import chdtrc
 
+from radmoe.evaluation.stats import holm, mcnemar_exact
 from radmoe_studies.audit.check import Check, compare
 from radmoe_studies.audit.paper import Paper
 from radmoe_studies.audit.spans import Span, read
-from radmoe.evaluation.stats import holm, mcnemar_exact
 
 
 def checks(paper: Paper) -> Iterator[Check]:

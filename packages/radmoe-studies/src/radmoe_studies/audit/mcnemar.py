@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from radmoe.evaluation.stats import mcnemar_exact
 from radmoe_studies.audit.check import Check, compare
 from radmoe_studies.audit.paper import Paper
 from radmoe_studies.audit.spans import count
-from radmoe.evaluation.stats import mcnemar_exact
 
 # For each table: the columns of the first and the second selector, and of how often only that one is right.
 PAIRED = {

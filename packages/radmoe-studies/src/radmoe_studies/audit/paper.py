@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from radmoe_studies import published
 from radmoe.errors import InputError
+from radmoe_studies import published
 
 Row = Mapping[str, str]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from radmoe.evaluation.stats import mcnemar_boundary, mcnemar_mde, mcnemar_power
 from radmoe_studies.audit.check import Check, compare
 from radmoe_studies.audit.paper import Paper
 from radmoe_studies.audit.spans import Span, read
-from radmoe.evaluation.stats import mcnemar_boundary, mcnemar_mde, mcnemar_power
 
 TABLE = "wjja-power"
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.report.figures import Chart, Plot, Series
 from radmoe.selection.online import Stopping
 from radmoe.selection.selector import rule_for
 from radmoe_studies.arrivals import arrive, consistent, orders, picks, settled, votes
 from radmoe_studies.base import Findings, Options, study
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.decision import EFFECT, FEWEST, Claim, Decision, above, all_of, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Ints, Panel, Request
 from radmoe_studies.falls import Falls, falls, filtered

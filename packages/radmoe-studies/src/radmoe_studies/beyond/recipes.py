@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import densest
-from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.evidence import Evidence, Floats, Ints, Panel, Read, Request
 from radmoe_studies.fusions import fused_picks
 from radmoe_studies.needs import LOGPROBS

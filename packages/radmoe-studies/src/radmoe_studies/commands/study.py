@@ -73,8 +73,8 @@ def command(
         _list(as_json)
         return
     if rules:
-        from radmoe_studies.report.studies import rules as every_rule
         from radmoe_studies.base import load
+        from radmoe_studies.report.studies import rules as every_rule
 
         say_block(every_rule(load().values()).removesuffix("\n"))
         return
@@ -103,8 +103,8 @@ def command(
 
 
 def _readings(path: Path | None) -> Any:
-    from radmoe_studies.report.readings import Readings, read_readings
     from radmoe_studies.base import load
+    from radmoe_studies.report.readings import Readings, read_readings
 
     return Readings() if path is None else read_readings(path, (c.key for s in load().values() for c in s.claims))
 
@@ -181,6 +181,7 @@ def _show(
     from radmoe.pool.files import write_atomic
     from radmoe.pool.schema import disk_errors
     from radmoe.system.printing import json_text
+    from radmoe_studies.evidence import sampling_of
     from radmoe_studies.report.studies import (
         Source,
         decisions_of,
@@ -191,7 +192,6 @@ def _show(
         verdict_text,
         write_study,
     )
-    from radmoe_studies.evidence import sampling_of
 
     ways = Counter(sampling_of(pool) for pool in pools)
     source = Source(typed, {pool.name: checksum(pool) for pool in pools}, dict(ways))

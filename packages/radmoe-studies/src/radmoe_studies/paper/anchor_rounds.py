@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import majority_label, neighbours, purities_of
-from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.decision import EFFECT, Claim, Decision, above, all_of, changed
 from radmoe_studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe_studies.needs import MATH

@@ -14,9 +14,9 @@ import numpy as np
 
 from radmoe.evaluation import Records
 from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.decision import EFFECT, POINT, Claim, Decision, above, changed
 from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel
 from radmoe_studies.lifts import wanted

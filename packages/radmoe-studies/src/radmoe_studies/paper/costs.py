@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.selection.kernels import binary_jaccard, weighted_jaccard
 from radmoe.pool import Pool, schema
+from radmoe.report.figures import Chart, Plot, Series
+from radmoe.selection.kernels import binary_jaccard, weighted_jaccard
 from radmoe.selection.readout import read
 from radmoe.selection.selector import choose
 from radmoe_studies.base import Findings, Options, study
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.quantities import number
 

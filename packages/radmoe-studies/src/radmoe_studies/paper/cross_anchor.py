@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
 from radmoe.report.figures import Chart, Line, Plot, Series
+from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.evidence import Evidence, Request
 from radmoe_studies.needs import MANY
 from radmoe_studies.paper.composition import COUNTS, FEW, MOST, M, balanced_rates, lift

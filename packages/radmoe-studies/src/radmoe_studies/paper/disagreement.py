@@ -12,9 +12,9 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.decision import CORRELATION, EFFECT, Claim, Decision, above, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.moments import ENT, HIT, RATE, Moments, correlations, moments

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from radmoe.evaluation.stats import holm
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
-from radmoe.evaluation.stats import holm
-from radmoe_studies.base import Findings, Options, study
 from radmoe.report.figures import Chart, Plot, Series
+from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, FEWEST, POINT, Claim, changed
 from radmoe_studies.evidence import Evidence, Request
 from radmoe_studies.needs import MANY

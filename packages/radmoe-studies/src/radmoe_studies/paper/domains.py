@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.budgets import LATE, request
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, all_of, changed, within
 from radmoe_studies.evidence import Evidence, Panel, Request
 from radmoe_studies.gains import DOMAINS, Gains, all_arrive, gain_cells, gains, of_domains, pooled

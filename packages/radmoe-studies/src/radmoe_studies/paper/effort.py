@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
 from radmoe.report.figures import Chart, Plot, Series
+from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINTS, Claim, Decision, above, all_of, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.gains import all_arrive

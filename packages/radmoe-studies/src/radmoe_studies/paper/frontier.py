@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.budgets import ANCHORS, BUDGETS, EARLY, LATE, MAIN, Frontier, frontier_of, request, wanted
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.decision import (
     EFFECT,
     PEOPLED,

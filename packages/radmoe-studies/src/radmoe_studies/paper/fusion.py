@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.evaluation.stats import Paired, holm, paired_test
-from radmoe_studies.base import Findings, Options, study
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Line, Plot, Series
+from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import Claim, Decision, within
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.fusions import fused

@@ -11,10 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from radmoe.evaluation.stats import (
+    benjamini_hochberg,
+    holm,
+    mcnemar_boundary,
+    mcnemar_exact,
+    mcnemar_mde,
+    mcnemar_power,
+)
 from radmoe.evaluation.table import Cell, Column, Row, Table, Unit
-from radmoe.evaluation.stats import benjamini_hochberg, holm, mcnemar_boundary, mcnemar_exact, mcnemar_mde, mcnemar_power
-from radmoe_studies.base import Findings, Options, study
 from radmoe.report.figures import Chart, Line, Plot, Series
+from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import PEOPLED, Claim, Decision, below, changed, within
 from radmoe_studies.evidence import COSINE, Evidence, Floats, Panel, Request
 from radmoe_studies.picks import highest, hits

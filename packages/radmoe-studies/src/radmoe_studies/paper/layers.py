@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.bands import (
     BANDS,
     FULL,
@@ -28,7 +29,6 @@ from radmoe_studies.bands import (
     wanted,
 )
 from radmoe_studies.base import Findings, Options, study
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, all_of, all_within, changed, within
 from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.gains import of_domains

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.evaluation.stats import paired_test
+from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.accuracies import POOLED, VOTES, Hits, accuracy_table
 from radmoe_studies.base import Findings, Options, study
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, Decision, above, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.outcomes import hits_of, records_of

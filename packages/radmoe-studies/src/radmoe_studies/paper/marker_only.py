@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.accuracies import Hits, accuracy_table
 from radmoe_studies.base import Findings, Options, study
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.decision import EFFECT, POINTS, Claim, Decision, above, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.outcomes import hits_of, records_of

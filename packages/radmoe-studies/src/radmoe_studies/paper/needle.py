@@ -10,8 +10,8 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table
-from radmoe_studies.base import Findings, Options, study
 from radmoe.report.figures import Chart, Line, Plot
+from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINT, Claim, changed
 from radmoe_studies.evidence import Evidence, Request
 from radmoe_studies.needs import MANY

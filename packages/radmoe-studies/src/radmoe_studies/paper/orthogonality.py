@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import densities
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.decision import PEOPLED, Claim, Decision, above, all_of, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.needs import LOGPROBS

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
 from radmoe.report.figures import Chart, Line, Plot, Series
+from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.courses import REQUESTS, WIDTHS, Course, Result, pool_courses, sizes_of, with_rollouts, with_windows
 from radmoe_studies.decision import CORRELATION, EFFECT, PEOPLED, Claim, Decision, above, all_of, changed
 from radmoe_studies.evidence import Evidence, Panel, Request

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.report.figures import Chart, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import Chance, first_characters, majority_label, purities
-from radmoe.report.figures import Chart, Plot
 from radmoe_studies.decision import EFFECT, PEOPLED, PURITY, Claim, Decision, above, all_of, changed, within
 from radmoe_studies.evidence import COSINE, Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe_studies.needs import VOTES

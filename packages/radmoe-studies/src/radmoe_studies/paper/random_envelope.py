@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.evaluation.stats import Envelope, poisson_binomial_test, random_envelope
+from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.fusions import fused
 from radmoe_studies.lifts import wanted

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import purities
-from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.decision import EFFECT, FEWEST, PEOPLED, PURITY, Claim, Decision, above, all_of, changed, within
 from radmoe_studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe_studies.needs import VOTES

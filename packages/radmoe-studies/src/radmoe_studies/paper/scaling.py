@@ -13,8 +13,8 @@ import numpy as np
 from radmoe.evaluation.cohort.families import WELL_POSED
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
 from radmoe.report.figures import Chart, Line, Plot, Series
+from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, FEWEST, POINT, Claim, changed
 from radmoe_studies.evidence import Evidence, Request
 from radmoe_studies.needs import MANY

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
 from radmoe.report.figures import Chart, Plot, Series
+from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, Decision, above, changed
 from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, lifts, paired, wanted

@@ -1,7 +1,7 @@
 """The committed result: what `radmoe evaluate --out FILE.json` said of the lab at full size, condensed to one small file.
 
 It holds the tables by kind of answer, what was evaluated (with the checksum of every pool), by which command, when and with
-which versions. Nothing is computed here. The file is part of the distribution radmoe-lab.
+which versions. Nothing is computed here. The file is part of this distribution.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import Any
 
 from radmoe.errors import InputError
 from radmoe.evaluation.table import Table
-from radmoe_lab.models import PACKAGE
 from radmoe.system.printing import json_text
 
-FILE = Path("results") / "full.json"  # in the package radmoe_lab
+COMMITTED = Path(__file__).parent.parent / "results" / "full.json"
 TABLES = ("kinds", "against")
 LARGEST = 200_000  # bytes of the file
 POOL_FIELDS = ("model", "dataset", "kind", "readout", "strict", "k", "kernel", "problems", "rollouts", "checksum")
@@ -95,15 +93,6 @@ def write_results(results: Results, path: Path) -> None:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)
-
-
-def committed_file() -> Path | None:
-    """The file in the installed distribution radmoe-lab; None where the distribution, or the file in it, is not there."""
-    package = find_spec(PACKAGE)
-    if package is None or package.origin is None:
-        return None
-    path = Path(package.origin).parent / FILE
-    return path if path.is_file() else None
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""The methods that ship with radmoe. Every module of this folder is loaded, and registers what it defines.
+"""The methods that ship with radmoe. Every module of this folder, and of plugins, is loaded and registers
+what it defines.
 
 routing.py      RAD, RAD+DC, their marker-only forms, the medoid
 confidence.py   what reads log-probabilities alone
@@ -14,5 +15,8 @@ sums.py         rank sums of the above
 from importlib import import_module
 from pkgutil import iter_modules
 
+from radmoe.system.plugins import import_modules
+
 for _module in sorted(module.name for module in iter_modules(__path__)):
     import_module(f"{__name__}.{_module}")
+import_modules("methods")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.errors import MethodUnavailable
 from radmoe.evaluation.cohort.problem import Floats, GradedProblem, density_scores
 from radmoe.evaluation.cohort.registry import score_method
-from radmoe.errors import MethodUnavailable
 from radmoe.selection.overlap import bigram_jaccard, compare_once, words
 
 

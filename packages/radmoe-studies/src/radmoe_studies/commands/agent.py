@@ -1,0 +1,67 @@
+"""`radmoe agent evaluate`: study 28 on an agent's own trajectories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from radmoe.cli.agent import Directory
+from radmoe.cli.common import Json
+from radmoe.errors import InputError
+from radmoe.system.printing import say
+
+EXAMPLES = ("radmoe agent evaluate runs/ --labels verdicts.jsonl",)
+
+
+def evaluate_command(
+    directory: Directory,
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help='JSON lines {"instance_id": .., "run": .., "resolved": ..}.', show_default=False),
+    ] = None,
+    reports: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--report", help="SWE-bench's report of a run; repeat it, in the order of the runs.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write tables and figures into this directory.")] = None,
+    resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 5_000,
+    seed: Annotated[int, typer.Option("--seed", help="Of everything that is drawn.")] = 0,
+    jobs: Annotated[int | None, typer.Option("--jobs", help="Processes.", show_default="all cores")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare selectors on trajectories with verdicts: SWE-bench's reports, or a file of labels.
+
+    Verdicts are read here and by nothing that selects. Without any, those of an earlier call are used.
+    """
+    from radmoe.agents.candidates import POOL, read_candidates
+    from radmoe.grading.verdicts import label_patches, read_reports, read_verdicts
+    from radmoe_studies.commands import study
+
+    if labels is not None and reports:
+        raise InputError("give --labels or --report, not both")
+    if labels is not None or reports:
+        candidates = read_candidates(directory)
+        verdicts = read_verdicts(labels) if labels is not None else read_reports(list(reports or ()))
+        patches = {(name, one.run): one.patch for name, members in candidates.items() for one in members}
+        graded = label_patches(directory / POOL, patches, verdicts)
+        say(str(graded), err=True)
+    study.command(
+        name="agent",
+        pools=[directory / POOL],
+        listed=False,
+        rules=False,
+        cited="",
+        out=out,
+        quick=False,
+        resamples=resamples,
+        subcohorts=200,
+        window=32,
+        seed=seed,
+        jobs=jobs,
+        cache=True,
+        as_json=as_json,
+    )

@@ -1,0 +1,11 @@
+"""What radmoe-studies adds to radmoe: the commands over the paper's analyses."""
+
+from radmoe.system.plugins import Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "study": "radmoe_studies.commands.study.command",
+        "audit": "radmoe_studies.commands.audit.command",
+        "agent evaluate": "radmoe_studies.commands.agent.evaluate_command",
+    },
+)

@@ -1,0 +1,1 @@
+"""Studies as pages: tables, figures, the ledger of claims, and the committed results."""
