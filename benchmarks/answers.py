@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
-from grading.pairs import FIRST, SECOND, Outcome, ask, held_out, read_pairs
+from pairs import FIRST, SECOND, Outcome, ask, held_out, read_pairs
 
 
 def line(name: str, outcomes: Sequence[Outcome]) -> str:

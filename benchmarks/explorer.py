@@ -79,7 +79,7 @@ def _repeat(file: Path, problems: int) -> None:
 
 
 def _measure(file: Path) -> None:
-    from explorer.chromium import start  # the tests' own browser
+    from chromium import start  # the tests' own browser
 
     browser = start()
     try:
@@ -105,5 +105,5 @@ def _measure(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
     main()

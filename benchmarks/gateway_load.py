@@ -20,7 +20,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "gateway"))  # the planted server is there
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))  # the planted server is there
 
 from benchmarks.gateway import cpu_seconds, free_port, start_gateway
 

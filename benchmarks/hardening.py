@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from forked_runs import Outcome, place, run, warm
 from malformed_files import malformed_files, run_files
@@ -50,7 +50,7 @@ def servers() -> Iterator[Case]:
 
 
 def commands() -> Iterator[Case]:
-    from sandbox.hostile_commands import HOSTILE, run_as, users
+    from hostile_commands import HOSTILE, run_as, users
 
     for user in users():
         for name, line, seconds, peak in run_as(user, HOSTILE):
@@ -59,7 +59,6 @@ def commands() -> Iterator[Case]:
 
 def gateway() -> Iterator[Case]:
     """Fuzzed requests, slow clients and hostile upstreams; the peak is that of the gateway's process."""
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "gateway"))
     import tiny_moe
     from hostile_clients import attacks
     from planted_upstream import save_checkpoint

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from evaluation.pools import graded_pool
 
+from pools import graded_pool
 from radmoe_lab.planted import PlantedGroup
 
 ROOT = Path(__file__).parent.parent

@@ -12,9 +12,8 @@ import pytest
 
 os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
 
-from sandbox.crippled import NO_MOUNTS, cripple
-from sandbox.leftovers import leftovers
-
+from crippled import NO_MOUNTS, cripple
+from leftovers import leftovers
 from radmoe.agents.candidates import read_candidates
 from radmoe.agents.confined import ConfinedEnvironment, check_confinement, stop_commands
 from radmoe.errors import EngineError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engines.fake_server import FakeServer
 
 import tiny_moe
+from fake_server import FakeServer
 from radmoe.agents.candidates import read_candidates
 from radmoe.agents.responder import EngineResponder, ScriptedResponder
 from radmoe.agents.run import AgentPlan, run_agents

@@ -14,11 +14,9 @@ import pytest
 
 import radmoe.cli as cli
 import tiny_moe
+from fake_server import FakeServer
 from radmoe.engines.http import VllmHttpEngine
 from radmoe.pool import open_pool, schema
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))  # the fake server is there
-from fake_server import FakeServer
 
 Serve, Capture = Callable[..., FakeServer], Callable[..., str]
 

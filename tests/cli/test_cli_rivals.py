@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from evaluation.pools import graded_pool
 from typer.testing import CliRunner
 
+from pools import graded_pool
 from radmoe.cli import app
 from radmoe.errors import InputError
 from radmoe_lab import planted

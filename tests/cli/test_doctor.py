@@ -11,8 +11,6 @@ import pytest
 
 import radmoe.cli as cli
 import tiny_moe
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))  # the fake server is there
 from fake_server import FakeServer
 
 Run = Callable[..., tuple[int, str, str]]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from evaluation.pools import graded_pool
 from typer.testing import CliRunner, Result
 
+from pools import graded_pool
 from radmoe.cli import evaluate
 from radmoe.errors import InputError, PoolNotFound, RadmoeError
 from radmoe.selection.presets import PRESETS

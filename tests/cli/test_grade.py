@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from grading.text_pools import write_texts
-from sandbox.crippled import NO_LANDLOCK, NO_MOUNTS, cripple
 from typer.testing import CliRunner, Result
 
+from crippled import NO_LANDLOCK, NO_MOUNTS, cripple
 from planted_pools import write_pool
 from radmoe.cli import grade
 from radmoe.errors import InputError
@@ -21,6 +20,7 @@ from radmoe.grading.labels import read_labels
 from radmoe.problems import load_questions
 from radmoe_lab.planted import PlantedGroup
 from radmoe_lab.tasks import problems
+from text_pools import write_texts
 
 Run = Callable[..., Result]
 

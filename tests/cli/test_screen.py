@@ -16,23 +16,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from evaluation.pools import labels
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import radmoe.cli as cli
 import tiny_moe
+from fake_server import FakeServer
 from hostile_text import ATTACKS, ORDINARY, unseen
 from planted_pools import write_pool
 from pool_attacks import reseal
+from pools import labels
 from radmoe.grading.labels import write_labels
 from radmoe.pool import schema
 from radmoe.system.printing import visible
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))  # the fake server is there
-from fake_server import FakeServer
 
 ATTACK = "".join(ATTACKS.values())
 ENCODABLE = st.text(

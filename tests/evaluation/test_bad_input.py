@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evaluation.pools import graded_pool, labels
 
 from planted_pools import write_pool
+from pools import graded_pool, labels
 from radmoe.errors import InputError, PoolNotFound
 from radmoe.evaluation import Report, build_report, evaluate_pool
 from radmoe.evaluation.render import FORMATS

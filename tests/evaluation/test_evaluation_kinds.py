@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluation.pools import records
 
+from pools import records
 from radmoe.evaluation import Records, Report, build_report
 from radmoe.evaluation.kinds import BASELINES, NAMES
 from radmoe.evaluation.render import beside_text, comma_separated, latex, markdown

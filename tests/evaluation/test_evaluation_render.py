@@ -9,13 +9,13 @@ import re
 from dataclasses import replace
 
 import pytest
-from evaluation.pools import records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from hostile_text import unseen
+from pools import records
 from radmoe.evaluation import Report, build_report
 from radmoe.evaluation.render import as_json, comma_separated, latex, markdown, value_text
 from radmoe.evaluation.scores import Draws

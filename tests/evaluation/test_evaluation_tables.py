@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluation.pools import records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pools import records
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, Report, build_report
 from radmoe.evaluation.cohort import METHODS

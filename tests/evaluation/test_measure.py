@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluation.pools import graded_pool, labels, registry_restored
 
 from planted_pools import write_pool
+from pools import graded_pool, labels, registry_restored
 from radmoe import select
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, build_report, cache, evaluate_pool, measure, workers

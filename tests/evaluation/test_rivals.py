@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluation.pools import records
 
+from pools import records
 from radmoe.errors import InputError
 from radmoe.evaluation import Records, Report
 from radmoe.evaluation.cohort import METHODS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 
-from explorer import chromium
+import chromium
 from planted_pools import graded_pool
 from radmoe.report.explorer import write_report
 from radmoe_lab import planted

@@ -10,12 +10,12 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from explorer.chromium import Page
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.keys import Keys
 
+from chromium import Page
 from radmoe.explorer import encode_index, encode_problem, live_page
 from radmoe.selection.selector import select
 from radmoe_lab.planted import PlantedGroup

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from explorer.odd_pools import SHAPE, agent_rollout, rollout_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odd_pools import SHAPE, agent_rollout, rollout_of
 from radmoe.explorer.texts import AROUND, BEGIN, END, GIVEN, LOGPROB_STEPS, WHOLE, kept_spans, quantised, text_arrays
 from radmoe.types import RolloutGroup
 from radmoe_lab import planted

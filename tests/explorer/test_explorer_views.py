@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from explorer.odd_pools import SHAPE, agent_rollout, rollout_of
 
+from odd_pools import SHAPE, agent_rollout, rollout_of
 from radmoe.errors import ReadoutError, RolloutError
 from radmoe.explorer import Verdicts, encode_problem, usual_settings
 from radmoe.explorer.blocks import unpack

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from explorer.chromium import Page
-from explorer.odd_pools import BROKEN, HOSTILE, LINE, MARKUP, SCRIPT, SHAPE, agent_rollout, pool_of, rollout_of
 from selenium.webdriver import Chrome
 
+from chromium import Page
 from hostile_text import ATTACKS, ORDINARY
+from odd_pools import BROKEN, HOSTILE, LINE, MARKUP, SCRIPT, SHAPE, agent_rollout, pool_of, rollout_of
 from radmoe.pool.profile import Profile
 from radmoe.report.explorer import Options, write_report
 from radmoe.system.printing import visible

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from explorer.odd_pools import SHAPE, rollout_of
 
+from odd_pools import SHAPE, rollout_of
 from radmoe.explorer.wording import marker_words, rival, why, window_words
 from radmoe.selection.selector import select
 from radmoe.types import Kind, Rollout, RolloutGroup

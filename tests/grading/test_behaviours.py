@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grading.text_pools import write_texts
 
 from planted_pools import faults_of
 from radmoe.errors import InputError, PoolCorrupt
@@ -18,6 +17,7 @@ from radmoe.grading.behaviours import BEHAVIOURS, behaviour, read_behaviours, vi
 from radmoe.grading.labels import Label, write_labels
 from radmoe.problems import Problem
 from radmoe.sandbox import Sandbox
+from text_pools import write_texts
 
 PROMPT = "Write f(xs) in Python: add them up.\nExamples:\nf([1, 2]) == 3\nf([]) == 0\nAnswer with a code block."
 PROBLEM = Problem("sum-0", "mine", PROMPT, "", ((([1, 2, 3],), 6), (([],), 0)), kind="code")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox.available import MECHANISMS
-from sandbox.crippled import without_filter
-from sandbox.hostile import HOSTILE
 
+from available import MECHANISMS
+from crippled import without_filter
+from hostile import HOSTILE
 from radmoe.errors import InputError
 from radmoe.grading.programs import Program, judge, judge_many
 from radmoe.problems.base import STDIN

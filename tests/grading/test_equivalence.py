@@ -15,10 +15,10 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from grading.messy import CLASSES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from messy import CLASSES
 from radmoe.errors import InputError
 from radmoe.grading import equivalence
 from radmoe.grading.equivalence import Classes, Equivalence

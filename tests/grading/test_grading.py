@@ -12,9 +12,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from grading.text_pools import write_texts
 
-from problems import samples
+import samples
 from radmoe.errors import InputError, PoolNotFound
 from radmoe.grading import grade_pool
 from radmoe.grading.grade import answer_key
@@ -28,6 +27,7 @@ from radmoe_lab.tasks import Example, problems
 from radmoe_lab.tasks.meaning import meaning, operations
 from radmoe_lab.tasks.pipelines import Pipeline
 from radmoe_lab.tasks.sentences import say
+from text_pools import write_texts
 
 # -- a pool -----------------------------------------------------------------------------------------
 

@@ -6,10 +6,10 @@ import time
 from fractions import Fraction
 
 import pytest
-from grading.messy import CLASSES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from messy import CLASSES
 from radmoe.grading.latex import LONGEST, normal_form, shape_of
 
 WRITTEN = [answer for row in CLASSES for answer in row]

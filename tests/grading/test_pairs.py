@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 
 import pytest
-from grading.pairs import FIRST, SECOND, Outcome, ask, held_out, read_pairs
+
+from pairs import FIRST, SECOND, Outcome, ask, held_out, read_pairs
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the algebra process needs POSIX")
 

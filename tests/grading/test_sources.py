@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from grading.text_pools import write_texts
 
-from problems import samples
+import samples
 from radmoe.errors import InputError
 from radmoe.grading import grade_pool
 from radmoe.grading.sources import problems_of, read_answers
 from radmoe.pool import open_pool
 from radmoe.problems.gold import load_problems
 from radmoe_lab.tasks import TASKS, named, problems
+from text_pools import write_texts
 
 
 def test_the_lab_s_problems_are_found_by_their_ids(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pool.small_pools import SHAPE, rollout, same, writer
 from typer.testing import CliRunner
 
 from malformed_journals import FIELDS, joined, malformed_journals, split
@@ -22,6 +21,7 @@ from radmoe.pool import Pool, PoolWriter, open_pool
 from radmoe.pool.schema import JOURNAL, REFUSED
 from radmoe.types import Rollout, Step
 from radmoe_lab import planted
+from small_pools import SHAPE, rollout, same, writer
 
 # -- whatever add accepts ----------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ for name in names:
 
 def broken_rules(kind: str, names: list[str]) -> list[str]:
     """In a process of its own, which has no threads and little memory, so that it can fork."""
-    command = [sys.executable, "-c", SAMPLE, str(Path(__file__).parent.parent), kind, *names]
+    command = [sys.executable, "-c", SAMPLE, str(Path(__file__).parents[1] / "support"), kind, *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     return done.stdout.splitlines()
 

@@ -9,11 +9,11 @@ import socket
 from pathlib import Path
 
 import pytest
-from pool.small_pools import rollout, same, writer
 
 from planted_pools import faults_of
 from radmoe.errors import PoolBusy, PoolIncomplete, PoolMismatch
 from radmoe.pool import Pool, open_pool
+from small_pools import rollout, same, writer
 
 
 def _fill(path: str, name: str) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pool.small_pools import SHAPE, rollout, same, writer
 
 from planted_pools import RECIPE, faults_of, write_pool
 from radmoe.errors import (
@@ -29,6 +28,7 @@ from radmoe.pool.schema import JOURNAL
 from radmoe.types import Rollout, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
+from small_pools import SHAPE, rollout, same, writer
 
 
 def test_what_is_written_reads_back_the_same(made: list[PlantedGroup], shared_pool: Path) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from grading.text_pools import write_texts
 
-from problems import samples
+import samples
 from radmoe.errors import InputError
 from radmoe.grading import grade_pool
 from radmoe.pool import open_pool
 from radmoe.problems import Dataset, Gold, Record, load_questions
 from radmoe.problems.gold import load_problems
+from text_pools import write_texts
 
 ROWS = [{"country": "France", "capital": "Paris"}, {"country": "Norway", "capital": "Oslo"}]
 

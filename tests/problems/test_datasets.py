@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from problems.samples import CHOICES, CONTESTS, INTEGERS, LATEX
 
-from problems import samples
+import samples
 from radmoe.errors import InputError
 from radmoe.problems import DATASETS, Question, dataset_named, load_questions
 from radmoe.problems.gold import load_problems
 from radmoe.problems.records import seed_in
 from radmoe_lab.tasks import TASKS, problems
+from samples import CHOICES, CONTESTS, INTEGERS, LATEX
 
 
 def test_the_lab_s_tasks_and_the_six_of_the_paper_are_there() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from problems import samples
+import samples
 from radmoe.errors import InputError
 from radmoe.problems import Question, load_questions
 from radmoe.problems.gold import load_problems

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grading.text_pools import write_texts
 
-from problems import samples
+import samples
 from radmoe.errors import InputError
 from radmoe.grading import grade_pool
 from radmoe.grading.labels import read_labels
 from radmoe.problems import load_questions
 from radmoe.problems.base import STDIN
 from radmoe.problems.gold import load_problems
+from text_pools import write_texts
 
 READS = [{"input": "2 3\n", "output": "5\n"}, {"input": "0 0", "output": "0"}]
 CALLS = [{"args": [[3, 1]], "expected": [1, 3]}, {"args": [[]], "expected": []}]

@@ -14,14 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox.available import MECHANISMS, needs_landlock, needs_namespaces
-from sandbox.hostile import ENDLESS, HOSTILE, SECRET, SEEN_UNDER_LANDLOCK
-from sandbox.leftovers import leftovers
-from sandbox.readable import readable_copy
 
+import hostile
 import radmoe
+from available import MECHANISMS, needs_landlock, needs_namespaces
+from hostile import ENDLESS, HOSTILE, SECRET, SEEN_UNDER_LANDLOCK
+from leftovers import leftovers
 from radmoe.sandbox import Sandbox, spell
 from radmoe.sandbox.run import _FIRST_UID
+from readable import readable_copy
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
@@ -134,6 +135,7 @@ print(*states, dumpable())
 AS_ANOTHER = """
 import json, os, sys
 sys.path.insert(0, {here!r})
+import hostile
 from hostile import ENDLESS, HOSTILE
 from radmoe.sandbox import Sandbox
 
@@ -159,7 +161,7 @@ def test_as_another_user_no_hostile_program_passes_either(tmp_path: Path) -> Non
     python = Path("/usr/bin/python3")
     if os.getuid() or not python.exists() or not shutil.which("setpriv"):
         pytest.skip("needs root, to become somebody else, and a Python that all may read")
-    with readable_copy(Path(__file__).with_name("hostile.py")) as here:
+    with readable_copy(Path(hostile.__file__)) as here:
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         answer = subprocess.run(
             [*nobody, str(python), "-c", AS_ANOTHER.format(here=here)],

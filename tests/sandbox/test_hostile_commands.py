@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from sandbox.available import needs_namespaces
-from sandbox.hostile_commands import HOSTILE, run_as, users
+
+from available import needs_namespaces
+from hostile_commands import HOSTILE, run_as, users
 
 pytestmark = needs_namespaces
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox.available import MECHANISMS
-from sandbox.crippled import cripple
 
+from available import MECHANISMS
+from crippled import cripple
 from radmoe.errors import InputError
 from radmoe.sandbox import Sandbox, spell
 from radmoe.sandbox.library import PROBE, PROMISED

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from sandbox.available import needs_landlock, needs_namespaces
-from sandbox.crippled import NO_LANDLOCK, NO_MOUNTS, cripple, without_filter
 
+from available import needs_landlock, needs_namespaces
+from crippled import NO_LANDLOCK, NO_MOUNTS, cripple, without_filter
 from radmoe.errors import InputError
 from radmoe.sandbox import Sandbox, boot, run_many, spell
 

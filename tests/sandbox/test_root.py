@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox.available import MECHANISMS, needs_landlock
 
+from available import MECHANISMS, needs_landlock
 from radmoe.sandbox import Sandbox, boot, root
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sandbox.available import MECHANISMS, needs_namespaces
-from sandbox.leftovers import processes
 
+from available import MECHANISMS, needs_namespaces
+from leftovers import processes
 from radmoe.errors import InputError
 from radmoe.sandbox import Mechanism, Sandbox, kernel, run_many, spell
 from radmoe.sandbox.run import _FIRST_UID

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox.available import needs_namespaces
-from sandbox.crippled import NO_MOUNTS, cripple, without_filter
-from sandbox.leftovers import leftovers
-from sandbox.readable import readable_copy
 
 import radmoe
+from available import needs_namespaces
+from crippled import NO_MOUNTS, cripple, without_filter
+from leftovers import leftovers
 from radmoe.errors import InputError
 from radmoe.sandbox.session import Session
+from readable import readable_copy
 
 pytestmark = needs_namespaces
 

@@ -25,7 +25,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
 
 SHAPE = RouterShape(3, 12, 3)
-DOCS = Path(__file__).parent.parent / "docs" / "readouts.md"
+DOCS = Path(__file__).parents[2] / "docs" / "readouts.md"
 
 
 def rollout(text: str, seed: int, *, sampled: bool = True, topk: bool = True) -> Rollout:

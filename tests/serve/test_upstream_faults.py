@@ -186,7 +186,7 @@ def free_port() -> int:
 
 
 def start_upstream(port: int, checkpoint: Path, delay: float) -> subprocess.Popen[bytes]:
-    script = Path(__file__).with_name("planted_upstream.py")
+    script = Path(planted_upstream.__file__)
     command = [sys.executable, script, "--port", str(port), "--checkpoint", checkpoint, "--delay", str(delay)]
     process = subprocess.Popen(command)
     while True:

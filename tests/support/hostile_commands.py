@@ -280,7 +280,7 @@ def users() -> list[str]:
 
 def run_as(user: str, names: Iterable[str]) -> Iterator[tuple[str, str, float, int]]:
     """Run commands from a process of root or of an ordinary user: name, outcome, seconds, and bytes of the largest process."""
-    from sandbox.readable import readable_copy
+    from readable import readable_copy
 
     own = Path(__file__)
     with readable_copy(own, own.with_name("leftovers.py")) as here:

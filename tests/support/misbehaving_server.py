@@ -8,20 +8,16 @@ import io
 import json
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tiny_moe
-
-sys.path.insert(0, str(Path(__file__).parent / "engines"))  # the fake server is there
 from fake_server import FakeServer
 
 RIGHT = "the rollout of an undisturbed server"

@@ -24,7 +24,7 @@ from printed_driver import hints
 from radmoe import cli
 from radmoe.cli import app
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 SOURCES = sorted(path for path in Path(radmoe.__file__).parent.rglob("*") if path.suffix in (".py", ".js", ".html"))
 PROGRAMS = ("radmoe", "python", "make", "pip", "curl", "podman", "vllm")

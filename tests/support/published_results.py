@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.pools import records
-
+from pools import records
 from radmoe.evaluation import build_report
 from radmoe.evaluation.render import as_json
 from radmoe.evaluation.scores import Draws

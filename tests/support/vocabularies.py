@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from radmoe.vocab import Vocab
 
-DATA = Path(__file__).parent / "data" / "tokenizers"
+DATA = Path(__file__).parents[1] / "data" / "tokenizers"
 REAL = ("qwen3", "gpt-oss")
 
 

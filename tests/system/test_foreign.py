@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grading.text_pools import write_texts
 
-from problems import samples
+import samples
 from radmoe.errors import InputError
 from radmoe.grading import grade_pool
 from radmoe.grading.behaviours import write_behaviours
@@ -26,6 +25,7 @@ from radmoe.pool import open_pool
 from radmoe.system.foreign import check_recorded, read_file, unpack_arrays
 from radmoe_lab.agent.records import read_trajectories
 from radmoe_lab.sample import read_sampled
+from text_pools import write_texts
 
 TASK = "stranger.notes.X"
 

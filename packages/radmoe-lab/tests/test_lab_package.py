@@ -15,7 +15,7 @@ import pytest
 from radmoe.errors import EngineError, InputError
 from radmoe_lab import models
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("name", [*models.MODELS, *models.AGENTS])

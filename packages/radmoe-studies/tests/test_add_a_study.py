@@ -14,7 +14,7 @@ from radmoe_studies.evidence import Request
 from radmoe_studies.report.studies import Source, write_study
 from radmoe_studies.run import run_studies
 
-CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+CONTRIBUTING = Path(__file__).parents[3] / "CONTRIBUTING.md"
 
 
 @pytest.fixture

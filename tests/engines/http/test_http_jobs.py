@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from engines.http.ended_threads import every_thread_ends  # noqa: F401 used by all tests here
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ended_threads import every_thread_ends  # noqa: F401 used by all tests here
 from radmoe.engines.http.jobs import each_as_finished
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from engines.http.ended_threads import every_thread_ends  # noqa: F401 used by all tests here
 
+from ended_threads import every_thread_ends  # noqa: F401 used by all tests here
 from radmoe.engines.http.wire import Refused, Server
 from radmoe.errors import EngineError, InputError
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import numpy as np
-from evaluation.pools import graded_pool, registry_restored
 
+from pools import graded_pool, registry_restored
 from radmoe.evaluation import build_report, evaluate_pool
 from radmoe.evaluation.cohort import GradedProblem, rank_sum, score_method
 from radmoe.evaluation.screen import plain

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluation.pools import graded_pool, labels
 
 from planted_pools import write_pool
+from pools import graded_pool, labels
 from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation.cohort import GradedProblem, open_cohort, problem
 from radmoe.grading.labels import Label, write_labels

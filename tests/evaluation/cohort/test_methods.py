@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cohort.graded_groups import problem_of
 
+from graded_groups import problem_of
 from radmoe.evaluation.cohort import METHODS, GradedProblem
 from radmoe.evaluation.cohort.problem import Marks
 from radmoe.grading.answers import extract

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cohort.graded_groups import problem_of
-from evaluation.pools import registry_restored
 
+from graded_groups import problem_of
+from pools import registry_restored
 from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation.cohort import METHODS, GradedProblem, draw_method, pick_method, rank_sum, score_method
 from radmoe.evaluation.cohort.registry import READS, registry_fingerprint

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from cohort.graded_groups import problem_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graded_groups import problem_of
 from radmoe.evaluation.cohort import METHODS
 from radmoe.selection.overlap import bigram_jaccard
 

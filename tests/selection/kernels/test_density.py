@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cohort.graded_groups import problem_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graded_groups import problem_of
 from radmoe.selection.kernels import TIE, levels, tied
 from radmoe.selection.readout import Reading
 from radmoe.selection.selector import choose, setting_for

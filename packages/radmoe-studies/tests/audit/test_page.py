@@ -11,7 +11,7 @@ from radmoe_studies.audit.check import Check
 from radmoe_studies.audit.notes import NOTES
 from radmoe_studies.audit.summary import markdown, note, summarise, total
 
-PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+PAGE = Path(__file__).parents[4] / "docs" / "audit.md"
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def test_a_check_names_its_figure() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/choosing.md"])
 def test_what_a_page_quotes_of_confidence_and_rad_on_code_is_what_the_paper_prints(page: str) -> None:
-    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    text = (Path(__file__).parents[4] / page).read_text(encoding="utf-8")
     confidence, rad = (
         "{lift} [{low}, {high}]".format_map(
             load().row("rollout-domain", anchor="delimiter", domain="code", method=method)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from report.published_results import evaluation
 from test_commands import radmoe
 
 from printed_commands import follow
+from published_results import evaluation
 from radmoe_lab.commands import demo
 from radmoe_studies.report import results
 

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from report.published_results import TEXT, checkout, evaluation
 
+from published_results import TEXT, checkout, evaluation
 from radmoe.errors import InputError
 from radmoe.evaluation.kinds import NAMES
 from radmoe_studies.report import published
 from radmoe_studies.report.published import BEGIN, COMMITTED, END, stale_pages, with_block
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[4]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:

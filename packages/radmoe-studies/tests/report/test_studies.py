@@ -21,7 +21,7 @@ from radmoe_studies.report.studies import Source, decisions_of, ledger, rules, v
 from radmoe_studies.resample import Quantity
 from radmoe_studies.run import run_studies
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 SOURCE = Source("radmoe study readouts POOL...", {"pool": "0" * 64})
 
 

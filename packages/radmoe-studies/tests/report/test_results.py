@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from report.published_results import evaluation
 
+from published_results import evaluation
 from radmoe.errors import InputError
 from radmoe.evaluation.render import markdown_table
 from radmoe.evaluation.table import Table
