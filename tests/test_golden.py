@@ -5,41 +5,13 @@ commit d0a7421, `radmoe capture --model M --task T -n 12 --limit 2 --seed 41` (m
 choice, code: lab-qwen code), then `select` with the settings listed in the JSON beside the arrays.
 """
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from radmoe import PoolWriter, Rollout, RolloutGroup, RouterShape, Vocab, open_pool, select
+from golden_groups import KINDS, golden
+from radmoe import PoolWriter, open_pool, select
 from radmoe.selection.kernels import TIE
 from radmoe.selection.readout import read
-from radmoe_lab.models import weights
-
-DATA = Path(__file__).parent / "data" / "golden"
-KINDS = ("math", "choice", "code")
-
-
-def golden(kind):
-    """The groups of a kind in memory, and what was selected from each."""
-    arrays, expected = np.load(DATA / f"{kind}.npz"), json.loads((DATA / f"{kind}.json").read_text())
-    vocab = Vocab.from_file(weights(expected[0]["model"]) / "tokenizer.json")
-    for number, entry in enumerate(expected):
-        cuts = np.cumsum(arrays[f"{number}_lengths"])[:-1]
-        columns = [
-            np.split(arrays[f"{number}_{name}"].astype(dtype), cuts)
-            for name, dtype in (
-                ("tokens", np.int32),
-                ("experts", np.int16),
-                ("weights", np.float16),
-                ("sampled", np.float32),
-                ("topk", np.float32),
-            )
-        ]
-        shape = RouterShape(entry["layers"], entry["experts"], entry["top_k"])
-        rollouts = [Rollout(*parts) for parts in zip(*columns, strict=True)]
-        matrices = {name.partition("_Z_")[2]: arrays[name] for name in arrays.files if name.startswith(f"{number}_Z_")}
-        yield RolloutGroup(entry["problem_id"], rollouts, shape, vocab), entry["selections"], matrices
 
 
 @pytest.fixture(scope="module", params=["memory", "pool"])

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from test_commands import error, lines, radmoe
 
+from command_line import error, lines, radmoe
 from radmoe.grading.labels import read_labels
 from radmoe.pool import open_pool
 from radmoe_lab.models import MODELS

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
-from test_interrupts import interrupted
 from typer.testing import CliRunner, Result
 
 import tiny_moe
+from command_line import interrupted
 from planted_trajectories import write_runs
 from radmoe.agents.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
 from radmoe.cli import agent, app

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_commands import error, radmoe
 
+from command_line import error, radmoe
 from planted_pools import RECIPE, graded_pool
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter

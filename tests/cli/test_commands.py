@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from command_line import error, lines, radmoe
 from planted_pools import RECIPE, write_pool
 from radmoe.cli import app
 from radmoe.pool import PoolWriter, Profile, open_pool
@@ -20,30 +20,6 @@ from radmoe.selection.selector import select
 from radmoe.types import Rollout, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
-
-
-def radmoe(*arguments: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "radmoe", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"COLUMNS": "160"},
-    )
-    assert done.returncode == expect, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def lines(done: subprocess.CompletedProcess[str]) -> list[dict]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def error(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line of a known error."""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("radmoe: error: ")
-    return line
 
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:

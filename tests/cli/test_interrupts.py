@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from command_line import interrupted, start
 from radmoe.cli import app
 from radmoe.pool import Pool, schema
 
 LAB = ["capture", "--model", "lab-qwen", "--task", "math-2", "-n", 64, "--limit", 4]
-
-
-def start(arguments: list[object], first: str = "", **environment: str) -> subprocess.Popen[str]:
-    """Start a command in a process that runs the statements `first` before it."""
-    code = (  # a shell's background jobs ignore SIGINT, and their children inherit that
-        f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {first}\n"
-        "from radmoe.cli import main; main()"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | environment,
-    )
-
-
-def interrupted(arguments: list[object], ready: Callable[[], bool], **environment: str) -> tuple[int, str, str]:
-    """Start a command, send it SIGINT once it is ready, and return its exit code, stdout and stderr."""
-    process = start(arguments, **environment)
-    deadline = time.monotonic() + 240
-    while not ready() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
 
 
 def journal_bytes(pool: Path) -> int:

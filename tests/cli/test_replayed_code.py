@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from test_commands import error, lines, radmoe
 
+from command_line import error, lines, radmoe
 from radmoe.pool import open_pool
 
 

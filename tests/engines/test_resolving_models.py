@@ -8,14 +8,14 @@ import pytest
 
 import tiny_moe
 from radmoe.engines import EngineOptions, open_engine
-from radmoe.engines.models import SHIPPED, recorded_name, resolve_model
+from radmoe.engines.models import recorded_name, resolve_model, shipped_models
 from radmoe.errors import EngineError
 from radmoe_lab.models import AGENTS, MODELS, weights
 
 
 def test_the_labs_models_are_those_that_ship() -> None:
-    assert list(SHIPPED) == [*MODELS, *AGENTS]
-    for name in SHIPPED:
+    assert list(shipped_models()) == [*MODELS, *AGENTS]
+    for name in shipped_models():
         assert resolve_model(name) == weights(name)
         assert recorded_name(name) == name
 

@@ -13,7 +13,7 @@ import pytest
 
 import samples
 from radmoe.errors import InputError
-from radmoe.problems import DATASETS, Question, dataset_named, load_questions
+from radmoe.problems import Question, dataset_named, load_questions, task_names
 from radmoe.problems.gold import load_problems
 from radmoe.problems.records import seed_in
 from radmoe_lab.tasks import TASKS, problems
@@ -21,7 +21,7 @@ from samples import CHOICES, CONTESTS, INTEGERS, LATEX
 
 
 def test_the_lab_s_tasks_and_the_six_of_the_paper_are_there() -> None:
-    kinds = {name: dataset_named(name).kind for name in DATASETS}
+    kinds = {name: dataset_named(name).kind for name in task_names()}
     assert kinds == {task.name: task.kind for task in TASKS.values()} | {
         "aime_2024": "math",
         "aime_2025": "math",
@@ -30,7 +30,7 @@ def test_the_lab_s_tasks_and_the_six_of_the_paper_are_there() -> None:
         "gpqa_diamond": "choice",
         "livecodebench_v5": "code",
     }
-    assert [dataset_named(name).name for name in DATASETS] == list(DATASETS)
+    assert [dataset_named(name).name for name in task_names()] == list(task_names())
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,10 @@ def test_the_lab_s_tasks_and_the_six_of_the_paper_are_there() -> None:
         ("aime", "unknown task 'aime': use one of math-1, .*, aime_2024, .*; or leave --task out and give --data FILE"),
         ("no_such_package.data.SET", r"task 'no_such_package.data.SET' cannot be imported \(No module named"),
         ("radmoe.problems.NOTHING", r"cannot be imported \(module 'radmoe.problems' has no attribute 'NOTHING'\)"),
-        ("radmoe.problems.DATASETS", "task 'radmoe.problems.DATASETS' is a dict, not a radmoe.problems.Dataset"),
+        (
+            "radmoe.problems.datasets.BENCHMARKS",
+            "task 'radmoe.problems.datasets.BENCHMARKS' is a dict, not a radmoe.problems.Dataset",
+        ),
         (".", "task '.' cannot be imported|unknown task '.'"),
         ("", "unknown task ''"),
     ],

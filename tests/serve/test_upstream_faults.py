@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
+import planted_upstream
+
 
 @pytest.mark.parametrize(
     ("fault", "status", "code"),

@@ -13,11 +13,11 @@ from typing import Any
 
 import openai
 import pytest
-from test_vllm_serve import OPTIONS, Server
 
 from radmoe import open_pool, select
 from radmoe.engines.vllm.plugin.endpoint import STATUS_PATH
 from radmoe.pool import Pool
+from vllm_server import OPTIONS, Server
 
 QUESTION = [{"role": "user", "content": "Start with 4. Add 17. What do you get?"}]
 

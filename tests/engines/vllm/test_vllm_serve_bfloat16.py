@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_vllm_serve import OPTIONS, Server
 
 from radmoe.engines.replay.rounding import EAGER
 from radmoe.engines.vllm.outputs import stock_rows
@@ -17,6 +16,7 @@ from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe_lab.tasks import problems
 from vllm_parts import cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
+from vllm_server import OPTIONS, Server
 
 MODELS = ["lab-qwen", "lab-oss", "lab-next"]
 

@@ -13,20 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from golden_groups import Answers, golden_problems, planted_problems
 from graded_groups import problem_of
 from radmoe.evaluation.cohort import METHODS, GradedProblem
 from radmoe.evaluation.cohort.problem import Marks
-from radmoe.grading.answers import extract
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.kernels import TIE
 from radmoe.selection.readout import read
 from radmoe.selection.selector import select, setting_for
 from radmoe.types import RolloutGroup
 from radmoe_lab import planted
-from radmoe_lab.planted import Planted
-from test_golden import golden
-
-Answers = Sequence[str | None]
 
 PRESENT_BEFORE = {
     "average", "majority", "deepconf", "rad", "rad+dc", "strict", "strict+dc", "deepconf-mean", "deepconf-tail",
@@ -112,26 +108,6 @@ def expected_picks(
         "self-certainty": scalars["mean"].index(max(scalars["mean"])),
         "likelihood": int(np.argmax([np.mean(r.sampled_logprobs, dtype=float) for r in group.rollouts])),  # type: ignore[arg-type]
     }
-
-
-def golden_problems() -> list[tuple[str, RolloutGroup, Answers]]:
-    problems = []
-    for kind in ("math", "choice", "code"):
-        for group, _, _ in golden(kind):
-            texts = [
-                group.vocab.decode_bytes(rollout.token_ids).decode("utf-8", "replace") for rollout in group.rollouts
-            ]
-            problems.append((kind, group, [extract(kind, text) for text in texts]))
-    return problems
-
-
-def planted_problems() -> list[tuple[str, RolloutGroup, Answers]]:
-    recipes = (
-        Planted(problems=6, rollouts=16, tokens=90, seed=3),
-        Planted(problems=3, rollouts=24, seed=4, kind="code"),
-    )
-    made = [one for recipe in recipes for one in planted.groups(recipe)]
-    return [(str(one.group.kind), one.group, one.answers) for one in made]
 
 
 @pytest.mark.parametrize("window", [2048, 24])

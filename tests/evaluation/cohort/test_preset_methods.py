@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cohort.test_methods import golden_problems, planted_problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from golden_groups import golden_problems, planted_problems
 from graded_groups import problem_of
 from planted_pools import graded_pool
 from radmoe.errors import MethodUnavailable, RolloutError

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from test_commands import error, radmoe
 
+from command_line import error, radmoe
 from printed_commands import follow
 from radmoe.agents.candidates import read_candidates
 from radmoe_lab.agent.records import read_trajectories

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_commands import radmoe
 
+from command_line import radmoe
 from printed_commands import follow
 from published_results import evaluation
 from radmoe_lab.commands import demo

@@ -8,10 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_commands import error, radmoe
-from test_interrupts import interrupted
 from typer.testing import CliRunner
 
+from command_line import error, interrupted, radmoe
 from radmoe.cli import app
 from radmoe.pool import open_pool
 from radmoe_lab.archive.files import MANIFEST

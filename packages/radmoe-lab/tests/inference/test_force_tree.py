@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from radmoe_lab.inference.walks import current_walk
 
 import tiny_moe
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.engines.torch.force import force
 from radmoe_lab.inference import force_tree as module
 from radmoe_lab.inference.force_tree import force_tree, knows_trees
+from radmoe_lab.inference.tree_layers import under_way
 
 UNKNOWN = "deepseek-v3"  # its keys have 24 dimensions
 FAMILIES = tuple(family for family in tiny_moe.FAMILIES if family != UNKNOWN)
@@ -86,7 +86,7 @@ def test_the_engine_passes_a_token_once_where_rollouts_begin_alike(monkeypatch: 
 def test_a_model_with_an_unknown_attention_is_passed_in_batches() -> None:
     engine = tiny_moe.engine(UNKNOWN)
     assert not knows_trees(engine.model, engine._recorder)
-    assert current_walk() is None
+    assert under_way.walk is None
     (one,) = engine.force(PROMPT, [[1, 2, 3]])
     assert one.ids.shape[0] == 3
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import radmoe_studies
 from published_results import evaluation
 from radmoe.errors import InputError
 from radmoe.evaluation.render import markdown_table
 from radmoe.evaluation.table import Table
 from radmoe_studies.report import results
-from radmoe_studies.report.results import FILE, TABLES, committed_file, condense, read_results, write_results
+from radmoe_studies.report.results import COMMITTED, TABLES, condense, read_results, write_results
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def condensed(tmp_path: Path) -> results.Results:
 
 
 def test_what_is_written_reads_back_the_same(condensed: results.Results, tmp_path: Path) -> None:
-    path = tmp_path / "package" / FILE
+    path = tmp_path / "package" / COMMITTED.name
     write_results(condensed, path)
     assert read_results(path) == condensed
     body = json.loads(path.read_text())
@@ -91,16 +92,6 @@ def test_an_absent_file_is_one_line(tmp_path: Path) -> None:
         read_results(tmp_path / "none.json")
 
 
-def test_the_installed_lab_may_have_no_result(
-    condensed: results.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "PACKAGE", "a_lab_that_is_not_there")
-    assert committed_file() is None
-    package = tmp_path / "lab_of_this_test"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(results, "PACKAGE", "lab_of_this_test")
-    assert committed_file() is None
-    write_results(condensed, package / FILE)
-    assert committed_file() == package / FILE
+def test_the_committed_result_is_part_of_the_package() -> None:
+    assert COMMITTED.parent.parent == Path(radmoe_studies.__file__).parent
+    assert list(read_results(COMMITTED).tables) == list(TABLES)
