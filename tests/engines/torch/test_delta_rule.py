@@ -9,6 +9,7 @@ import torch
 from transformers.models.qwen3_next import modeling_qwen3_next
 
 from radmoe.engines.torch.delta_rule import stepwise
+from radmoe.errors import KernelError
 
 REFERENCE = modeling_qwen3_next.torch_recurrent_gated_delta_rule
 REFERENCE = getattr(REFERENCE, "reference", REFERENCE)  # an engine loaded earlier in this process may have wrapped it
@@ -94,3 +95,12 @@ def test_what_it_does_not_do_goes_to_the_reference(change: dict[str, Any]) -> No
     found, _ = stepwise(reference)(*arrays, **options)
     assert called == [True]
     assert torch.equal(found, REFERENCE(*arrays, **options)[0])
+
+
+@pytest.mark.parametrize("name", ["g", "beta", "initial_state"])
+def test_a_changed_head_count_is_an_error_and_no_other_memory_is_read(name: str) -> None:
+    arrays, options = inputs()
+    axis = 1 if name == "initial_state" else 2
+    options[name] = options[name].repeat_interleave(2, dim=axis)
+    with pytest.raises(KernelError, match="has shape .* was expected"):
+        stepwise(REFERENCE)(*arrays, **options)

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 import tiny_moe
 from radmoe.engines.base import Sampling
 from radmoe.engines.torch.engine import TransformersEngine, check_version
+from radmoe.engines.torch.routers import find_routers
 from radmoe.errors import EngineError, InputError
 
 
@@ -32,15 +33,41 @@ def test_a_saved_checkpoint_samples_like_the_model_itself(tmp_path: Path, capfd:
     assert TransformersEngine(path, dtype="bfloat16", threads=1).dtype == "bfloat16"
 
 
-@pytest.mark.parametrize("version", ["4.57.1", "5.21.4", "6.0.0", "6.1.0.dev0"])
-def test_other_versions_are_refused(version: str) -> None:
-    with pytest.raises(EngineError, match=rf"transformers {version} is installed.*5\.22 up to 6"):
+@pytest.mark.parametrize("version", ["4.57.1", "5.21.4"])
+def test_older_versions_are_refused(version: str) -> None:
+    with pytest.raises(EngineError, match=rf"transformers {version} is installed.*from 5\.22 on"):
         check_version(version)
 
 
-@pytest.mark.parametrize("version", ["5.22.0", "5.22.2", "5.30.1", "5.23.0.dev0"])
-def test_versions_in_range_are_taken(version: str) -> None:
-    check_version(version)
+@pytest.mark.parametrize("version", ["5.22.0", "5.22.2", "5.23.0.dev0"])
+def test_versions_that_were_tried_are_taken_in_silence(version: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert not check_version(version)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_newer_version_is_one_warning_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert check_version("6.7.0")
+    assert check_version("6.7.0")
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "transformers 6.7.0 is newer than 5.23" in said
+
+
+@pytest.mark.parametrize("family", ["qwen3-moe", "gpt-oss", "qwen3-next", "mixtral"])
+def test_known_routers_choose_the_largest_logits_and_weigh_them_by_softmax(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radmoe.engines.torch.engine._NEWEST", (5, 0))
+    assert take(tiny_moe.model(family)).shape.layers
+
+
+def test_a_newer_version_whose_router_chooses_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radmoe.engines.torch.engine._NEWEST", (5, 0))
+    model = tiny_moe.model("qwen3-moe")
+    for router in find_routers(model):
+        router.register_forward_hook(lambda module, inputs, output: (-output[0], output[1], output[2]))
+    with pytest.raises(EngineError, match="does not choose the largest logits"):
+        TransformersEngine(model, tokenizer=tiny_moe.tokenizer())
 
 
 def test_a_dense_model_is_refused() -> None:

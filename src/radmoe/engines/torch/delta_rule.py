@@ -19,7 +19,7 @@ from torch import Tensor
 
 from radmoe.engines.torch.heads import for_every_head
 from radmoe.engines.torch.shares import in_shares
-from radmoe.selection.kernels.jit import jit
+from radmoe.selection.kernels.jit import check_shapes, jit
 
 Array = NDArray[np.float32]
 _NAME = "torch_recurrent_gated_delta_rule"
@@ -55,6 +55,14 @@ def stepwise(reference: Rule) -> Rule:
 
 def step(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor) -> Tensor:
     """One token: query and key [B, H, K], value [B, H, V], log_decay and beta [B, H]; the state changes in place."""
+    batch, heads, depth, width = state.shape
+    check_shapes(
+        query=(query, (batch, heads, depth)),
+        key=(key, (batch, heads, depth)),
+        value=(value, (batch, heads, width)),
+        decay=(log_decay, (batch, heads)),
+        beta=(beta, (batch, heads)),
+    )
     query, key, value = (x.float() for x in (query * query.shape[-1] ** -0.5, key, value))
     out = torch.empty(value.shape)
     tensors = (query, key, value, log_decay.float().exp(), beta.float(), state, out)

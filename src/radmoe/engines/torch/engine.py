@@ -32,9 +32,10 @@ from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.force import force
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
-from radmoe.engines.torch.routers import Recorder
+from radmoe.engines.torch.routers import TOP_K_FAMILIES, Recorder
 from radmoe.engines.torch.streams import Stream, merge
 from radmoe.errors import EngineError, InputError, RadmoeError
+from radmoe.system.printing import say
 from radmoe.types import Kind, Rollout, RouterShape
 from radmoe.vocab import Vocab
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from radmoe.problems import Content
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-_OLDEST, _TOO_NEW = (5, 22), (6, 0)  # older routers answer otherwise (docs/capture.md)
+_OLDEST, _NEWEST = (5, 22), (5, 23)  # versions that were run; older routers answer otherwise (docs/capture.md)
 _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
@@ -70,7 +71,7 @@ class TransformersEngine(Engine):
         streams: int | None = None,
         model_name: str | None = None,
     ) -> None:
-        check_version(transformers.__version__)
+        newer = check_version(transformers.__version__)
         for name, value in (("threads", threads), ("streams", streams)):
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
@@ -94,7 +95,7 @@ class TransformersEngine(Engine):
         self._tune()
         with self._recorder.recording(), torch.inference_mode():
             model(input_ids=torch.tensor([[0, 1, 2]], device=model.device), use_cache=False)
-        self.shape: RouterShape = self._recorder.probe()
+        self.shape: RouterShape = self._recorder.probe(check=newer and self._text_config.model_type in TOP_K_FAMILIES)
         threads = threads or cores.whole
         self.streams = streams or self._suggested_streams(threads)
         cores.divide(threads, self.streams)
@@ -249,14 +250,21 @@ class TransformersEngine(Engine):
         return Completion(job.prompt_index, job.rollout_index, rollout, text, reason)
 
 
-def check_version(version: str) -> None:
-    """Refuse a transformers whose routers are not known to answer (logits, weights, ids)."""
+def check_version(version: str) -> bool:
+    """Refuse a transformers whose routers answer otherwise; warn of one that is newer than those that were run (returns True)."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if not _OLDEST <= numbers < _TOO_NEW:
+    if numbers < _OLDEST:
         raise EngineError(
-            f"transformers {version} is installed; its routers are known from 5.22 up to 6: "
-            "pip install 'radmoe[transformers]'"
+            f"transformers {version} is installed, and routers answer as expected from 5.22 on: pip install 'radmoe[transformers]'"
         )
+    if numbers > _NEWEST and version not in _warned:
+        _warned.add(version)
+        newest = ".".join(map(str, _NEWEST))
+        say(f"radmoe: warning: transformers {version} is newer than {newest}, the newest that was tried", err=True)
+    return numbers > _NEWEST
+
+
+_warned: set[str] = set()
 
 
 def _load(path: Path, tokenizer: Any, dtype: str, device: str) -> tuple[Any, Any]:

@@ -18,6 +18,9 @@ from torch import Tensor, nn
 from radmoe.errors import EngineError
 from radmoe.types import RouterShape
 
+# Families whose routers take the K largest logits and weigh them by a softmax over those, in every version that was run.
+TOP_K_FAMILIES = frozenset({"gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe", "qwen3_next"})
+_WEIGHT_TOLERANCE = 0.01  # of weights in bfloat16
 _EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 
 
@@ -53,8 +56,11 @@ class Recorder:
         finally:
             self._pass.on = False
 
-    def probe(self) -> RouterShape:
-        """The common shape of the routers, from a recorded pass; EngineError for routers that answer otherwise."""
+    def probe(self, *, check: bool = False) -> RouterShape:
+        """The common shape of the routers, from a recorded pass; EngineError for routers that answer otherwise.
+
+        With `check`, ids must also be the largest logits, and weights their softmax.
+        """
         calls = self._pass.calls
         if {id(router) for router, _ in calls} != {id(router) for router in self._routers}:
             raise EngineError(_bypassed(len(calls), len(self._routers)))
@@ -64,6 +70,8 @@ class Recorder:
             raise EngineError(
                 f"the layers' routers differ in (experts, top-k): {sorted(shapes)}; a pool holds one shape"
             )
+        for router, output in calls if check else ():
+            _check_top_k(type(router).__name__, *output)
         experts, top_k = shapes.pop()
         return RouterShape(len(calls), experts, top_k)
 
@@ -127,6 +135,19 @@ def _answer_shape(router: nn.Module, output: Any) -> tuple[int, int]:
             "this engine does not know this router"
         )
     return int(logits.shape[1]), int(ids.shape[1])
+
+
+def _check_top_k(kind: str, logits: Tensor, weights: Tensor, ids: Tensor) -> None:
+    logits, weights = logits.float(), weights.float()
+    largest = logits.topk(ids.shape[1]).values.sort(-1).values
+    chosen = logits.gather(1, ids)
+    shares = weights / weights.sum(-1, keepdim=True)
+    same = torch.equal(chosen.sort(-1).values, largest)
+    if not same or bool((shares - chosen.softmax(-1)).abs().max() > _WEIGHT_TOLERANCE):
+        raise EngineError(
+            f"{kind} of the installed transformers does not choose the largest logits, or weighs them in another way: "
+            "install a version that was tried, pip install 'transformers<5.24'"
+        )
 
 
 def _bypassed(ran: int, routers: int) -> str:

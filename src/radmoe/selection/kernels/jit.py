@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
+from radmoe.errors import KernelError
 from radmoe.system.printing import say
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -44,6 +45,13 @@ def jit(function: Function) -> Function:
 
     cache.load_overload, cache.save_overload = forgiving_load, forgiving_save
     return cast(Function, compiled)
+
+
+def check_shapes(**arrays: tuple[Any, tuple[int, ...]]) -> None:
+    """Raise a KernelError unless each array has the shape beside it. Compiled code checks no bounds: it would read other memory."""
+    for name, (array, shape) in arrays.items():
+        if tuple(array.shape) != shape:
+            raise KernelError(f"{name} has shape {list(array.shape)}, and {list(shape)} was expected")
 
 
 def _tell(path: str, error: Exception, consequence: str) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from radmoe.engines.torch.shares import in_shares
-from radmoe.selection.kernels.jit import jit
+from radmoe.selection.kernels.jit import check_shapes, jit
 from radmoe.selection.kernels.simd import LANES
 from radmoe_lab.inference.exponential import exponentials
 from radmoe_lab.inference.tile import ROWS, VECTORS, multiply_tile
@@ -44,14 +44,17 @@ class _Experts:
 
     def mix(self, hidden: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
         """The weighted sum [N, H] of the experts of each token."""
+        tokens, choices = ids.shape
+        check_shapes(hidden=(hidden, (tokens, self.up.shape[1])), weights=(weights, (tokens, choices)))
         out = torch.empty(hidden.shape)
-        rows, choices, mass, sums = (x.contiguous().numpy() for x in (hidden, ids, weights, out))
+        rows, experts, mass, sums = (x.contiguous().numpy() for x in (hidden, ids, weights, out))
         matrices = (self.up, self.up_bias, self.down, self.down_bias)
         slope, limit, shift = np.float32(self.slope), np.float32(self.limit), np.float32(self.shift)
 
         def work(share: slice) -> None:
-            tokens = (rows[share], choices[share], mass[share], sums[share])
-            _mix(*tokens, *matrices, self.interleaved, slope, limit, shift)
+            _mix(
+                rows[share], experts[share], mass[share], sums[share], *matrices, self.interleaved, slope, limit, shift
+            )
 
         in_shares(work, len(hidden), _LEAST)
         return out

@@ -16,7 +16,7 @@ from radmoe.engines.torch.kv_cache import ATTENTION
 from radmoe.engines.torch.routers import Recorder
 from radmoe.engines.torch.topk import largest
 from radmoe_lab.inference.tree import Tree, grow
-from radmoe_lab.inference.tree_layers import Unfit, Walk, teach
+from radmoe_lab.inference.tree_layers import TREE_ATTENTION, Unfit, Walk, teach
 
 _SAME = 1e-3  # how far the log-probabilities of two ways to compute a tiny tree may be apart
 _SEEN = 20  # log-probabilities that are compared
@@ -28,7 +28,8 @@ _ROLLOUTS = 64  # of a tree: it keeps keys, values and states
 
 def knows_trees(model: Any, recorder: Recorder) -> bool:
     """Whether passes over trees give what other passes give, tried on a small one: float32 on a CPU, known layers."""
-    if model.device.type != "cpu" or model.dtype != torch.float32 or model.config._attn_implementation != ATTENTION:
+    known = model.config._attn_implementation in (ATTENTION, TREE_ATTENTION)  # the second once it was taught
+    if model.device.type != "cpu" or model.dtype != torch.float32 or not known:
         return False
     teach(model)
     vocab = int(model.config.get_text_config().vocab_size)

@@ -25,7 +25,7 @@ from transformers.masking_utils import sdpa_mask
 
 from radmoe.engines.torch.heads import for_every_head
 from radmoe.engines.torch.kv_cache import attend
-from radmoe.selection.kernels.jit import jit
+from radmoe.selection.kernels.jit import check_shapes, jit
 from radmoe.selection.kernels.simd import LANES
 from radmoe_lab.inference.exponential import exponentials
 from radmoe_lab.inference.tile import ROWS, VECTORS, multiply_tile
@@ -34,7 +34,7 @@ from radmoe_lab.inference.tree import Integers, Part, Tree
 Array = NDArray[np.float32]
 _CONVOLUTION, _RULE = "causal_conv1d_fn", "torch_chunk_gated_delta_rule"
 _OTHER_OPTIONS = ("position_bias", "cache", "softcap")
-_ATTENTION = "radmoe_trees"
+TREE_ATTENTION = "radmoe_trees"
 
 
 class _UnderWay(threading.local):
@@ -84,6 +84,10 @@ class Walk:
         if any(dim % LANES for dim in dims) or query.dtype != torch.float32 or window != self._windows[layer]:
             raise Unfit
         part = self._of_this_pass(query.shape[2])
+        nodes, shared = query.shape[2], key.shape[1]
+        check_shapes(key=(key, (1, shared, nodes, dims[0])), value=(value, (1, shared, nodes, dims[1])))
+        if heads % shared:
+            raise Unfit
         shapes = [(len(self._tree.tokens), *x.shape[1::2]) for x in (key, value)]
         keys, values = self._keep(layer, *shapes)
         for pool, new in ((keys, key), (values, value)):
@@ -97,6 +101,7 @@ class Walk:
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The causal convolution per channel of x [1, C, S] with weight [C, W]."""
         part, line = self._of_this_pass(x.shape[2]), x[0].T.contiguous()
+        check_shapes(weight=(weight, (x.shape[1], weight.shape[1])))
         (history,) = self._keep(self._next(_CONVOLUTION), (self._branches, weight.shape[1] - 1, x.shape[1]))
         out = torch.zeros_like(line) if bias is None else bias.expand_as(line).contiguous()
         taps = weight.T.contiguous().numpy()
@@ -110,12 +115,20 @@ class Walk:
         if dims[1] % LANES:
             raise Unfit
         part = self._of_this_pass(key.shape[1])
+        nodes = key.shape[1]
+        check_shapes(
+            query=(query, (1, nodes, heads, dims[0])),
+            key=(key, (1, nodes, heads, dims[0])),
+            value=(value, (1, nodes, heads, dims[1])),
+            decay=(log_decay, (1, nodes, heads)),
+            beta=(beta, (1, nodes, heads)),
+        )
         (states,) = self._keep(self._next(_RULE), (self._branches, heads, *dims))
         pairs = torch.stack([key[0], query[0] * dims[0] ** -0.5], 2)  # [S, H, 2, K]
         out = torch.empty(value.shape)
         arrays = [x.contiguous().numpy() for x in (pairs, value[0], log_decay[0].exp(), beta[0], out[0])]
-        nodes = (part.segments, self._parents(part), self._slots[part.first : part.last])
-        _advance(*nodes, states, *arrays)
+        places = (part.segments, self._parents(part), self._slots[part.first : part.last])
+        _advance(*places, states, *arrays)
         return out
 
     def _of_this_pass(self, nodes: int) -> Part:
@@ -142,7 +155,7 @@ class Walk:
 
 def teach(model: Any) -> None:
     """Let the attention of this model, and the modules that define its linear attention, know passes over trees."""
-    model.set_attn_implementation(_ATTENTION)
+    model.set_attn_implementation(TREE_ATTENTION)
     for home in {type(module).__module__ for module in model.modules()}:
         for name, make in ((_CONVOLUTION, _convolution), (_RULE, _rule)):
             reference = getattr(sys.modules.get(home), name, None)
@@ -164,8 +177,8 @@ def _mask_in_pass(*args: Any, **options: Any) -> Tensor | None:
     return mask
 
 
-AttentionInterface.register(_ATTENTION, _attend_in_pass)
-AttentionMaskInterface.register(_ATTENTION, _mask_in_pass)
+AttentionInterface.register(TREE_ATTENTION, _attend_in_pass)
+AttentionMaskInterface.register(TREE_ATTENTION, _mask_in_pass)
 
 
 def _convolution(reference: Callable[..., Tensor]) -> Callable[..., Tensor]:
