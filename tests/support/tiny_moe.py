@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe_lab import planted
+from radmoe_lab.inference.engine import LabEngine
 
 torch.set_num_threads(1)  # tiny passes: a second thread is only waited for
 
@@ -115,6 +116,12 @@ def model(family: str, **changes: Any) -> Any:
 def engine(family: str, streams: int = 1) -> TransformersEngine:
     """A shared engine; its model must not be changed."""
     return TransformersEngine(model(family), tokenizer=tokenizer(), streams=streams, threads=streams)
+
+
+@cache
+def lab_engine(family: str) -> LabEngine:
+    """The same of the lab's engine, which is tuned for models as small as these."""
+    return LabEngine(model(family), tokenizer=tokenizer(), streams=1, threads=1)
 
 
 def save(path: Path, family: str = "qwen3-moe", *, chat: bool = False, **changes: Any) -> Path:

@@ -102,5 +102,5 @@ def test_a_changed_head_count_is_an_error_and_no_other_memory_is_read(name: str)
     arrays, options = inputs()
     axis = 1 if name == "initial_state" else 2
     options[name] = options[name].repeat_interleave(2, dim=axis)
-    with pytest.raises(KernelError, match="has shape .* was expected"):
+    with pytest.raises(KernelError, match=r"has shape .* was expected"):
         stepwise(REFERENCE)(*arrays, **options)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import tiny_moe
-from radmoe.engines.torch.engine import TransformersEngine
 from radmoe_lab.inference.cpu_experts import fuse_experts
+from radmoe_lab.inference.engine import LabEngine
 
 
 def experts_of(model: Any) -> list[Any]:
@@ -32,7 +32,7 @@ def routed(module: Any, tokens: int, top_k: int = 3) -> tuple[torch.Tensor, torc
 @pytest.mark.parametrize("tokens", [1, 5, 6, 7, 300])
 @torch.inference_mode()
 def test_every_family_computes_what_transformers_computes(family: str, tokens: int) -> None:
-    mine, plain = experts_of(tiny_moe.engine(family).model), experts_of(tiny_moe.model(family))
+    mine, plain = experts_of(tiny_moe.lab_engine(family).model), experts_of(tiny_moe.model(family))
     assert len(mine) == len(plain) > 0
     for module, other in zip(mine, plain, strict=True):
         assert "forward" in vars(module)
@@ -43,7 +43,7 @@ def test_every_family_computes_what_transformers_computes(family: str, tokens: i
 
 @torch.inference_mode()
 def test_large_numbers_are_clamped_as_transformers_clamps_them() -> None:
-    mine, other = experts_of(tiny_moe.engine("gpt-oss").model)[0], experts_of(tiny_moe.model("gpt-oss"))[0]
+    mine, other = experts_of(tiny_moe.lab_engine("gpt-oss").model)[0], experts_of(tiny_moe.model("gpt-oss"))[0]
     hidden, ids, weights = routed(other, 50)
     result, reference = mine(hidden * 1e3, ids, weights), other(hidden * 1e3, ids, weights)
     assert torch.allclose(result, reference, rtol=1e-4, atol=1e-3)
@@ -51,7 +51,7 @@ def test_large_numbers_are_clamped_as_transformers_clamps_them() -> None:
 
 @torch.inference_mode()
 def test_threads_share_the_tokens_and_change_no_bit() -> None:
-    module = experts_of(tiny_moe.engine("qwen3-moe").model)[0]
+    module = experts_of(tiny_moe.lab_engine("qwen3-moe").model)[0]
     inputs = routed(module, 300)
     before, results = torch.get_num_threads(), []
     try:
@@ -65,7 +65,7 @@ def test_threads_share_the_tokens_and_change_no_bit() -> None:
 
 @torch.inference_mode()
 def test_an_expert_id_beyond_the_last_means_no_expert() -> None:
-    module = experts_of(tiny_moe.engine("qwen3-moe").model)[0]
+    module = experts_of(tiny_moe.lab_engine("qwen3-moe").model)[0]
     hidden, ids, weights = routed(module, 20)
     without = weights.clone()
     without[:, 2] = 0
@@ -85,13 +85,13 @@ def test_an_expert_id_beyond_the_last_means_no_expert() -> None:
 )
 def test_other_experts_are_left_alone(family: str, changes: dict[str, Any]) -> None:
     model = tiny_moe.model(family, **changes)
-    TransformersEngine(model, tokenizer=tiny_moe.tokenizer(), streams=1, threads=1)
+    LabEngine(model, tokenizer=tiny_moe.tokenizer(), streams=1, threads=1)
     assert not any(fused(model))
 
 
 def test_bfloat16_is_left_alone() -> None:
     model = tiny_moe.model("qwen3-moe").bfloat16()
-    TransformersEngine(model, tokenizer=tiny_moe.tokenizer(), streams=1, threads=1)
+    LabEngine(model, tokenizer=tiny_moe.tokenizer(), streams=1, threads=1)
     assert not any(fused(model))
 
 

@@ -13,7 +13,7 @@ import tiny_moe
 from completions import same
 from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.torch.decode import Job, Listed
-from radmoe.engines.torch.engine import TransformersEngine
+from radmoe_lab.inference.engine import LabEngine
 from radmoe_lab.inference.static_decode import StaticDecoder
 
 PROMPTS = [[5, 6, 7, 8], [9, 10], [11], [5, 6, 7, 8, 9, 10, 11, 12]]
@@ -51,7 +51,7 @@ def growing(engine: Any, work: list[Job], rows: int) -> dict[tuple[int, int], Co
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("rows", [1, 5, 32])
 def test_the_rollouts_are_those_of_a_growing_batch(family: str, rows: int) -> None:
-    engine = tiny_moe.engine(family)
+    engine = tiny_moe.lab_engine(family)
     work = jobs(engine, {}, 5)
     expected, seen = growing(engine, work, rows), static(engine, work, rows)
     assert seen.keys() == expected.keys()
@@ -62,7 +62,7 @@ def test_the_rollouts_are_those_of_a_growing_batch(family: str, rows: int) -> No
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prompts_longer_than_a_sliding_window_and_than_the_first_batch_had_room_for(family: str) -> None:
     """The cache grows while rows are under way, and a window of prompt columns lies behind them."""
-    engine = tiny_moe.engine(family)
+    engine = tiny_moe.lab_engine(family)
     generator = np.random.default_rng(0)
     prompts = [generator.integers(5, 90, size).tolist() for size in (3, 200, 7, 300, 60)]
     work = [
@@ -73,7 +73,7 @@ def test_prompts_longer_than_a_sliding_window_and_than_the_first_batch_had_room_
 
 
 def test_rows_of_one_batch_are_sampled_each_in_its_own_way() -> None:
-    engine = tiny_moe.engine("qwen3-moe")
+    engine = tiny_moe.lab_engine("qwen3-moe")
     ways = {1: replace(SAMPLING, temperature=0.0), 2: replace(SAMPLING, temperature=0.5, top_p=0.7)}
     work = jobs(engine, ways, 2)
     expected, seen = growing(engine, work, 8), static(engine, work, 8)
@@ -82,7 +82,7 @@ def test_rows_of_one_batch_are_sampled_each_in_its_own_way() -> None:
 
 
 def test_without_capture_the_tokens_are_the_same() -> None:
-    engine = tiny_moe.engine("gpt-oss")
+    engine = tiny_moe.lab_engine("gpt-oss")
     work = jobs(engine, {}, 2)
     expected, seen = static(engine, work, 8), static(engine, work, 8, capture=False)
     for name, completion in seen.items():
@@ -91,7 +91,7 @@ def test_without_capture_the_tokens_are_the_same() -> None:
 
 
 def test_a_run_that_was_given_up_leaves_nothing_behind_for_the_next() -> None:
-    engine = tiny_moe.engine("qwen3-next")
+    engine = tiny_moe.lab_engine("qwen3-next")
     work = jobs(engine, {}, 2)
     expected = {name: c.rollout.token_ids for name, c in growing(engine, work, 4).items()}
     decoder = StaticDecoder(engine.model, engine._recorder, topk_logprobs=4, eos=engine.eos, words=len(engine.vocab))
@@ -105,7 +105,7 @@ def test_a_run_that_was_given_up_leaves_nothing_behind_for_the_next() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_requests_that_come_one_by_one_share_a_batch_of_fixed_size(family: str) -> None:
     """As on a GPU: the batcher and `generate` take their decoder from the engine."""
-    engine = TransformersEngine(tiny_moe.model(family), tokenizer=tiny_moe.tokenizer(), streams=1)
+    engine = LabEngine(tiny_moe.model(family), tokenizer=tiny_moe.tokenizer(), streams=1)
     work = jobs(engine, {}, 2)
     expected = growing(engine, work, 8)
     engine._static = True
@@ -125,7 +125,7 @@ def test_requests_that_come_one_by_one_share_a_batch_of_fixed_size(family: str) 
 
 
 def test_it_stops_when_told_to() -> None:
-    engine = tiny_moe.engine("qwen3-moe")
+    engine = tiny_moe.lab_engine("qwen3-moe")
     decoder = StaticDecoder(engine.model, engine._recorder, topk_logprobs=0, eos=engine.eos, words=len(engine.vocab))
     asked = iter([False, True])
     assert list(decoder.run(Listed(jobs(engine, {}, 2)), 4, lambda: next(asked))) == []
@@ -135,7 +135,7 @@ def test_it_stops_when_told_to() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: a CUDA graph cannot be recorded without one")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_graph_gives_the_rollouts_of_a_cpu(family: str) -> None:
-    expected = growing(tiny_moe.engine(family), work := jobs(tiny_moe.engine(family), {}, 5), 32)
-    engine = TransformersEngine(tiny_moe.model(family).to("cuda"), tokenizer=tiny_moe.tokenizer())
+    expected = growing(tiny_moe.lab_engine(family), work := jobs(tiny_moe.lab_engine(family), {}, 5), 32)
+    engine = LabEngine(tiny_moe.model(family).to("cuda"), tokenizer=tiny_moe.tokenizer())
     seen = static(engine, work, 32)
     assert sum(same(seen[name], expected[name]) for name in expected) >= len(expected) - 1
