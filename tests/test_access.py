@@ -17,6 +17,7 @@ from radmoe.selection.presets import PRESETS
 from radmoe.selection.selector import select
 
 ROOT = Path(__file__).parent.parent
+SOURCES = ["src", "packages/radmoe-lab/src", "packages/radmoe-studies/src"]
 
 
 def test_deleting_the_labels_changes_no_selection(pool_path: Path) -> None:
@@ -53,37 +54,61 @@ def test_selecting_reads_no_text(pool_path: Path, monkeypatch: pytest.MonkeyPatc
 def copied_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the source to break, in which every contract holds."""
     root = tmp_path_factory.mktemp("house")
-    shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "weights"))
+    for source in SOURCES:
+        for file in (ROOT / source).rglob("*.py"):
+            (copy := root / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, copy)
     shutil.copy(ROOT / "pyproject.toml", root)
     assert _lint(root).returncode == 0
     return root
 
 
-SELECTS = "Access boundary: what selects or captures never sees what grades"
+SELECTS = "Access boundary: what selects, captures or serves never sees what grades"
 GOLD = "Capture never sees gold answers"
+PRODUCT = "The product does not know its companions"
+STUDIES = "The studies do not need the lab"
+SELECTION = [
+    "anchors",
+    "readout",
+    "kernels/jaccard",
+    "confidence",
+    "kinds",
+    "online",
+    "certainty",
+    "regime",
+    "closing",
+    "overlap",
+    "presets",
+]
 
 
 @pytest.mark.parametrize(
     ("module", "what", "contract"),
     [
-        *((m, "grading.labels", SELECTS) for m in ("anchors", "readout", "kernels/jaccard", "confidence", "kinds")),
-        *((m, "grading.labels", SELECTS) for m in ("online", "certainty", "regime")),
-        *((m, "grading.labels", SELECTS) for m in ("closing", "overlap", "presets")),
-        *(("selector", what, SELECTS) for what in ("grading.labels", "baselines", "stats", "cohort", "evaluation")),
-        ("capture/run", "cohort", SELECTS),
-        ("agents/patches", "grading.verdicts", SELECTS),
-        ("capture/run", "problems.gold", GOLD),
-        ("engines/base", "problems.gold", GOLD),
-        ("problems/questions", "problems.gold", GOLD),
+        *((f"radmoe/selection/{module}", "radmoe.grading.labels", SELECTS) for module in SELECTION),
+        *(("radmoe/selection/selector", f"radmoe.{what}", SELECTS) for what in ("grading.labels", "evaluation")),
+        *(
+            ("radmoe/selection/selector", f"radmoe.evaluation.{room}", SELECTS)
+            for room in ("baselines", "stats", "cohort")
+        ),
+        ("radmoe/capture/run", "radmoe.evaluation.cohort", SELECTS),
+        ("radmoe/serve/picks", "radmoe.grading.labels", SELECTS),
+        ("radmoe/agents/patches", "radmoe.grading.verdicts", SELECTS),
+        ("radmoe/capture/run", "radmoe.problems.gold", GOLD),
+        ("radmoe/engines/base", "radmoe.problems.gold", GOLD),
+        ("radmoe/problems/questions", "radmoe.problems.gold", GOLD),
+        ("radmoe/cli/capture", "radmoe_lab.tasks", PRODUCT),
+        ("radmoe/report/charts", "radmoe_studies.base", PRODUCT),
+        ("radmoe_studies/base", "radmoe_lab.planted", STUDIES),
     ],
 )
-def test_a_contract_fails_when_what_selects_or_captures_imports_what_grades(
+def test_a_contract_fails_when_a_module_imports_what_it_may_not_know(
     module: str, what: str, contract: str, copied_house: Path
 ) -> None:
-    file = copied_house / "src" / "radmoe" / f"{module}.py"
+    (file,) = (path for source in SOURCES if (path := copied_house / source / f"{module}.py").exists())
     whole = file.read_text()
     try:
-        file.write_text(f"{whole}\nimport radmoe.{what}\n")
+        file.write_text(f"{whole}\nimport {what}\n")
         broken = _lint(copied_house)
     finally:
         file.write_text(whole)
@@ -92,7 +117,7 @@ def test_a_contract_fails_when_what_selects_or_captures_imports_what_grades(
 
 
 def _lint(directory: Path) -> subprocess.CompletedProcess[str]:
-    code = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command; lint_imports_command()"
+    code = f"import sys; sys.path[:0] = {SOURCES}; from importlinter.cli import lint_imports_command; lint_imports_command()"
     command = [sys.executable, "-c", code, "--no-cache"]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
 
