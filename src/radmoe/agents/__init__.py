@@ -9,7 +9,6 @@ instances.py     what is to be solved: a folder with issues and repositories
 candidates.py    what is known of each finished trajectory: its patch, how it ended, what is wrong with it
 run.py           N trajectories of every instance by mini-swe-agent, with their routing, into run directories and a pool
 importer.py      routing for trajectories that exist already, of whatever model class
-lab_records.py   the same for the trajectories that the lab samples on a GPU machine
 patches.py       the selection, `preds.json`, and a record of every decision
 
 Nothing here reads a verdict: those are grading's, and an import contract holds the two apart.
