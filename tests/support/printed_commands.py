@@ -20,13 +20,20 @@ from typing import Any
 import typer
 
 import radmoe
+import radmoe_lab.commands
+import radmoe_studies.commands
 from printed_driver import hints
 from radmoe import cli
 from radmoe.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-SOURCES = sorted(path for path in Path(radmoe.__file__).parent.rglob("*") if path.suffix in (".py", ".js", ".html"))
+SOURCES = sorted(
+    path
+    for package in (radmoe, radmoe_lab, radmoe_studies)
+    for path in Path(str(package.__file__)).parent.rglob("*")
+    if path.suffix in (".py", ".js", ".html")
+)
 PROGRAMS = ("radmoe", "python", "make", "pip", "curl", "podman", "vllm")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FIRST_WORD = re.compile(r"(?:[A-Z_]+=\S+ )?([\w.-]+)")
@@ -39,12 +46,12 @@ LONG = "takes over two minutes"
 SERVER = "needs vLLM, SGLang or a container"
 READERS = "names a file of the reader's"
 UNRUN = {  # why a printed command or snippet is parsed and not run, by where it stands and what it is; the first counts
-    r"--device cuda|DEVICE=cuda|radmoe\.lab\.train .*--seconds": GPU,
+    r"--device cuda|DEVICE=cuda|radmoe_lab\.train .*--seconds": GPU,
     r": (vllm|podman)|sglang|--engine vllm|doctor vllm|--upstream|LLM\(|VllmEngine|VllmHttpEngine|vllm-http": SERVER,
     r"MODEL|FILE|my_package|theirs/|my\.patch|(hmmt|gpqa)\.jsonl": READERS,
     r"--task (hmmt|gpqa|aime)\w*(?!.*--(data|answers))": HUB,
     r": (make|pip)|build/|^docs/(confirmation|regimes)|lab pools (?!.*--limit)|lab agent|radmoe (agent )?demo|study all": LONG,
-    r"radmoe\.(lab\.(agent\.)?sample|archive\.pack)|--adopt|sampled/": LONG,
+    r"radmoe_lab\.((agent\.)?sample|archive\.pack)|--adopt|sampled/": LONG,
 }
 EXTRAS = {
     r"radmoe agent (run|select)": "agent",
@@ -101,11 +108,12 @@ def printed_commands(directory: Path) -> dict[tuple[str, ...], str]:
         if snippet.language == "commands":
             for call in expanded(snippet.text, directory):
                 found.setdefault(tuple(call), snippet.where)
-    for module in pkgutil.iter_modules(cli.__path__):
-        examples = getattr(importlib.import_module(f"radmoe.cli.{module.name}"), "EXAMPLES", ())
-        calls = "\n".join(examples).replace("\\\n", " ").splitlines()
-        for call in expanded("\n".join(line for line in calls if line.startswith("radmoe ")), directory):
-            found.setdefault(tuple(call), f"radmoe {module.name} --help")
+    for package in (cli, radmoe_lab.commands, radmoe_studies.commands):
+        for module in pkgutil.iter_modules(package.__path__):
+            examples = getattr(importlib.import_module(f"{package.__name__}.{module.name}"), "EXAMPLES", ())
+            calls = "\n".join(examples).replace("\\\n", " ").splitlines()
+            for call in expanded("\n".join(line for line in calls if line.startswith("radmoe ")), directory):
+                found.setdefault(tuple(call), f"radmoe {module.name} --help")
     return found
 
 
@@ -175,7 +183,7 @@ def driven(
 ) -> list[dict[str, Any]]:
     """The results of steps that run in one process with what these extras install: each in a copy, or in the workspace."""
     scratch = str(workspace) if keep else f"{workspace}-scratch"
-    driver = [sys.executable, str(ROOT / "tests/printed_driver.py"), extras, str(workspace), scratch]
+    driver = [sys.executable, str(ROOT / "tests/support/printed_driver.py"), extras, str(workspace), scratch]
     done = subprocess.run(driver, input=json.dumps(steps), capture_output=True, text=True, check=False)
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(results) == len(steps), done.stderr

@@ -1,6 +1,6 @@
 """Runs printed commands one after the other in one process, in which only what an extra installs can be imported.
 
-    python tests/printed_driver.py EXTRAS WORKSPACE SCRATCH < steps.json > results.jsonl
+    python tests/support/printed_driver.py EXTRAS WORKSPACE SCRATCH < steps.json > results.jsonl
 
 A step is {"argv": [...]} of radmoe or of `python -m`, or {"code": TEXT} of Python, or {"parse": [...]} of `python -m`, of
 which only the options are parsed. Each runs in SCRATCH with copies of what it names of WORKSPACE, unless both are the same.
@@ -72,7 +72,7 @@ def hide_all_but(extras: str) -> None:
         module
         for module, owners in packages_distributions().items()
         if not allowed & {canonicalize_name(owner) for owner in owners}
-    } - {"radmoe", "radmoe_lab", "pip", "setuptools", "packaging"}
+    } - {"radmoe", "radmoe_lab", "radmoe_studies", "pip", "setuptools", "packaging"}
 
     class Finder:
         def __init__(self, original: Any) -> None:

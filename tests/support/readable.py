@@ -11,7 +11,7 @@ from pathlib import Path
 
 import radmoe
 
-_PARTS = ("__init__.py", "errors.py", "scratch.py", "sandbox")
+_PARTS = ("__init__.py", "errors.py", "system", "sandbox")
 
 
 @contextlib.contextmanager
