@@ -12,7 +12,7 @@ from radmoe.engines import ENGINES, EngineOptions, engine_class, open_engine
 from radmoe.engines.base import Engine
 from radmoe.errors import EngineError, InputError, RadmoeError
 
-NAMES = "use one of transformers, vllm, vllm-http, sglang-http, llamacpp, or the dotted path of a class"
+NAMES = "use one of transformers, vllm, vllm-http, sglang-http, llamacpp, lab, or the dotted path of a class"
 
 
 @pytest.mark.parametrize("name", ENGINES)

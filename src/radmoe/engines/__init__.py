@@ -45,7 +45,7 @@ _EXTRAS = {"vllm-http": "http", "sglang-http": "http"}  # the extra to install, 
 
 def engine_names() -> list[str]:
     """The names of all engines: radmoe's own, then those of plugins."""
-    return list(added("engines") | ENGINES)
+    return list(ENGINES | added("engines"))
 
 
 def engine_class(name: str) -> type[Engine]:

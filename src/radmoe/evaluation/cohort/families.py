@@ -6,9 +6,10 @@ answers. The paper's headline averages are over the well-posed domain: math and 
 
 from __future__ import annotations
 
+from radmoe.system.plugins import added
 from radmoe.types import Kind
 
-# Family -> what the name of its models holds, whatever the case.
+# Family -> what the name of its models holds, whatever the case. A model that a plugin ships is a family, too.
 FAMILIES: dict[str, tuple[str, ...]] = {
     "gpt-oss 20B": ("gpt-oss-20b", "oss-20b"),
     "gpt-oss 120B": ("gpt-oss-120b", "oss-120b"),
@@ -29,8 +30,10 @@ WELL_POSED = "well-posed"
 
 def family_of(model: str) -> str:
     """The family of a model by its name, without its style; a model that no family lists is one of its own."""
-    name = model.lower()
-    return next((family for family, parts in FAMILIES.items() if any(part in name for part in parts)), model)
+    name, shipped = model.lower(), {name: (name,) for name in added("models")}
+    return next(
+        (family for family, parts in (FAMILIES | shipped).items() if any(part in name for part in parts)), model
+    )
 
 
 def domain_of(kind: Kind) -> str:

@@ -24,7 +24,9 @@ from radmoe.system.printing import say
 from radmoe_studies.report.results import Results, condense, read_results, write_results
 
 README, PAGE = Path("README.md"), Path("docs/results.md")
-COMMITTED = Path("packages/radmoe-studies/src/radmoe_studies/results/full.json")  # in a checkout; `results.COMMITTED` is the installed one
+COMMITTED = Path(
+    "packages/radmoe-studies/src/radmoe_studies/results/full.json"
+)  # in a checkout; `results.COMMITTED` is the installed one
 BEGIN = "<!-- results: written by python -m radmoe_studies.report.published -->"
 END = "<!-- end of results -->"
 HEADING = "## Did it help?"  # a README without a block gets it below this line
