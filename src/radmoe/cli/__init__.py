@@ -108,6 +108,7 @@ def _epilog(examples: Iterable[str]) -> str:
 def _add(name: str, command: Callable[..., None], examples: Iterable[str]) -> None:
     """Add a command, "name" or "group name"."""
     group, _, own = name.rpartition(" ")
+    _NAMES.add(name)
     (_GROUPS[group] if group else app).command(own, epilog=_epilog(examples))(_interruptible(name, command))
 
 
@@ -120,6 +121,8 @@ def _add_plugins() -> None:
     """Add the commands of installed plugins, and for those of a companion that is not installed one that says so."""
     missing = dict(_COMPANIONS)
     for name, path in added("commands").items():
+        if name in _NAMES or name in _GROUPS:
+            continue  # radmoe's own stays
         group = name.rpartition(" ")[0]
         try:
             command = attribute(path)
@@ -145,6 +148,7 @@ def _missing(name: str, companion: str) -> Callable[[typer.Context], None]:
     return command
 
 
+_NAMES: set[str] = set()
 _GROUPS: dict[str, typer.Typer] = {}
 _COMPANIONS = {  # commands that stand in the documentation, and the package that brings each
     "demo": "radmoe-lab",

@@ -14,6 +14,7 @@ from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, rep
 from radmoe.cli.common import Json
 from radmoe.engines import engine_names
 from radmoe.errors import InputError
+from radmoe.system.plugins import added
 from radmoe.system.printing import say, say_json
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def command(
         str | None,
         typer.Option(
             "--model",
-            help="lab-qwen, lab-oss or lab-next; a checkpoint directory; a model in the Hugging Face cache; a GGUF file.",
+            help=f"{', '.join((*added('models'), 'a checkpoint directory'))}; a model in the Hugging Face cache; a GGUF file.",
         ),
     ] = None,
     engine: Annotated[
@@ -61,7 +62,7 @@ def command(
         str | None,
         typer.Option(
             "--task",
-            help="The data set: math-1 to math-4, choice, code, code-wide, explain (the lab's); aime_2024, aime_2025, hmmt_feb_2025, "
+            help=f"The data set: {', '.join((*added('tasks'), 'aime_2024', 'aime_2025', 'hmmt_feb_2025'))}, "
             "brumo_2025, gpqa_diamond, livecodebench_v5; or the dotted path of one of your own.",
         ),
     ] = None,

@@ -10,6 +10,7 @@ import typer
 
 from radmoe.cli.common import Json, PoolPath
 from radmoe.errors import InputError
+from radmoe.system.plugins import added
 from radmoe.system.printing import bar, console, say, say_json
 
 EXAMPLES = (
@@ -29,7 +30,7 @@ def command(
         str | None,
         typer.Option(
             "--task",
-            help="The data set the problems come from: math-1 to math-4, choice, code, code-wide, explain, aime_2024, aime_2025, "
+            help=f"The data set the problems come from: {', '.join((*added('tasks'), 'aime_2024', 'aime_2025'))}, "
             "hmmt_feb_2025, brumo_2025, gpqa_diamond, livecodebench_v5, or package.module.NAME of your own.",
             show_default="as the pool records",
         ),
