@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from command_line import error, lines, radmoe
 from planted_pools import RECIPE, write_pool
+from printed_commands import commands
 from radmoe.cli import app
 from radmoe.pool import PoolWriter, Profile, open_pool
 from radmoe.selection.selector import select
@@ -70,7 +71,7 @@ def test_every_command_shows_examples_that_eighty_columns_do_not_break(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
-    module = import_module(f"radmoe.cli.{command}")
+    module = import_module(commands()[command].callback.__module__)
     lines = [" ".join(line.split()) for line in CliRunner().invoke(app, [command, "--help"]).stdout.splitlines()]
     examples = [" ".join(example.split()) for example in module.EXAMPLES]
     assert any(example.startswith(f"radmoe {command}") for example in examples)

@@ -1,6 +1,6 @@
 """A server in vLLM's dialect that answers with planted rollouts: no model runs, so it is fast and always the same.
 
-    python tests/gateway/planted_upstream.py --port 8001 --checkpoint DIR [--delay 0.2]
+    python tests/support/planted_upstream.py --port 8001 --checkpoint DIR [--delay 0.2]
 
 It has vLLM's chat and completion routes with n choices, and the plugin's routes, over the planted groups of
 `radmoe_lab.planted`; what it is asked, it remembers. `faults` make it do one thing wrong.
