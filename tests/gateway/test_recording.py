@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -73,6 +74,37 @@ def test_a_hostile_answer_costs_no_group_but_its_own(
     pool = open_pool(path)
     assert pool.verify() == []
     assert [len(pool.group(identity)) for identity in answered] == [4] * 9
+
+
+def test_a_group_that_the_disk_refuses_halfway_is_not_in_the_pool(upstream: Any, tmp_path: Path) -> None:
+    """Its first rollouts stayed, as a group of fewer than were sampled."""
+    path = tmp_path / "pool"
+    command = [*(sys.executable, "-m", "radmoe", "serve", "--port", "0", "--record", str(path)), "--upstream"]
+    process = subprocess.Popen([*command, upstream().url], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            url = process.stdout.readline().split()[3].rstrip(",")
+            recorded = {}
+            for full in (False, True, False):
+                largest = resource.RLIM_INFINITY
+                if full:  # after half a group
+                    largest = sum(each.stat().st_size for each in path.rglob("journal.bin")) * 3 // 2
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
+                body = {"model": "planted#rad-8", "messages": MESSAGES}
+                answer = httpx.post(f"{url}/chat/completions", json=body, timeout=60).json()
+                recorded[answer["id"]] = answer["radmoe"]["recorded"]
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.wait()
+    assert list(recorded.values()) == [True, False, True]
+    pool = open_pool(path)
+    assert {group.problem_id: len(group) for group in pool.groups()} == {
+        each: 8 for each, kept in recorded.items() if kept
+    }
+    assert pool.verify() == []
 
 
 def test_a_gateway_killed_while_recording_leaves_a_pool_that_does_not_lie(upstream: Any, tmp_path: Path) -> None:
