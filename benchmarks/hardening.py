@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -71,6 +71,17 @@ def gateway() -> Iterator[Case]:
             yield name, {"serve": Outcome(line, seconds, peak)}
 
 
+def server_kills() -> Iterator[Case]:
+    """A gateway that records is killed 20 times while clients ask; the seconds are those of recovery."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "gateway"))
+    from killed_servers import kills
+    from planted_upstream import PlantedUpstream, save_checkpoint
+
+    with place() as where, PlantedUpstream(save_checkpoint(where.root / "planted")).running() as server:
+        for name, line, seconds, peak in kills(server.url, where.root, 20):
+            yield name, {"serve": Outcome(line, seconds, peak)}
+
+
 def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
     """Print one line of the table, and one for each case that broke a condition. Returns how many did."""
     started = time.monotonic()
@@ -98,6 +109,7 @@ def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="rows of the table, such as gateway; all without it")
     parser.add_argument("--thorough", action="store_true", help="spoil every field in every way")
     parser.add_argument("--every", action="store_true", help="print the outcome of every command")
     parser.add_argument("--fuzz", type=float, metavar="SECONDS", help="change things at random for so long instead")
@@ -110,12 +122,19 @@ def main() -> int:
         from fuzzed_pools import fuzz
 
         return report("fuzzed", fuzz(arguments.seed, arguments.fuzz), every=arguments.every)
-    broken = report("pools", pools(arguments.thorough), every=arguments.every)
-    broken += report("journals", journals(), every=arguments.every)
-    broken += report("files", files(), every=arguments.every)
-    broken += report("commands", commands(), every=arguments.every)
-    broken += report("servers", servers(), every=arguments.every)
-    return broken + report("the gateway", gateway(), every=arguments.every)
+    parts: dict[str, Callable[[], Iterator[Case]]] = {
+        "pools": partial(pools, arguments.thorough),
+        "journals": journals,
+        "files": files,
+        "commands": commands,
+        "servers": servers,
+        "gateway": gateway,
+        "server_kills": server_kills,
+    }
+    if unknown := set(arguments.parts) - parts.keys():
+        parser.error(f"there is no part {min(unknown)}: {', '.join(parts)}")
+    chosen = arguments.parts or parts
+    return sum(report(name, parts[name](), every=arguments.every) for name in chosen)
 
 
 if __name__ == "__main__":
