@@ -1,14 +1,16 @@
 """What strangers can do: malformed pools and journals, servers that misbehave, and hostile commands of an agent.
 
 `python -m benchmarks.hardening` prints a table: no traceback, no hang over 15 s, no process over 1 GB, no byte written
-outside the pool, and no command that leaves its confinement or exceeds its limits, as root or as a user. `--thorough`
-spoils every field in every way, which takes an hour. `--fuzz SECONDS` changes pools, journals, labels, answers,
-questions and a server's answers at random instead, from a seed, until the time is over.
+outside the pool, no command that leaves its confinement or exceeds its limits, as root or as a user, and nothing that a
+kill loses or leaves behind. `--thorough` spoils every field in every way, which takes an hour. `--fuzz SECONDS` changes
+pools, journals, labels, answers, questions and a server's answers at random instead, from a seed, until the time is over.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -82,6 +84,18 @@ def server_kills() -> Iterator[Case]:
             yield name, {"serve": Outcome(line, seconds, peak)}
 
 
+def kills() -> Iterator[Case]:
+    """Commands that write are killed 20 times each and run again; a process of its own forks them."""
+    command = [sys.executable, str(Path(__file__).parent.parent / "tests" / "killed_runs.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            name, *outcome = json.loads(line)
+            yield name, {"run again": Outcome(*outcome)}
+    if process.returncode:
+        yield "all of them", {"run again": Outcome(f"CRASH {process.returncode}", 0.0, 0)}
+
+
 def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
     """Print one line of the table, and one for each case that broke a condition. Returns how many did."""
     started = time.monotonic()
@@ -130,6 +144,7 @@ def main() -> int:
         "servers": servers,
         "gateway": gateway,
         "server_kills": server_kills,
+        "kills": kills,
     }
     if unknown := set(arguments.parts) - parts.keys():
         parser.error(f"there is no part {min(unknown)}: {', '.join(parts)}")
