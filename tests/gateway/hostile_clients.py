@@ -202,7 +202,7 @@ def attacks(
             ):
                 with slow_clients(made.url, count, sent):
                     seconds = _honest(made.url, routing)
-                    line = "well" if seconds < 2 * alone + 0.2 else f"HANG: {seconds:.2f} s, alone {alone:.2f} s"
+                    line = f"{'well' if seconds < 2 * alone + 0.2 else 'HANG'}: {seconds:.2f} s, alone {alone:.2f} s"
                     yield f"{name}, {routing}", line, seconds, made.peak
 
 
