@@ -439,15 +439,15 @@ def kills(runs: Runs, moments: Iterator[Moment], number: int) -> Iterator[tuple[
                     if status is not None:
                         break
                     killed += 1
-                    titles.append((f"{runs.name}, killed at {moment}", started))
+                    titles.append((f"{runs.name}, killed at {moment}", time.monotonic() - started))
                     runs.check_killed(where, kept)
                 runs.check_whole(where, status, kept)
                 line = "accepted: as an undisturbed run"
             except Broken as error:
                 line = str(error)
-                titles = titles or [(f"{runs.name}, not killed", started)]
-            for title, at in titles:
-                yield title, Outcome(line, time.monotonic() - at, 0)
+                titles = titles or [(f"{runs.name}, not killed", time.monotonic() - started)]
+            for title, seconds in titles:
+                yield title, Outcome(line, seconds, 0)
 
 
 def main() -> None:
