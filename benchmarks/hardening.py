@@ -1,17 +1,19 @@
 """What strangers can do: malformed pools and journals, servers that misbehave, and hostile commands of an agent.
 
 `python -m benchmarks.hardening` prints a table: no traceback, no hang over 15 s, no process over 1 GB, no byte written
-outside the pool, and no command that leaves its confinement or exceeds its limits, as root or as a user. `--thorough`
-spoils every field in every way, which takes an hour. `--fuzz SECONDS` changes pools, journals, labels, answers,
-questions and a server's answers at random instead, from a seed, until the time is over.
+outside the pool, no command that leaves its confinement or exceeds its limits, as root or as a user, and nothing that a
+kill loses or leaves behind. `--thorough` spoils every field in every way, which takes an hour. `--fuzz SECONDS` changes
+pools, journals, labels, answers, questions and a server's answers at random instead, from a seed, until the time is over.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -69,6 +71,28 @@ def gateway() -> Iterator[Case]:
             yield name, {"serve": Outcome(line, seconds, peak)}
 
 
+def server_kills() -> Iterator[Case]:
+    """A gateway that records is killed 20 times while clients ask; the seconds are those of recovery."""
+    from killed_servers import kills
+    from planted_upstream import PlantedUpstream, save_checkpoint
+
+    with place() as where, PlantedUpstream(save_checkpoint(where.root / "planted")).running() as server:
+        for name, line, seconds, peak in kills(server.url, where.root, 20):
+            yield name, {"serve": Outcome(line, seconds, peak)}
+
+
+def kills() -> Iterator[Case]:
+    """Commands that write are killed 20 times each and run again; a process of its own forks them."""
+    command = [sys.executable, str(Path(__file__).parent.parent / "tests" / "support" / "killed_runs.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            name, *outcome = json.loads(line)
+            yield name, {"run again": Outcome(*outcome)}
+    if process.returncode:
+        yield "all of them", {"run again": Outcome(f"CRASH {process.returncode}", 0.0, 0)}
+
+
 def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
     """Print one line of the table, and one for each case that broke a condition. Returns how many did."""
     started = time.monotonic()
@@ -96,6 +120,7 @@ def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="rows of the table, such as gateway; all without it")
     parser.add_argument("--thorough", action="store_true", help="spoil every field in every way")
     parser.add_argument("--every", action="store_true", help="print the outcome of every command")
     parser.add_argument("--fuzz", type=float, metavar="SECONDS", help="change things at random for so long instead")
@@ -108,12 +133,20 @@ def main() -> int:
         from fuzzed_pools import fuzz
 
         return report("fuzzed", fuzz(arguments.seed, arguments.fuzz), every=arguments.every)
-    broken = report("pools", pools(arguments.thorough), every=arguments.every)
-    broken += report("journals", journals(), every=arguments.every)
-    broken += report("files", files(), every=arguments.every)
-    broken += report("commands", commands(), every=arguments.every)
-    broken += report("servers", servers(), every=arguments.every)
-    return broken + report("the gateway", gateway(), every=arguments.every)
+    parts: dict[str, Callable[[], Iterator[Case]]] = {
+        "pools": partial(pools, arguments.thorough),
+        "journals": journals,
+        "files": files,
+        "commands": commands,
+        "servers": servers,
+        "gateway": gateway,
+        "server_kills": server_kills,
+        "kills": kills,
+    }
+    if unknown := set(arguments.parts) - parts.keys():
+        parser.error(f"there is no part {min(unknown)}: {', '.join(parts)}")
+    chosen = arguments.parts or parts
+    return sum(report(name, parts[name](), every=arguments.every) for name in chosen)
 
 
 if __name__ == "__main__":

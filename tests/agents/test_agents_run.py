@@ -87,6 +87,19 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert run_script(tmp_path, SCRIPT).ran == 0
 
 
+@pytest.mark.parametrize("size", [0, 100])
+def test_predictions_that_a_kill_cut_short_are_written_again(tmp_path: Path, size: int) -> None:
+    """mini-swe-agent writes them in place, after each trajectory."""
+    run_script(tmp_path, SCRIPT, n=1)
+    file = tmp_path / "run_00" / "preds.json"
+    before = file.read_text()
+    file.write_text(before[:size])
+    (tmp_path / "run_00" / "three").mkdir()
+    (tmp_path / "run_00" / "three" / "three.traj.json").write_text('{"info": ')
+    assert run_script(tmp_path, SCRIPT).trajectories == 4
+    assert json.loads(file.read_text()) == json.loads(before)
+
+
 def test_a_pool_can_keep_the_rows_of_boundaries_alone(tmp_path: Path) -> None:
     run_script(tmp_path, SCRIPT)
     pool = open_pool(tmp_path / "pool")

@@ -260,6 +260,27 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> Non
     assert all(same(rollout(20, i), r) for i, r in enumerate(stored))
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("spoiled", "reason"),
+    [(rollout(20, 7), "\ud800"), (rollout(20, 7, weights=False), "stop")],
+    ids=["text", "columns"],
+)
+def test_a_group_is_added_whole_or_not_at_all(tmp_path: Path, first: bool, spoiled: Rollout, reason: str) -> None:
+    with writer(tmp_path / "p") as w:
+        if not first:
+            w.add_group("a", [rollout(20, i) for i in range(3)], texts=["x"] * 3, finish_reasons=["stop"] * 3)
+        with pytest.raises((RolloutError, PoolMismatch)):
+            w.add_group("b", [rollout(20, 5), spoiled], texts=["x", "y"], finish_reasons=["stop", reason])
+        assert w.done("b") == 0
+        w.add_group("b", [rollout(20, i) for i in (5, 6)], texts=["x", "y"], finish_reasons=["stop", None], kind="math")
+    pool = open_pool(tmp_path / "p")
+    assert {group.problem_id: len(group) for group in pool.groups()} == ({} if first else {"a": 3}) | {"b": 2}
+    assert all(same(rollout(20, 5 + i), r) for i, r in enumerate(pool.group("b").rollouts))
+    assert pool.texts("b") == ["x", "y"]
+    assert pool.verify() == []
+
+
 def test_a_disk_that_refuses_everything_is_one_clear_error() -> None:
     with pytest.raises(PoolWriteError, match="cannot write /proc/radmoe-pool"):
         writer(Path("/proc/radmoe-pool"))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
+import resource
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from killed_servers import Recorded
 from radmoe import open_pool, select
 from radmoe.errors import PoolMismatch
 from radmoe.pool import Pool
@@ -75,49 +72,42 @@ def test_a_hostile_answer_costs_no_group_but_its_own(
     assert [len(pool.group(identity)) for identity in answered] == [4] * 9
 
 
+def test_a_group_that_the_disk_refuses_halfway_is_not_in_the_pool(upstream: Any, tmp_path: Path) -> None:
+    """Its first rollouts stayed, as a group of fewer than were sampled."""
+    path = tmp_path / "pool"
+    command = [*(sys.executable, "-m", "radmoe", "serve", "--port", "0", "--record", str(path)), "--upstream"]
+    process = subprocess.Popen([*command, upstream().url], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            url = process.stdout.readline().split()[3].rstrip(",")
+            recorded = {}
+            for full in (False, True, False):
+                largest = resource.RLIM_INFINITY
+                if full:  # after half a group
+                    largest = sum(each.stat().st_size for each in path.rglob("journal.bin")) * 3 // 2
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
+                body = {"model": "planted#rad-8", "messages": MESSAGES}
+                answer = httpx.post(f"{url}/chat/completions", json=body, timeout=60).json()
+                recorded[answer["id"]] = answer["radmoe"]["recorded"]
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.wait()
+    assert list(recorded.values()) == [True, False, True]
+    pool = open_pool(path)
+    assert {group.problem_id: len(group) for group in pool.groups()} == {
+        each: 8 for each, kept in recorded.items() if kept
+    }
+    assert pool.verify() == []
+
+
 def test_a_gateway_killed_while_recording_leaves_a_pool_that_does_not_lie(upstream: Any, tmp_path: Path) -> None:
     """What a client was answered is there whole; a group that the kill cut short says how many it should have."""
-    server, path = upstream(), tmp_path / "pool"
-    command = [sys.executable, "-m", "radmoe", "serve", "--upstream", server.url, "--port", "0", "--record", str(path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ)
-    assert process.stdout is not None
-    try:
-        url = process.stdout.readline().split()[3].rstrip(",")
-        answered: dict[str, dict[str, Any]] = {}
-        over = threading.Event()
-
-        def ask() -> None:
-            while not over.is_set():
-                try:
-                    body = {"model": "planted#rad-8", "messages": MESSAGES}
-                    answer = httpx.post(f"{url}/chat/completions", json=body, timeout=30).json()
-                    answered[answer["id"]] = answer
-                except (httpx.TransportError, json.JSONDecodeError):
-                    return
-
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        end = time.monotonic() + 60
-        while len(answered) < 12 and time.monotonic() < end:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        over.set()
-        for thread in threads:
-            thread.join()
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-    Pool.recover(path)
-    pool = open_pool(path)
-    groups = {group.problem_id: group for group in pool.groups()}
-    assert len(answered) >= 12
-    for identity, answer in answered.items():
-        assert len(groups[identity]) == 8
-        assert select(groups[identity]).index == answer["radmoe"]["pick"]
-    short = [group for group in groups.values() if len(group) != 8]
-    assert len(short) <= 4  # one for each request that was being written
-    assert {json.loads(extra)["n"] for extra in pool.runs(["extra"])["extra"].to_pylist()} == {8}
-    assert pool.verify() == []
+    made = Recorded(tmp_path / "pool", upstream().url)
+    made.serve_and_kill(answers=12)
+    assert made.wrong(shutil.copytree(made.path, tmp_path / "copy")) == ""
+    made.serve_and_kill(answers=4)  # it goes on with what the kill left
+    assert made.wrong(made.path) == ""
+    assert len(made.picks) >= 16

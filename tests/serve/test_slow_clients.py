@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
 import socket
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from running_gateway import JSON, MESSAGES
+from running_gateway import JSON, MESSAGES, until
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BODY = {"model": "planted#rad-4", "messages": MESSAGES}
@@ -83,11 +85,10 @@ def test_headers_must_come_in_time(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     """Also where they drip: every byte put the end off before."""
-    monkeypatch.setattr("radmoe.serve.connections.IDLE_SECONDS", 0.5)
     made = gateway(upstreams=(upstream().url,))
     with connect(made.url) as connection:
         connection.sendall(sent)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 30
         try:
             while time.monotonic() < end:
                 connection.sendall(b"x" if sent else b"")
@@ -98,18 +99,19 @@ def test_headers_must_come_in_time(
         except OSError:
             assert time.monotonic() < end
         else:
-            assert ends_within(connection, 10) == b""
+            assert ends_within(connection, 30) == b""
 
 
 def test_a_used_connection_that_drips_ends_too(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("radmoe.serve.connections.IDLE_SECONDS", 0.5)
+    monkeypatch.setattr("radmoe.serve.connections.IDLE_SECONDS", 2.0)
     made = gateway(upstreams=(upstream().url,))
     with connect(made.url) as connection, pytest.raises(OSError, match=r"pipe|reset"):
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200 OK" in connection.recv(1 << 16)
-        for byte in b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 50:
+        for byte in b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 250:
             connection.sendall(bytes([byte]))
             time.sleep(0.1)
 
@@ -120,29 +122,92 @@ def test_a_body_must_come_in_time_and_counts_as_waiting(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch, length: bytes, limit: str
 ) -> None:
     if limit == "body":
-        monkeypatch.setattr("radmoe.serve.app._BODY_SECONDS", 1.0)
-    made = gateway(upstreams=(upstream().url,), deadline=1.0 if limit == "deadline" else 60.0)
+        monkeypatch.setattr("radmoe.serve.app._BODY_SECONDS", 3.0)
+    made = gateway(upstreams=(upstream().url,), deadline=3.0 if limit == "deadline" else 60.0)
     with connect(made.url) as connection:
         connection.sendall(HEAD + length + b"\r\n")
-        time.sleep(0.3)
-        assert made.client.get("/health").json()["waiting"] == 1
-        answer = ends_within(connection, 10)
+        until(lambda: made.client.get("/health").json()["waiting"] == 1, seconds=2.9)
+        answer = ends_within(connection, 30)
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"body_timeout" in answer
     assert made.client.get("/health").json()["waiting"] == 0
     assert 'status="408"' in made.client.get("/metrics").text
 
 
-def test_bodies_that_are_being_read_fill_the_queue(gateway: Callable[..., Any], upstream: Any) -> None:
+def test_bodies_that_are_being_read_fill_the_queue_and_make_room_for_whole_ones(
+    gateway: Callable[..., Any], upstream: Any
+) -> None:
+    """As many as there are places, all of which they kept for a minute, so that nobody else was served."""
     made = gateway(upstreams=(upstream().url,), running=1, waiting=2)
     with ExitStack() as held:
-        for _ in range(3):
-            held.enter_context(connect(made.url)).sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
-        time.sleep(0.3)
-        answer = made.ask()
-        assert (answer.status_code, made.error(answer)["code"]) == (429, "queue_full")
-    time.sleep(0.3)
+        slow = [held.enter_context(connect(made.url)) for _ in range(4)]
+        for sent, connection in enumerate(slow):
+            connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\nx")
+            until(lambda n=sent + 1: made.client.get("/health").json()["waiting"] == min(n, 3))
+        assert b'"queue_full"' in ends_within(slow[0], 10)
+        for _ in range(4):
+            assert made.ask().status_code == 200
+        assert b'"queue_full"' in ends_within(slow[1], 10)
+
+
+def test_unfinished_bodies_at_the_limit_of_connections_make_room_too(
+    gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radmoe.serve.connections._MOST", 8)
+    made = gateway(upstreams=(upstream().url,))
+    with ExitStack() as held:
+        for _ in range(9):
+            held.enter_context(connect(made.url)).sendall(HEAD + b"Content-Length: 1000\r\n\r\nx")
+        assert httpx.post(f"{made.url}/v1/chat/completions", json=BODY, timeout=20).status_code == 200
+
+
+def test_unfinished_bodies_hold_little_and_let_others_through(gateway: Callable[..., Any], upstream: Any) -> None:
+    """200 of nearly 4 MiB held 925 MB for good; what was refused of a body was held on with the reason.
+
+    What is measured is what Python allocates: memory of the process has holes, more of them on a busy machine.
+    """
+    made = gateway(upstreams=(upstream().url,), largest_body=2 << 20)
+    assert made.ask().status_code == 200  # what it loads, it loads now
+    part = b"x" * (1 << 16)
+    with ExitStack() as held:
+        tracemalloc.start()
+        held.callback(tracemalloc.stop)
+        slow = [held.enter_context(connect(made.url)) for _ in range(60)]
+        for connection in slow:
+            connection.sendall(HEAD + b"Content-Length: 2000000\r\n\r\n")
+        for _ in range(29):  # of each in turn, so that all of them grow together
+            for connection in slow:
+                with suppress(OSError):  # refused meanwhile
+                    connection.sendall(part)
+        until(lambda: 8 < made.client.get("/health").json()["waiting"] < 30)
+        assert made.ask(messages=[{"role": "user", "content": "word " * 30_000}]).status_code == 200
+        _, peak = tracemalloc.get_traced_memory()
+    assert (
+        peak < 85_000_000
+    )  # of 114 MB: 32 MiB of bodies, and 3 times 256 KiB for each connection while it is read from
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 4000000\r\n", b"Transfer-Encoding: chunked\r\n"])
+def test_a_body_that_is_refused_is_not_kept(
+    gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch, length: bytes
+) -> None:
+    monkeypatch.setattr("radmoe.serve.app._BODY_SECONDS", 3.0)
+    made = gateway(upstreams=(upstream().url,))
     assert made.ask().status_code == 200
+    body = b"x" * 3_900_000 if b"Length" in length else b"%x\r\n%s\r\n" % (3_900_000, b"x" * 3_900_000)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            with connect(made.url) as connection:
+                connection.sendall(HEAD + length + b"\r\n" + body)
+                assert ends_within(connection, 30).startswith(b"HTTP/1.1 408")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held < 3_000_000  # of 7.8 MB
 
 
 def test_an_answer_that_nobody_takes_ends_with_its_connection(
@@ -154,12 +219,8 @@ def test_an_answer_that_nobody_takes_ends_with_its_connection(
     body = json.dumps({"model": "planted", "messages": MESSAGES, "stream": True}).encode()
     with connect(made.url) as connection:
         connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        end = time.monotonic() + 20
-        while not made.client.get("/health").json()["running"]:
-            time.sleep(0.02)
-        while made.client.get("/health").json()["running"] and time.monotonic() < end:
-            time.sleep(0.1)
-        assert time.monotonic() < end
+        until(lambda: server.sent > 0)
+        until(lambda: made.client.get("/health").json()["running"] == 0)
     assert server.sent < 64 << 20
 
 
@@ -167,16 +228,17 @@ def test_the_oldest_connection_without_a_request_makes_room(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("radmoe.serve.connections._MOST", 8)
-    made = gateway(upstreams=(upstream(delay=3.0).url,))
+    server = upstream(delay=5.0)
+    made = gateway(upstreams=(server.url,))
     with ExitStack() as held:
         idle = [held.enter_context(connect(made.url)) for _ in range(8)]
         made.client.get("/health")
-        assert ends_within(idle[0], 5) == b""
+        assert ends_within(idle[0], 20) == b""
         body = json.dumps(BODY).encode()
         busy = [held.enter_context(connect(made.url)) for _ in range(8)]
         for connection in busy:
             connection.sendall(HEAD + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
-        time.sleep(0.5)
+        until(lambda: server.under_way == 8, seconds=4.5)
         assert httpx.get(f"{made.url}/health", timeout=5).status_code == 503
         assert all(b"200 OK" in ends_within(connection, 20) for connection in busy)
     assert made.client.get("/health", headers=JSON).status_code == 200

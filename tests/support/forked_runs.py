@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     @property
     def broken_rule(self) -> str | None:
         """The condition that was not kept; None if all were."""
-        if self.line.startswith(("TRACEBACK", "HANG", "CRASH", "ESCAPED")):
+        if self.line.startswith(("TRACEBACK", "HANG", "CRASH", "ESCAPED", "LOST", "LIES", "LEFT")):
             return self.line
         if self.peak_bytes > MOST_BYTES:
             return f"MEMORY {self.peak_bytes >> 20} MB"
@@ -83,7 +83,7 @@ def run(where: Place, work: Callable[[], object], seconds: float = MOST_SECONDS)
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        _child(where, work, output)
+        become(where, work, output)
     status, peak = _wait(child, started + seconds)
     spent = time.monotonic() - started
     text = output.read_bytes().decode(errors="replace") if output.exists() else ""
@@ -121,7 +121,7 @@ def _wait(child: int, deadline: float) -> tuple[int | None, int]:
     return None, usage.ru_maxrss << 10
 
 
-def _child(where: Place, work: Callable[[], object], output: Path) -> None:
+def become(where: Place, work: Callable[[], object], output: Path) -> None:
     code = 70
     try:
         os.setsid()

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,6 +82,9 @@ _HEADERS: tuple[dict[str, str], ...] = (
 )
 
 
+_SLOW = (b"", b"GET /hea", HEAD + b"X-", HEAD + b"Content-Length: 4000000\r\n\r\n" + b"x" * 3_000_000)
+
+
 class Served(NamedTuple):
     """A gateway's address, and its process."""
 
@@ -144,11 +147,10 @@ def ask_fuzzed(client: httpx.Client, url: str, seed: int) -> tuple[str, float]:
     return "well" if answer.status_code == 200 else f"refused {answer.status_code}", spent
 
 
-def slow_clients(url: str, count: int) -> ExitStack:
-    """So many connections that send nothing, half of their headers, half of a body, or take no answer."""
+def slow_clients(url: str, count: int, sent: Sequence[bytes] = _SLOW) -> ExitStack:
+    """So many connections, each of which sends one of these: nothing, half of its headers, half of a body."""
     held = ExitStack()
     host, port = url.removeprefix("http://").split(":")
-    sent = (b"", b"GET /hea", HEAD + b"X-", HEAD + b"Content-Length: 4000000\r\n\r\n" + b"x" * 3_000_000)
     for i in range(count):
         connection = held.enter_context(socket.create_connection((host, int(port)), 5))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
@@ -182,12 +184,11 @@ def attacks(
                     body = {"model": model, "messages": MESSAGES, "stream": stream}
                     extra = {"radmoe": {"fallback": "likelihood"}} if "#" in model else {}
                     try:
-                        answer = httpx.post(f"{made.url}/v1/chat/completions", json=body | extra, timeout=DEADLINE + 5)
-                        seconds, text = time.monotonic() - began, answer.content[-1000:].decode("utf-8", "replace")
-                        well = answer.status_code == 200 and '"error"' not in text
-                        line = "well" if well else f"refused {answer.status_code}"
+                        status, text = end_of_answer(f"{made.url}/v1/chat/completions", body | extra)
+                        seconds = time.monotonic() - began
+                        line = "well" if status == 200 and '"error"' not in text else f"refused {status}"
                         if "internal_error" in text or seconds > DEADLINE + 2:
-                            line = f"HANG or CRASH {answer.status_code} after {seconds:.1f} s: {text[-200:]}"
+                            line = f"HANG or CRASH {status} after {seconds:.1f} s: {text[-200:]}"
                     except httpx.HTTPError as error:
                         seconds, line = time.monotonic() - began, f"HANG or CRASH: {error!r}"
                     yield f"upstream, {fault}, {routing}, {model}", line, seconds, made.peak
@@ -195,10 +196,23 @@ def attacks(
             end = time.monotonic() + DEADLINE
             while httpx.get(f"{made.url}/health", timeout=5).status_code != 200 and time.monotonic() < end:
                 time.sleep(0.1)  # it is looked at every five seconds
-            with slow_clients(made.url, clients):
-                seconds = _honest(made.url, routing)
-                line = "well" if seconds < 2 * alone + 0.2 else f"HANG: {seconds:.2f} s, alone {alone:.2f} s"
-                yield f"{clients} slow clients, {routing}", line, seconds, made.peak
+            for name, count, sent in (
+                (f"{clients} slow clients", clients, _SLOW),
+                (f"{5 * clients} unfinished bodies", 5 * clients, _SLOW[-1:]),
+            ):
+                with slow_clients(made.url, count, sent):
+                    seconds = _honest(made.url, routing)
+                    line = f"{'well' if seconds < 2 * alone + 0.2 else 'HANG'}: {seconds:.2f} s, alone {alone:.2f} s"
+                    yield f"{name}, {routing}", line, seconds, made.peak
+
+
+def end_of_answer(url: str, body: dict[str, Any]) -> tuple[int, str]:
+    """The status of an answer and its last 1,000 bytes. It may have gigabytes, which nobody should keep."""
+    end = b""
+    with httpx.stream("POST", url, json=body, timeout=DEADLINE + 5) as answer:
+        for part in answer.iter_raw():
+            end = (end + part)[-1000:] if len(part) < 1000 else part[-1000:]
+    return answer.status_code, end.decode("utf-8", "replace")
 
 
 def _honest(url: str, routing: str) -> float:

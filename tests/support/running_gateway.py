@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -14,6 +16,14 @@ from radmoe.serve.settings import Settings
 
 JSON = {"Content-Type": "application/json"}
 MESSAGES = [{"role": "user", "content": "What is 2 plus 3?"}]
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait until something is so, which may take long on a busy machine."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never was so"
+        time.sleep(0.02)
 
 
 class RunningGateway:

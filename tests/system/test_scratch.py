@@ -16,6 +16,7 @@ from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import merge_pools
 from radmoe.pool.files import write_atomic
 from radmoe.sandbox.run import Sandbox
+from radmoe.sandbox.session import Session
 from radmoe.system.scratch import Scratch, remove_abandoned
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
@@ -45,6 +46,15 @@ with Sandbox() as sandbox:
     sandbox._start()
     print(1, flush=True)
     time.sleep(60)
+"""
+CONFINE = """
+import time
+from radmoe.sandbox.session import Session
+def wait(session, deadline):
+    print(1, flush=True)
+    time.sleep(60)
+Session._said = wait
+Session()
 """
 
 
@@ -95,6 +105,15 @@ def test_a_killed_sandbox_is_cleared_away_by_the_next(tmp_path: Path, monkeypatc
     while hidden(tmp_path) and time.monotonic() < end:  # its helper may be ending yet
         with Sandbox() as sandbox:
             sandbox._start()
+    assert hidden(tmp_path) == []
+
+
+def test_a_killed_session_is_cleared_away_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed(CONFINE, tmp_path)
+    assert len(hidden(tmp_path)) == 1
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Session() as session:
+        assert session.run(["echo", "on"]).output == b"on\n"
     assert hidden(tmp_path) == []
 
 

@@ -9,17 +9,26 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from radmoe.agents.candidates import POOL, SUFFIX, Candidate, candidate, read_trajectory, write_candidates
+from radmoe.agents.candidates import (
+    POOL,
+    SUFFIX,
+    Candidate,
+    candidate,
+    find_trajectories,
+    read_trajectory,
+    write_candidates,
+)
 from radmoe.agents.instances import Instance
 from radmoe.agents.responder import Responder
 from radmoe.agents.trajectory import joined
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile
+from radmoe.pool.files import write_atomic
 
 STEP_LIMIT = 50  # App. "Agentic best-of-N"
 COMMAND_SECONDS = 60
@@ -136,6 +145,7 @@ def run_agents(
     wanted = []
     with work.writer:
         for run in range(plan.n):
+            _complete_predictions(run_directory(out, run))
             wanted += [(one, run) for one in plan.instances if not work.writer.has(one.instance_id, run)]
         _run_all(work, wanted, progress)
     members = [work.described(one, run) for one in plan.instances for run in range(plan.n)]
@@ -155,6 +165,25 @@ def run_agents(
 
 def run_directory(out: Path, run: int) -> Path:
     return out / f"run_{run:02d}"
+
+
+def _complete_predictions(directory: Path) -> None:
+    """Write the `preds.json` of a run directory again, from its trajectories, if a kill cut it short.
+
+    mini-swe-agent writes that file in place, and cannot go on from half of one.
+    """
+    path = directory / "preds.json"
+    try:
+        json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return
+    except ValueError:
+        rows = {}
+        for name, file in find_trajectories(directory).items():
+            with suppress(InputError):  # one that was cut short too will be run again
+                one = read_trajectory(file)
+                rows[name] = {"model_name_or_path": one.model, "instance_id": name, "model_patch": one.patch}
+        write_atomic(path, json.dumps(rows, indent=2).encode())
 
 
 class _Work:

@@ -58,18 +58,21 @@ class Journal:
         self.size = 0
         self.append(encode({"provenance": provenance}, {}))
 
-    def append(self, payload: bytes) -> None:
-        """Write one record. If that fails, the file is cut back to the last whole record."""
-        record = memoryview(_HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload)
+    def append(self, *payloads: bytes) -> None:
+        """Write a record of each. If that fails, the file is cut back to what it was before the first."""
+        size = self.size
         try:
-            written = 0
-            while written < len(record):
-                written += self._file.write(record[written:])
+            for payload in payloads:
+                record = memoryview(_HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload)
+                written = 0
+                while written < len(record):
+                    written += self._file.write(record[written:])
+                size += len(record)
         except OSError:
             self._file.truncate(self.size)
             self._file.seek(self.size)
             raise
-        self.size += len(record)
+        self.size = size
 
     def close(self) -> None:
         self._file.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +27,16 @@ from radmoe.vocab import Vocab
 SHARD_BYTES = 2 << 30
 _KNOWN = ["problem_id", "rollout_index", "kind", "problem_index"]
 _LOWEST_LOGPROB = float(np.finfo(np.float16).min)
+
+
+class _Entry(NamedTuple):
+    """A rollout that has been checked."""
+
+    payload: bytes
+    columns: dict[str, list[int]]
+    kind: Kind | None
+    rollout_index: int | None
+    problem_index: int | None
 
 
 class PoolWriter:
@@ -136,9 +147,47 @@ class PoolWriter:
         Everything is checked as a reader checks it before a byte is written. An InputError says what is wrong with the rollout,
         which is then not in the pool; the writer goes on.
         """
+        given = rollout_index, problem_index, text, prompt, finish_reason, extra, prompt_routing
+        self._append(str(problem_id), [self._entry(str(problem_id), rollout, kind, *given)])
+
+    def add_group(
+        self,
+        problem_id: str,
+        rollouts: Sequence[Trace],
+        *,
+        kind: Kind | None = None,
+        texts: Sequence[str | None],
+        prompt: str | None = None,
+        finish_reasons: Sequence[str | None],
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        """Append the rollouts of a problem, numbered from 0, as `add` does; where one of them cannot be added, none is.
+
+        A kill while they are written may leave the first ones. All of them are in memory twice meanwhile.
+        """
+        each = zip(rollouts, texts, finish_reasons, strict=True)
+        entries = [
+            self._entry(str(problem_id), rollout, kind, i, None, text, prompt, reason, extra, None)
+            for i, (rollout, text, reason) in enumerate(each)
+        ]
+        self._append(str(problem_id), entries)
+
+    def _entry(
+        self,
+        problem_id: str,
+        rollout: Trace,
+        kind: Kind | None,
+        rollout_index: int | None,
+        problem_index: int | None,
+        text: str | None,
+        prompt: str | None,
+        finish_reason: str | None,
+        extra: dict[str, Any] | None,
+        prompt_routing: tuple[ArrayLike, ArrayLike | None] | None,
+    ) -> _Entry:
+        """A rollout as it will be appended, after all checks."""
         if self._closed:
             raise PoolError(f"the writer of {self.path} is closed: open a new one to append")
-        problem_id = str(problem_id)
         where = f"rollout of problem {problem_id!r}"
         kind = self._checked_kind(problem_id, kind)
         rollout_index, problem_index = _whole(rollout_index), _whole(self._places.get(problem_id, problem_index))
@@ -166,19 +215,31 @@ class PoolWriter:
         payload = self._checked(meta, arrays, columns, where)
         if rollout_index is not None and (problem_id, rollout_index) in self._explicit:
             raise PoolMismatch(f"{self.path} already holds rollout {rollout_index} of problem {problem_id!r}")
+        return _Entry(payload, columns, kind, rollout_index, problem_index)
+
+    def _append(self, problem_id: str, entries: list[_Entry]) -> None:
+        """Write entries of one problem to the journal, all or none, and remember them."""
+        if not entries:
+            return
+        columns = entries[0].columns
+        if (other := next((e.columns for e in entries if e.columns != columns), None)) is not None:
+            raise PoolMismatch(
+                f"rollouts of problem {problem_id!r} bring columns {describe(columns)}, and {describe(other)}: they must agree"
+            )
         with disk_errors(self.path):
             if self._journal is not None and self._journal.size >= self._shard_bytes:
                 self._seal()
             if self._journal is None:
                 self._journal = self._new_shard(columns)
-            self._journal.append(payload)
-        self._done[problem_id] += 1
-        if rollout_index is not None:
-            self._explicit.add((problem_id, rollout_index))
-        if problem_index is not None:
-            self._places[problem_id] = problem_index
-        if kind is not None:
-            self._kinds[problem_id] = kind
+            self._journal.append(*(entry.payload for entry in entries))
+        self._done[problem_id] += len(entries)
+        for _, _, kind, rollout_index, problem_index in entries:
+            if rollout_index is not None:
+                self._explicit.add((problem_id, rollout_index))
+            if problem_index is not None:
+                self._places[problem_id] = problem_index
+            if kind is not None:
+                self._kinds[problem_id] = kind
 
     def flush(self) -> None:
         """Make everything added so far safe from power loss."""

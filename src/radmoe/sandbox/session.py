@@ -26,6 +26,7 @@ from pathlib import Path
 from radmoe.errors import InputError
 from radmoe.sandbox import boot, commands, kernel
 from radmoe.sandbox.root import WORKDIR
+from radmoe.system.scratch import Scratch
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
@@ -90,13 +91,13 @@ class Session:
             "scratch": scratch,
             "limits": {"AS": memory, "NPROC": processes, "FSIZE": disk, "NOFILE": _FILES, "CORE": 0},
         }
-        place = tempfile.mkdtemp(prefix="radmoe-session-")
+        place = Scratch(Path(tempfile.gettempdir()), "radmoe-session-")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         file = kernel.anonymous_file(json.dumps(order).encode())
         with theirs:
             try:
                 self._helper = subprocess.Popen(
-                    boot.command_line("commands", str(file), str(theirs.fileno()), place),
+                    boot.command_line("commands", str(file), str(theirs.fileno()), str(place.path)),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -112,7 +113,7 @@ class Session:
             self.close()
             raise
         finally:
-            Path(place).rmdir()  # the root that was built on it needs it no longer
+            place.remove()  # the root that was built on it needs it no longer
         if hello != commands.STARTED:
             self.close()
             reason = hello.decode("utf-8", "replace") or "its helper process ended at once"

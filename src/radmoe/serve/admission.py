@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from radmoe.serve.backends import Progress
 from radmoe.serve.faults import Fault
@@ -17,52 +17,74 @@ _WEIGHT = 0.1  # of the last request in the running mean of their durations
 
 
 class Gate:
-    """Lets `running` requests through at a time and keeps `waiting` more in their order."""
+    """Lets `running` requests through at a time and keeps `waiting` more in their order.
+
+    A request whose body is still being read has a place among those that wait, and is the first to lose it: where there is no
+    place left, or bodies have too many bytes, the body that has been arriving for longest makes room.
+    """
 
     def __init__(self, running: int, waiting: int) -> None:
         self._most, self._places = running, waiting
         self._free = asyncio.Semaphore(running)
-        self.running = self.waiting = 0
-        self._long = 0  # bytes of long bodies that are being read
+        self.running = self._queued = 0
+        self._arriving: dict[asyncio.Timeout, int] = {}  # bodies that are being read and their bytes, oldest first
         self._mean_seconds = 1.0
 
-    @contextmanager
-    def arriving(self, most: int) -> Iterator[Callable[[int], None]]:
-        """While a body of at most so many bytes is read, its request counts as one that waits.
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their turn, or whose bodies are being read."""
+        return self._queued + len(self._arriving)
 
-        Gives what is to be called with the size that the body has so far. Raises a Fault of status 429 where the queue is
-        full, or where long bodies have too many bytes together.
+    @asynccontextmanager
+    async def arriving(self, most: int, seconds: float) -> AsyncIterator[Callable[[int], None]]:
+        """While a body of at most `most` bytes is read, its request counts as one that waits.
+
+        Gives what is to be called with the size that the body has so far. Raises TimeoutError after these seconds, and a Fault
+        of status 429 where the body must make room for others, or where no other can make room for it.
         """
-        if self.running + self.waiting >= self._most + self._places:
+        if self.running + self.waiting >= self._most + self._places and not self._make_room():
             raise self._full()
-        self.waiting += 1
-        own = 0
-
-        def grew(size: int) -> None:
-            nonlocal own
-            if size > _SHORT:
-                self._long += size - own
-                own = size
-                if self._long > _LONG_BODIES * most:
-                    raise self._full()
-
         try:
-            yield grew
+            async with asyncio.timeout(seconds) as limit:
+                self._arriving[limit] = 0
+
+                def grew(size: int) -> None:
+                    if limit in self._arriving:
+                        self._arriving[limit] = size
+                        while sum(size for size in self._arriving.values() if size > _SHORT) > _LONG_BODIES * most:
+                            self._make_room(_SHORT)
+                    if limit not in self._arriving:
+                        raise self._full()
+
+                yield grew
+        except TimeoutError:
+            if limit not in self._arriving:
+                raise self._full() from None
+            raise
         finally:
-            self.waiting -= 1
-            self._long -= own
+            self._arriving.pop(limit, None)
+
+    def _make_room(self, over: int = -1) -> bool:
+        """End the reading of the oldest body of more than so many bytes. Whether there was one."""
+        for limit, size in self._arriving.items():
+            if size > over:
+                del self._arriving[limit]
+                if not limit.expired():
+                    limit.reschedule(0.0)  # at once
+                return True
+        return False
 
     @asynccontextmanager
     async def turn(self, progress: Progress) -> AsyncIterator[None]:
         """Wait for a turn and hold it. Raises a Fault of status 429 where the queue is full."""
-        if self._free.locked() and self.waiting >= self._places:
+        if self._free.locked() and self.waiting >= self._places and not self._make_room():
             raise self._full()
         began = time.monotonic()
-        self.waiting += 1
+        self._queued += 1
         try:
             await self._free.acquire()
         finally:
-            self.waiting -= 1
+            self._queued -= 1
             progress.queue_seconds += time.monotonic() - began
         self.running += 1
         began = time.monotonic()

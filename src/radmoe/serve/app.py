@@ -131,11 +131,20 @@ async def _drained(receive: Receive) -> bool:
     with suppress(TimeoutError):
         async with asyncio.timeout(_DRAIN_SECONDS):
             while size < _DRAIN_BYTES:
-                message = await receive()
-                if not message.get("more_body", False):
+                part, more = await _part(receive)
+                size += len(part)
+                del part
+                if not more:
                     return True
-                size += len(message.get("body", b""))
     return False
+
+
+async def _part(receive: Receive) -> tuple[bytes, bool]:
+    """The next part of a request's body, and whether more will follow. Raises ClientDisconnect where the client has left."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return message.get("body", b""), message.get("more_body", False)
 
 
 async def read_body(request: Request, service: Service, progress: Progress) -> bytes:
@@ -147,13 +156,16 @@ async def read_body(request: Request, service: Service, progress: Progress) -> b
     try:
         if not length.isdecimal() or len(length) > 18 or int(length) > most:
             raise too_large
-        with service.gate.arriving(most) as grew:
-            async with asyncio.timeout(seconds):
-                async for part in request.stream():
-                    body += part
-                    if len(body) > most:
-                        raise too_large
-                    grew(len(body))
+        async with service.gate.arriving(most, seconds) as grew:
+            more = True
+            while more:
+                part, more = await _part(request.receive)
+                body += part
+                del part  # while the next one is waited for
+                if len(body) > most:
+                    raise too_large
+                grew(len(body))
+        return bytes(body)
     except TimeoutError:
         late = Fault(408, "body_timeout", f"the request's body was not there within {seconds:g} s")
         late.unread = True
@@ -162,8 +174,8 @@ async def read_body(request: Request, service: Service, progress: Progress) -> b
         fault.unread = True
         raise
     finally:
+        body.clear()  # the trace of an error would keep it until the answer is given, or longer
         progress.queue_seconds += progress.seconds
-    return bytes(body)
 
 
 async def _complete(request: Request, route: Route, service: Service) -> Response:

@@ -35,7 +35,10 @@ def most_connections() -> int:
 
 
 class Connection(H11Protocol):
-    """One connection. A new one takes the place of the oldest that has no request, or is refused where all have one."""
+    """One connection. A new one takes the place of the oldest without a request, else of the oldest that still sends its body.
+
+    Where all have sent theirs, the new one is refused.
+    """
 
     most = _MOST
     refused = 0  # connections that were told so and are still there
@@ -47,11 +50,10 @@ class Connection(H11Protocol):
         self._refused = False
         if len(self.connections) <= self.most:
             return
-        idle = [
-            other for other in self.connections if isinstance(other, Connection) and other.idle and other is not self
-        ]
-        if idle:
-            min(idle, key=lambda other: other.since).drop()
+        others = [other for other in self.connections if isinstance(other, Connection) and other is not self]
+        waiting = [other for other in others if other.idle] or [other for other in others if other.sending]
+        if waiting:
+            min(waiting, key=lambda other: other.since).drop()
         else:
             self._refuse()
 
@@ -67,6 +69,11 @@ class Connection(H11Protocol):
     def idle(self) -> bool:
         """Whether no request is under way: none has come, its headers are not complete, or its answer has been given."""
         return self.cycle is None or bool(self.cycle.response_complete)
+
+    @property
+    def sending(self) -> bool:
+        """Whether a request is under way whose body has not come to its end."""
+        return self.cycle is not None and bool(self.cycle.more_body) and not self.cycle.response_started
 
     def late(self, now: float) -> bool:
         """Whether the client has taken too long, for its next request or for what was answered."""

@@ -1,7 +1,8 @@
 """Served groups kept as a pool, so that what was answered can be inspected, graded and studied later.
 
-A group is written before it is answered. A rollout that was written survives a kill of the gateway; each says how many
-its group has (`extra.n`), so that a group which a kill cut short is told from a whole one.
+A group is written before it is answered, whole or, where something in it or the disk refuses, not at all. A rollout that was
+written survives a kill of the gateway; each says how many its group has (`extra.n`), so that a group which a kill cut
+short is told from a whole one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from radmoe.errors import PoolMismatch
 from radmoe.pool import PoolWriter, Profile
 from radmoe.serve.backends import Backend, Router, Sampled
 from radmoe.serve.picks import Pick
-from radmoe.types import Rollout
+from radmoe.types import Rollout, Trace
 
 
 class Recorder:
@@ -27,25 +28,24 @@ class Recorder:
         self._lock = threading.Lock()
 
     def add(self, identity: str, model: str, sampled: Sampled, pick: Pick) -> None:
-        """Write the rollouts of a request. Raises a PoolError where they do not fit the pool, or the disk refuses."""
+        """Write the rollouts of a request, all or none. Raises a PoolError where they do not fit the pool, or the disk refuses."""
         assert pick.group is not None
         assert sampled.router is not None
+        rollouts = [self._kept(rollout) for rollout in pick.group.rollouts]
         with self._lock:
-            writer = self._open(model, sampled.router)
-            for i, rollout in enumerate(pick.group.rollouts):
-                choice = sampled.choices[i]
-                assert isinstance(rollout, Rollout)
-                kept = rollout if self._logprobs else replace(rollout, sampled_logprobs=None, topk_logprobs=None)
-                writer.add(
-                    identity,
-                    kept,
-                    kind=pick.group.kind,
-                    rollout_index=i,
-                    text=pick.group.vocab.decode_bytes(rollout.token_ids).decode("utf-8", "replace"),
-                    prompt=sampled.prompt,
-                    finish_reason=choice["finish_reason"],
-                    extra={"n": len(pick.group), "pick": pick.order[0], "method": pick.document["method"]},
-                )
+            self._open(model, sampled.router).add_group(
+                identity,
+                rollouts,
+                kind=pick.group.kind,
+                texts=[pick.group.vocab.decode_bytes(each.token_ids).decode("utf-8", "replace") for each in rollouts],
+                prompt=sampled.prompt,
+                finish_reasons=[choice["finish_reason"] for choice in sampled.choices],
+                extra={"n": len(pick.group), "pick": pick.order[0], "method": pick.document["method"]},
+            )
+
+    def _kept(self, rollout: Trace) -> Rollout:
+        assert isinstance(rollout, Rollout)
+        return rollout if self._logprobs else replace(rollout, sampled_logprobs=None, topk_logprobs=None)
 
     def close(self) -> None:
         """Seal the pool."""

@@ -14,6 +14,7 @@ from completions import same
 from radmoe.engines.base import Completion, Sampling
 from radmoe.engines.torch.decode import Job, Listed
 from radmoe_lab.inference.engine import LabEngine
+from radmoe_lab.inference.static_cache import StaticRows
 from radmoe_lab.inference.static_decode import StaticDecoder
 
 PROMPTS = [[5, 6, 7, 8], [9, 10], [11], [5, 6, 7, 8, 9, 10, 11, 12]]
@@ -122,6 +123,39 @@ def test_requests_that_come_one_by_one_share_a_batch_of_fixed_size(family: str) 
     again = engine.generate(PROMPTS, 2, sampling=SAMPLING, keys=[f"p{i}" for i in range(len(PROMPTS))], batch_size=5)
     assert all(same(c, expected[c.prompt_index, c.rollout_index]) for c in again)
     assert engine.tokens_sampled == sum(len(c.rollout) for c in expected.values())
+
+
+@pytest.mark.parametrize("fault", ["a seed that is none", "a limit that needs more memory than there is"])
+def test_a_request_that_cannot_be_begun_fails_alone(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error must not end the rollouts of others, whether it came alone, with them, or while they were under way."""
+    engine = LabEngine(tiny_moe.model("qwen3-moe"), tokenizer=tiny_moe.tokenizer(), streams=1)
+    engine.context = None
+    expected = growing(engine, jobs(engine, {}, 1), 8)
+    engine._static = True
+    allocate = StaticRows.__init__
+
+    def limited(rows: StaticRows, model: Any, count: int, capacity: int) -> None:
+        if capacity > 256:
+            raise RuntimeError("out of memory")
+        allocate(rows, model, count, capacity)
+
+    monkeypatch.setattr(StaticRows, "__init__", limited)
+    broken = replace(SAMPLING, max_tokens=20 if "seed" in fault else 300)
+    if "seed" in fault:
+        object.__setattr__(broken, "seed", "none")  # past the checks
+    with engine.batcher(batch_size=3, topk_logprobs=4) as batch:
+        alone = batch.submit(PROMPTS[1], sampling=broken, key="p1")
+        assert alone.exception(timeout=60) is not None
+        futures = []
+        for i, prompt in enumerate(PROMPTS):
+            futures.append((i, batch.submit(prompt, sampling=SAMPLING, key=f"p{i}")))
+            futures.append((None, batch.submit(prompt, sampling=broken, key="x")))
+        for i, future in futures:
+            if i is None:
+                assert future.exception(timeout=60) is not None
+            else:
+                assert same(future.result(timeout=60)._replace(prompt_index=i), expected[i, 0])
+        assert not batch.closed
 
 
 def test_it_stops_when_told_to() -> None:

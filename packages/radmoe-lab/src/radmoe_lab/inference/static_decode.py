@@ -73,9 +73,12 @@ class StaticDecoder:
                 yield from ready
             if empty and (idle or jobs.waiting() or len(empty) * _REFILL >= batch_size):
                 if started := jobs.take(len(empty), idle=idle):
-                    self._begin(empty[: len(started)], started)
+                    for job, error in self._start(empty[: len(started)], started):
+                        jobs.failed(job, error)
                 elif idle:
                     return
+                if all(job is None for job in self._jobs):
+                    continue  # none of them could be begun
             self._launch()
             yield from ready  # while the steps run
             ready = self._harvest()
@@ -104,6 +107,19 @@ class StaticDecoder:
         if capacity:
             self._cache = StaticRows(self._model, rows, capacity)
 
+    def _start(self, rows: Sequence[int], jobs: Sequence[Job]) -> list[tuple[Job, Exception]]:
+        """Begin jobs in empty rows; returns those that cannot be begun, whose rows stay empty.
+
+        All of them are begun together, or, where that fails, one after the other.
+        """
+        try:
+            self._begin(rows, jobs)
+        except Exception as error:
+            if len(jobs) == 1:
+                return [(jobs[0], error)]
+            return [failed for row, job in zip(rows, jobs, strict=True) for failed in self._start([row], [job])]
+        return []
+
     @torch.inference_mode()
     def _begin(self, rows: Sequence[int], jobs: Sequence[Job]) -> None:
         capacity = max(len(job.prompt) + job.limit for job in jobs)
@@ -117,10 +133,11 @@ class StaticDecoder:
             noise[i, : job.limit] = uniforms(job.sampling.seed, job.key, job.rollout_index, job.limit)
         self._noise[at] = self._tensor(noise)
         self._token[at] = self._tensor([job.prompt[-1] for job in jobs])
-        self._count[at], self._live[at] = 0, True
+        self._count[at] = 0
         self._limit[at] = self._tensor([job.limit for job in jobs])
         self._temperature[at, 0] = self._tensor([float(job.sampling.temperature) for job in jobs]).float()
         self._top_p[at, 0] = self._tensor([float(job.sampling.top_p) for job in jobs]).double()
+        self._live[at] = True  # last: a row counts from here on
         for row, job in zip(rows, jobs, strict=True):
             self._jobs[row], self._counts[row] = job, 0
 
@@ -128,16 +145,20 @@ class StaticDecoder:
         return torch.as_tensor(values).to(self._device)
 
     def _grow(self, capacity: int, limit: int) -> None:
-        """Make room for longer rows; those under way keep what they have."""
+        """Make room for longer rows; those under way keep what they have, also where there is not enough memory for it."""
         old = dict(vars(self))
-        capacity = -(-max(capacity, self._capacity) // _CAPACITY) * _CAPACITY
-        self._allocate(len(self._jobs), capacity, max(limit, self._most))
-        if any(job is not None for job in self._jobs):
-            for name in ("_token", "_count", "_limit", "_live", "_temperature", "_top_p"):
-                getattr(self, name).copy_(old[name])
-            self._noise[:, : old["_noise"].shape[1]] = old["_noise"]
-            self._cache.copy(old["_cache"])
-            self._columns = [self._wider(column) for column in old["_columns"]]
+        try:
+            capacity = -(-max(capacity, self._capacity) // _CAPACITY) * _CAPACITY
+            self._allocate(len(self._jobs), capacity, max(limit, self._most))
+            if any(job is not None for job in self._jobs):
+                for name in ("_token", "_count", "_limit", "_live", "_temperature", "_top_p"):
+                    getattr(self, name).copy_(old[name])
+                self._noise[:, : old["_noise"].shape[1]] = old["_noise"]
+                self._cache.copy(old["_cache"])
+                self._columns = [self._wider(column) for column in old["_columns"]]
+        except Exception:
+            vars(self).update(old)
+            raise
 
     def _wider(self, column: Tensor) -> Tensor:
         wide = column.new_zeros((column.shape[0], self._most + 1, *column.shape[2:]))
