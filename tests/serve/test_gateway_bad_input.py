@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -136,6 +137,35 @@ def test_a_body_without_a_length_is_refused_where_it_grows_too_large(shared: Any
             pass
         assert sent < 1 << 28  # the connection ended long before a gigabyte
     assert shared.ask(model="planted").status_code == 200
+
+
+@pytest.mark.parametrize("many", [b"[],", b"{},", b'{"a":1},', b'"ab",', b"1.5,", b"\\,"])
+def test_json_of_very_many_values_is_refused_before_it_is_read(shared: Any, many: bytes) -> None:
+    """4 MB of empty lists take 90 MB in memory; 16 such requests took the gateway to 1.8 GB."""
+    body = b'{"model": "planted", "messages": [{"role": "user", "content": "x\\""}], "x": [' + many * 700_000 + b"1]}"
+    tracemalloc.start()
+    try:
+        answer = shared.client.post("/v1/chat/completions", content=body[: 4 << 20], headers=JSON)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (answer.status_code, shared.error(answer)["code"]) == (400, "invalid_json")
+    assert "values" in shared.error(answer)["message"]
+    assert peak < 40_000_000
+
+
+@pytest.mark.parametrize("content", ["[{,:}]" * 500_000, '\\"[,],' * 400_000, "\U0001f600,," * 300_000])
+def test_signs_within_a_long_text_are_no_values(shared: Any, content: str) -> None:
+    body = {"model": "planted", "messages": [{"role": "user", "content": content}]}
+    assert shared.client.post("/v1/chat/completions", json=body).status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])
+def test_json_is_utf_8(shared: Any, encoding: str) -> None:
+    """In others a byte of a quotation mark may be half of another character, and hide what follows from being counted."""
+    body = '{"model": "planted", "messages": [{"role": "user", "content": "\xe9"}]}'.encode(encoding)
+    answer = shared.client.post("/v1/chat/completions", content=body, headers=JSON)
+    assert (answer.status_code, shared.error(answer)["code"]) == (400, "invalid_json")
 
 
 def test_headers_cannot_be_injected(shared: Any) -> None:

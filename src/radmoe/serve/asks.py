@@ -39,6 +39,14 @@ _NUMBERS = {  # the same for other numbers
     "repetition_penalty": (0.0, 100.0),
     "length_penalty": (-100.0, 100.0),
 }
+_VALUE_BYTES, _FEW_VALUES = (
+    16,
+    4096,
+)  # of the largest body, for each value that JSON may have; so many it may always have
+_SIGNS = (b",", b":", b"[", b"{")
+_PIECE = re.compile(
+    rb'([^"]*+)(?:"(?:[^"\\]++|\\.?)*+"?)?', re.DOTALL
+)  # what stands between texts of JSON, and the next text
 _MOST_STOPS, _LONGEST_STOP = 16, 1000  # texts at which a rollout ends, and characters of one
 
 
@@ -83,6 +91,7 @@ def split_model(name: str, default: int) -> tuple[str, int | None]:
 
 def read_ask(data: bytes, route: Route, settings: Settings) -> Ask:
     """The request in a body; a Fault that names the field where it cannot be used."""
+    _check_values(data, max(settings.largest_body // _VALUE_BYTES, _FEW_VALUES))
     body = _parsed(data)
     model = body.get("model")
     if not isinstance(model, str) or not 0 < len(model) <= _LONGEST_MODEL:
@@ -106,9 +115,23 @@ def read_ask(data: bytes, route: Route, settings: Settings) -> Ask:
     return ask
 
 
+def _check_values(data: bytes, most: int) -> None:
+    """Refuse JSON of more values than that before it is read: a value may take a hundred bytes of memory, and two of text."""
+    if sum(data.count(sign) for sign in _SIGNS) <= most:
+        return
+    values = 0
+    for piece in _PIECE.finditer(data):  # signs within texts count for nothing
+        values += max(sum(piece[1].count(sign) for sign in _SIGNS), 1)
+        if values > most:
+            raise bad_request(
+                f"the body has JSON of more than {most:,} values: send texts instead of token ids, or a shorter request",
+                code="invalid_json",
+            )
+
+
 def _parsed(data: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(data, parse_constant=_no_number)
+        body = json.loads(data.decode("utf-8-sig"), parse_constant=_no_number)
     except RecursionError:
         raise bad_request("the body is JSON that is nested too deeply", code="invalid_json") from None
     except ValueError as error:  # no JSON, or not in UTF-8
