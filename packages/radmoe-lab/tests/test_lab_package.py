@@ -65,8 +65,9 @@ def test_the_main_wheel_is_small_and_the_labs_holds_the_weights(tmp_path: Path) 
         subprocess.run(command, check=True, capture_output=True, timeout=300)
     (main,), (lab,) = tmp_path.glob("radmoe-*.whl"), tmp_path.glob("radmoe_lab-*.whl")
     assert main.stat().st_size <= 2 << 20
-    names = zipfile.ZipFile(main).namelist()
-    assert "radmoe/lab/tokenizers/chatml.json" in names
+    names, companion = (zipfile.ZipFile(wheel).namelist() for wheel in (main, lab))
     assert not any(name.endswith(".safetensors") for name in names)
-    weights = [name for name in zipfile.ZipFile(lab).namelist() if name.endswith("model.safetensors")]
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"radmoe"}
+    assert "radmoe_lab/tokenizers/chatml.json" in companion
+    weights = [name for name in companion if name.endswith("model.safetensors")]
     assert len(weights) == len(models.MODELS) + len(models.AGENTS)

@@ -125,7 +125,7 @@ def warm_up() -> None:
 
     ids = np.tile(np.array([0, 1], np.int16), (4, 2, 1))  # 4 tokens, 2 layers, 2 experts
     rollouts = [Rollout(np.zeros(4, np.int32), ids, np.full(ids.shape, 0.5, np.float16)) for _ in range(6)]
-    vocab = Vocab.from_tokenizer(Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))
+    vocab = Vocab.from_tokenizer(Tokenizer(models.BPE({"a": 0}, [], byte_fallback=True)))
     group = RolloutGroup("warm-up", rollouts, RouterShape(2, 4, 2), vocab)
     for kernel in ("weighted", "binary"):
         select(group, readout="all", kernel=kernel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_demo_samples_real_models_compares_draws_and_can_be_repeated(tmp_path: P
     radmoe("verify", tmp_path / "lab-qwen-code-n4-s0")
     assert [call[1] for call in follow(first, tmp_path, "demo")] == ["select", "evaluate", "inspect"]
     committed, blank, last = first.strip().splitlines()[-3:]
-    assert committed.endswith("(Holm).") or committed == "The radmoe-lab that is installed has no results at full size."
+    assert committed.endswith("(Holm).")
     assert (blank, str(tmp_path / "report.html") in last) == ("", True)
     assert (tmp_path / "report.html").stat().st_size < 3_000_000
 
@@ -36,19 +37,21 @@ def test_demo_samples_real_models_compares_draws_and_can_be_repeated(tmp_path: P
 def test_the_committed_result_is_shown_as_one_with_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    package = tmp_path / "lab_with_results"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(results, "PACKAGE", "lab_with_results")
     monkeypatch.setenv("COLUMNS", "160")
-    demo._committed()
-    assert capsys.readouterr().out == "The radmoe-lab that is installed has no results at full size.\n"
+    monkeypatch.setattr(results, "COMMITTED", tmp_path / "full.json")
     whole = results.condense(evaluation(tmp_path / "all.json"), command="make reproduce SCALE=full", date="2026-01-02")
-    results.write_results(whole, package / results.FILE)
+    results.write_results(whole, tmp_path / "full.json")
     demo._committed()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "At full size: a committed result of 2026-01-02, which make reproduce SCALE=full makes again"
     assert lines[1].split() == ["method", "math", "choice", "all", "code", "code", "code-wide", "text"]
     assert lines[2].split() == ["n", "12", "12", "24", "12", "12", "12"]
     assert any(line.startswith("3 configurations, 20 problems") for line in lines)
+
+
+def test_without_the_studies_a_line_says_where_the_results_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "radmoe_studies.report.results", None)
+    demo._committed()
+    assert capsys.readouterr().out == "The results at full size are in radmoe-studies, which is not installed.\n"
