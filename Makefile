@@ -38,24 +38,24 @@ bench: .venv/bench
 	touch $@
 
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-COMPANIONS := --editable packages/radmoe-lab --editable packages/radmoe-studies
+PACKAGES := --editable . --editable packages/radmoe-lab --editable packages/radmoe-studies  # radmoe itself too: pip finds it for them
 
 .venv/installed: .venv/created constraints.txt pyproject.toml packages/radmoe-lab/pyproject.toml packages/radmoe-studies/pyproject.toml
-	$(INSTALL) $(COMPANIONS) --editable '.[demo]'
+	$(INSTALL) $(PACKAGES) --editable '.[demo]'
 	touch $@
 
 .venv/agent: .venv/installed
 	scripts/system-packages git
-	$(INSTALL) $(COMPANIONS) --editable '.[agent]'
+	$(INSTALL) $(PACKAGES) --editable '.[agent]'
 	touch $@
 
 .venv/dev: .venv/installed
 	scripts/system-packages
-	$(INSTALL) $(COMPANIONS) --editable '.[dev]'
+	$(INSTALL) $(PACKAGES) --editable '.[dev]'
 	touch $@
 
 .venv/bench: .venv/installed
-	$(INSTALL) $(COMPANIONS) --editable '.[bench]'
+	$(INSTALL) $(PACKAGES) --editable '.[bench]'
 	touch $@
 
 clean:
