@@ -85,6 +85,7 @@ def test_headers_must_come_in_time(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     """Also where they drip: every byte put the end off before."""
+    monkeypatch.setattr("radmoe.serve.connections.IDLE_SECONDS", 0.5)
     made = gateway(upstreams=(upstream().url,))
     with connect(made.url) as connection:
         connection.sendall(sent)
@@ -105,7 +106,6 @@ def test_headers_must_come_in_time(
 def test_a_used_connection_that_drips_ends_too(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radmoe.serve.connections.IDLE_SECONDS", 0.5)
     monkeypatch.setattr("radmoe.serve.connections.IDLE_SECONDS", 2.0)
     made = gateway(upstreams=(upstream().url,))
     with connect(made.url) as connection, pytest.raises(OSError, match=r"pipe|reset"):
