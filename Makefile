@@ -2,6 +2,7 @@
 # make demo-agent   the lab's agent mends bugs under mini-swe-agent, and one patch of N is picked
 # make test   every check and every test; .ci/run calls this
 # make test-engines   real vLLM on CPU, in an environment of its own (3.5 GB)
+# make test-fast   every check, and the tests that are not marked slow
 # make check  format, lint, types, import contracts
 # make reproduce   the published tables, from the shipped rollouts; SCALE=small or full, OUT=build/reproduce, DEVICE=cuda
 # make bench  measure against named peers and rewrite docs/benchmarks.md
@@ -9,7 +10,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-agent test test-engines check reproduce bench clean
+.PHONY: demo demo-agent test test-fast test-engines check reproduce bench clean
 
 demo: .venv/installed
 	$(BIN)/radmoe demo
@@ -19,6 +20,9 @@ demo-agent: .venv/agent
 
 test: .venv/dev
 	scripts/check --tests
+
+test-fast: .venv/dev
+	scripts/check --fast
 
 test-engines:
 	PYTHON=$(PYTHON) scripts/vllm-env
