@@ -5,8 +5,7 @@
     .engines/venv/bin/python -m benchmarks.agreement lab-next --problems 4
 
 vLLM samples with its own routed experts and the plugin's side by side. The same tokens are then computed again: by
-transformers in float32, in bfloat16, and in bfloat16 with vLLM's rounding (`radmoe.engines.replay.rounding`); and by vLLM
-itself, as one prompt. A set is the K experts of one row and layer; it agrees or it does not, and all rows count.
+transformers in float32 and in bfloat16; and by vLLM itself, as one prompt. A set is the K experts of one row and layer; it agrees or it does not, and all rows count.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from numpy.typing import NDArray
 
 from radmoe import select
 from radmoe.engines.base import Sampling
-from radmoe.engines.replay.rounding import COMPILED, EAGER, forced_as_vllm
 from radmoe.engines.torch.routers import find_routers
 from radmoe.grading.answers import extract
 from radmoe.types import Rollout, RolloutGroup
@@ -40,7 +38,7 @@ from radmoe_lab.models import weights
 from radmoe_lab.tasks import problems
 
 CASES = {"lab-qwen": ("float32", "bfloat16"), "lab-oss": ("float32", "bfloat16"), "lab-next": ("bfloat16",)}
-EXACT, OWN, AS_VLLM, ITSELF = "float32", "bfloat16", "vLLM's rounding", "vLLM, as a prompt"
+EXACT, OWN, ITSELF = "float32", "bfloat16", "vLLM, as a prompt"
 Routing = tuple[NDArray[Any], NDArray[Any]]
 
 
@@ -117,12 +115,9 @@ def same(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
     return equal
 
 
-def replayed(engine: LabEngine, rollouts: list[Sampled], rounding: str | None = None) -> list[Routing]:
+def replayed(engine: LabEngine, rollouts: list[Sampled]) -> list[Routing]:
     def one(s: Sampled) -> Routing:
-        if rounding is None:
-            ids, mass = engine.teacher_forced(s.tokens)
-        else:
-            ids, mass = forced_as_vllm(engine, s.tokens, len(s.prompt), rounding)
+        ids, mass = engine.teacher_forced(s.tokens)
         return ids[s.rows], mass[s.rows].astype(np.float16)
 
     return [one(s) for s in rollouts]
@@ -174,9 +169,7 @@ def measure(
     exact = LabEngine(weights(name), dtype="float32", streams=1)
     routings = {EXACT: replayed(exact, rollouts)}
     if dtype == "bfloat16":
-        rough = LabEngine(weights(name), dtype=dtype, streams=1)
-        rounding = COMPILED if chosen.compiled else EAGER
-        routings |= {OWN: replayed(rough, rollouts), AS_VLLM: replayed(rough, rollouts, rounding)}
+        routings[OWN] = replayed(LabEngine(weights(name), dtype=dtype, streams=1), rollouts)
 
     def agree(other: Callable[[int], NDArray[Any]]) -> NDArray[np.bool_]:
         return np.concatenate([same(s.rollout.expert_ids, other(i)) for i, s in enumerate(rollouts)])
@@ -188,7 +181,7 @@ def measure(
     if OWN in routings:
         pairs = zip(routings[OWN], routings[EXACT], strict=True)
         between = percent(np.concatenate([same(a[0], b[0]) for a, b in pairs]))
-    cells = [percent(shares[kind]) if kind in shares else "" for kind in (EXACT, OWN, AS_VLLM, ITSELF)]
+    cells = [percent(shares[kind]) if kind in shares else "" for kind in (EXACT, OWN, ITSELF)]
     stock = "all" if all(np.array_equal(s.rollout.expert_ids, s.stock) for s in rollouts) else "NOT ALL"
     stock = "" if chosen.compiled else stock
     row = [name, dtype, f"{shares[EXACT].size:,}", stock, *cells, between]
@@ -261,7 +254,7 @@ def main() -> None:
     print(
         f"\n{chosen.problems} problems x {chosen.n}, temperature {chosen.temperature:g}; {kind}, on a CPU {bits} AVX512-BF16\n"
     )
-    head = ["model", "dtype", "sets", "plugin = stock", *(f"vLLM and {k}" for k in (EXACT, OWN, AS_VLLM, ITSELF))]
+    head = ["model", "dtype", "sets", "plugin = stock", *(f"vLLM and {k}" for k in (EXACT, OWN, ITSELF))]
     print(table([*head, "bfloat16 and float32"], [row for row, _, _ in results.values()]))
     print("\nPer layer, in percent:\n")
     layers = [

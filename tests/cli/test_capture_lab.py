@@ -72,7 +72,6 @@ def test_errors_are_one_line_and_leave_nothing_behind(tmp_path: Path) -> None:
         (("--task", "math-9"), "unknown task 'math-9'"),
         (("--task", "math-1", "--style", "high"), "lab-qwen has no style 'high': use one of thinking, instruct"),
         (("--task", "math-1", "--raw", "--style", "thinking"), "which raw leaves out"),
-        (("--task", "math-1", "--rounding", "vllm-cpu"), "--rounding is a replay's: give it with --rollouts"),
         (("--task", "math-1", "--device", "cuda:99"), "device 'cuda:99' cannot be used here"),
         (("--task", "math-1", "--device", "toaster"), "device 'toaster' cannot be used here"),
         (("--task", "math-1", "--engine", "ollama"), "unknown engine 'ollama'"),
@@ -89,4 +88,3 @@ def test_rollouts_that_exist_are_replayed(captured: Path, tmp_path: Path) -> Non
     assert "12 rollouts, 0 replayed now" in radmoe(*command).stdout
     assert "leave out --task" in error(radmoe(*command, "--task", "math-1", expect=2))
     assert "as many as there are: leave out -n" in error(radmoe(*command, "-n", 8, expect=2))
-    assert "the model is in float32" in error(radmoe(*command, "--rounding", "vllm-cpu", expect=2))

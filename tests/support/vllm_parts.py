@@ -82,22 +82,9 @@ def same_sets(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (np.sort(a, -1) == np.sort(b, -1)).all(-1)
 
 
-def cpu_has_bfloat16() -> bool:
-    """vLLM has other kernels there, which `replay.rounding` does not imitate."""
-    return bool(torch.cpu._is_avx512_bf16_supported())
-
-
-def replayed(
-    engine: Any, prompt: list[int], tokens: np.ndarray, rounding: str | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def replayed(engine: Any, prompt: list[int], tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ids and weights [T, L, K] of a replay, at the rows that predict the tokens."""
-    from radmoe.engines.replay.rounding import forced_as_vllm
-
-    given = [*prompt, *tokens.tolist()]
-    if rounding is None:
-        ids, weights = engine.teacher_forced(given)
-    else:
-        ids, weights = forced_as_vllm(engine, given, len(prompt), rounding)
+    ids, weights = engine.teacher_forced([*prompt, *tokens.tolist()])
     rows = slice(len(prompt) - 1, len(prompt) - 1 + len(tokens))
     return ids[rows], weights[rows]
 

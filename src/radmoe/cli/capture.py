@@ -84,12 +84,6 @@ def command(
         Path | None,
         typer.Option("--rollouts", help="Or replay rollouts that exist, without sampling: a JSONL of them, or a pool."),
     ] = None,
-    rounding: Annotated[
-        str | None,
-        typer.Option(
-            "--rounding", help="Replay bfloat16 as the engine rounded that sampled: vllm-cpu, vllm-cpu-eager."
-        ),
-    ] = None,
     n: Annotated[int | None, typer.Option("-n", help="Rollouts per problem.", show_default="64")] = None,
     adaptive: Annotated[
         bool,
@@ -183,7 +177,6 @@ def command(
             keep=keep,
             kind=own_kind,
             raw=raw,
-            rounding=rounding,
             **({"topk_logprobs": 0} if no_logprobs else {}),
         )
         if as_json:
@@ -192,8 +185,6 @@ def command(
             say(_line(replayed))
         return
     stopping = _stopping(adaptive, min_n, patience, preset)
-    if rounding is not None:
-        raise InputError("--rounding is a replay's: give it with --rollouts")
     plan = plan_for(
         task,
         data,

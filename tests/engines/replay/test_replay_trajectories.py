@@ -163,14 +163,3 @@ def test_what_is_counted_in_tokens_is_not_retokenised(engine: TransformersEngine
     replay(file(tmp_path / "r.jsonl", {}), engine, tmp_path / "pool")
     with pytest.raises(InputError, match="is a trajectory, whose steps are counted in tokens"):
         replay(tmp_path / "pool", engine, tmp_path / "again", retokenise=True)
-
-
-def test_vllms_rounding_is_for_one_prompt(tmp_path: Path) -> None:
-    import torch
-
-    rough = TransformersEngine(
-        tiny_moe.model("qwen3-moe").to(torch.bfloat16), tokenizer=tiny_moe.tokenizer(), streams=1
-    )
-    replay(file(tmp_path / "1.jsonl", {"steps": STEPS[:1]}), rough, tmp_path / "one", rounding="vllm-cpu")
-    with pytest.raises(InputError, match="has 4 turns, and rounding vllm-cpu is known for one prompt"):
-        replay(file(tmp_path / "4.jsonl", {}), rough, tmp_path / "four", rounding="vllm-cpu")

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from radmoe.engines.base import Sampling
-from radmoe.engines.replay.rounding import COMPILED, EAGER
 from radmoe.types import Rollout, RolloutGroup
-from vllm_parts import FLOAT32_AGREES, GPU, OPTIONS, cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
+from vllm_parts import FLOAT32_AGREES, GPU, OPTIONS, replayed, same_sets, shipped, weights_apart
 
 # vLLM's CPU kernels for Qwen3-Next's linear attention take bfloat16 only
 CASES = [("lab-qwen", "float32"), ("lab-oss", "float32"), ("lab-qwen", "bfloat16"), ("lab-oss", "bfloat16"), ("lab-next", "bfloat16")]  # fmt: skip
@@ -81,22 +80,19 @@ def test_the_plugin_sees_what_vllm_returns_itself(captured: SimpleNamespace) -> 
 
 
 def test_routing_agrees_with_a_replay(captured: SimpleNamespace, replay: Any) -> None:
-    """float32: 99.9% of the sets. bfloat16: as much as the format allows, and with vLLM's rounding 97%.
+    """float32: 99.9% of the sets. bfloat16: as much as the format allows.
 
     A bfloat16 pass leaves the float32 path wherever two experts are closer than its rounding; transformers' own
     does so as often as vLLM's. What an engine may not do is to add to that (docs/engines.md has the figures).
     """
     exact, own = replay(captured.name, "float32"), replay(captured.name, captured.dtype)
-    mine, theirs, each_other, imitated, apart = [], [], [], [], []
+    mine, theirs, each_other, apart = [], [], [], []
     for prompt, rollout in rollouts(captured):
         truth, again = (replayed(engine, prompt, rollout.token_ids) for engine in (exact, own))
         theirs.append(same_sets(again[0], truth[0]).ravel())
         each_other.append(same_sets(again[0], rollout.expert_ids).ravel())
         mine.append(same_sets(rollout.expert_ids, truth[0]).ravel())
         apart.append(weights_apart((rollout.expert_ids, rollout.weights), truth))
-        if captured.dtype == "bfloat16":
-            likely = replayed(own, prompt, rollout.token_ids, EAGER)
-            imitated.append(same_sets(likely[0], rollout.expert_ids).ravel())
     agree, format_allows, both = (float(np.concatenate(x).mean()) for x in (mine, theirs, each_other))
     print(
         f"{captured.name} {captured.dtype}: {agree:.4f} of vLLM's and {format_allows:.4f} of transformers' sets are those of "
@@ -109,12 +105,9 @@ def test_routing_agrees_with_a_replay(captured: SimpleNamespace, replay: Any) ->
         assert len(together) > len(apart) / 2
         assert max(together) < (5e-2 if GPU else 1e-3)
         return
-    alike = float(np.concatenate(imitated).mean())
-    print(f"{alike:.4f} agree with a replay that rounds as vLLM does")
     assert agree >= format_allows - 0.015
     if shipped(captured.name) is not None:  # random routers hardly prefer one expert to the next
         assert agree >= 0.9
-        assert alike >= 0.97 or GPU or cpu_has_bfloat16()
 
 
 def test_a_shifted_row_would_be_noticed(captured: SimpleNamespace, replay: Any) -> None:
@@ -167,9 +160,8 @@ def test_picks_agree_with_those_of_a_replay(captured: SimpleNamespace, replay: A
     assert max(gaps, default=0) < 0.05
 
 
-@pytest.mark.skipif(GPU or cpu_has_bfloat16(), reason="vLLM has other kernels on this CPU")
-def test_compiled_routing_agrees_with_a_replay_that_rounds_alike(checkpoint: Any, replay: Any) -> None:
-    """Without enforce_eager, vLLM's default: other rounding. Its own routed experts are zeros then, the plugin's are not."""
+def test_compiled_routing_agrees_with_a_replay(checkpoint: Any, replay: Any) -> None:
+    """Without enforce_eager, vLLM's default. Its own routed experts are zeros then on a CPU, the plugin's are not."""
     if shipped("lab-qwen") is None:
         pytest.skip("random routers hardly prefer one expert to the next")
     from radmoe.engines.vllm.engine import VllmEngine
@@ -177,17 +169,12 @@ def test_compiled_routing_agrees_with_a_replay_that_rounds_alike(checkpoint: Any
 
     engine = VllmEngine(checkpoint("lab-qwen"), dtype="bfloat16", **OPTIONS | {"enforce_eager": False})
     prompts = [engine.encode(p.prompt) for p in problems("math-2", limit=3)]
-    agree: dict[str, list[np.ndarray]] = {COMPILED: [], EAGER: []}
+    exact, agree = replay("lab-qwen", "float32"), []
     for done in engine.generate(prompts, 4, sampling=Sampling(max_tokens=100, topk_logprobs=0)):
-        prompt, tokens = prompts[done.prompt_index], done.rollout.token_ids
-        for rounding, found in agree.items():
-            ids = replayed(replay("lab-qwen", "bfloat16"), prompt, tokens, rounding)[0]
-            found.append(same_sets(ids, done.rollout.expert_ids).ravel())
+        ids = replayed(exact, prompts[done.prompt_index], done.rollout.token_ids)[0]
+        agree.append(same_sets(ids, done.rollout.expert_ids).ravel())
     engine.close()
-    shares = {rounding: float(np.concatenate(found).mean()) for rounding, found in agree.items()}
-    print(shares)
-    assert shares[COMPILED] >= 0.97
-    assert shares[COMPILED] > shares[EAGER]
+    assert np.concatenate(agree).mean() >= 0.9
 
 
 def as_stored(routing: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

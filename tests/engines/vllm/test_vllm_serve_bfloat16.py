@@ -1,4 +1,4 @@
-"""`vllm serve` in bfloat16: what it sends, both ways, against a replay that rounds as it does."""
+"""`vllm serve` in bfloat16: what it sends, both ways, against a float32 replay."""
 
 from __future__ import annotations
 
@@ -10,26 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radmoe.engines.replay.rounding import EAGER
 from radmoe.engines.vllm.outputs import stock_rows
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe_lab.tasks import problems
-from vllm_parts import cpu_has_bfloat16, replayed, same_sets, shipped, weights_apart
+from vllm_parts import replayed, same_sets, shipped, weights_apart
 from vllm_server import OPTIONS, Server
 
 MODELS = ["lab-qwen", "lab-oss", "lab-next"]
 
 
-@pytest.mark.skipif(cpu_has_bfloat16(), reason="vLLM has other kernels on this CPU")
 @pytest.mark.parametrize("name", MODELS)
-def test_ids_and_weights_over_http_agree_with_a_replay_that_rounds_alike(
-    name: str, replay: Any, tmp_path: Path
-) -> None:
+def test_ids_and_weights_over_http_agree_with_a_replay(name: str, replay: Any, tmp_path: Path) -> None:
     source = shipped(name)
     if source is None:
         pytest.skip("random routers hardly prefer one expert to the next")
-    own = replay(name, "bfloat16")
+    own = replay(name, "float32")
     options = [
         o for o in OPTIONS if name != "lab-next" or o != "--no-enable-chunked-prefill"
     ]  # a hybrid model needs it
@@ -46,14 +42,14 @@ def test_ids_and_weights_over_http_agree_with_a_replay_that_rounds_alike(
                 ids, weights = routing[choice["index"]].generated(len(tokens))
                 sent = np.load(io.BytesIO(base64.b64decode(choice["routed_experts"])))
                 assert np.array_equal(stock_rows(sent, len(tokens), own.shape, "it"), ids)
-                again = replayed(own, prompt, tokens, EAGER)
+                again = replayed(own, prompt, tokens)
                 agree.append(same_sets(ids, again[0]).ravel())
                 apart.append(weights_apart((ids, weights), again))
         share = float(np.concatenate(agree).mean())
         print(
             f"{name}: {share:.4f} of {sum(map(len, agree)):,} sets; weights of those that agree differ by {max(apart):.3f} at most"
         )
-        assert share >= 0.97
+        assert share >= 0.9
         assert max(apart) < 0.1
     finally:
         server.close()

@@ -1,9 +1,7 @@
 """Routing for rollouts that exist already, as tokens or as texts.
 
-run.py             teacher-forces each rollout through a model and writes a pool
-sources.py         where the rollouts are read from: a JSONL file, or a pool
-rounding.py        a pass that rounds bfloat16 where vLLM's CPU kernels do
-delta_rounding.py  the same for linear attention
+run.py      teacher-forces each rollout through a model and writes a pool
+sources.py  where the rollouts are read from: a JSONL file, or a pool
 """
 
 from radmoe.engines.replay.run import Agreement, Replayed, agreement, replay

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,6 @@ from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile, open_pool
 from radmoe.pool.profile import spans
 from radmoe.types import Kind, Rollout, RouterShape, Step, check_kind
-
-if TYPE_CHECKING:
-    from radmoe.engines.torch.engine import TransformersEngine
 
 _MOST = 256  # rollouts of one prompt that are in memory at once
 
@@ -72,7 +69,6 @@ def replay(
     weights: bool = True,
     raw: bool = False,
     retokenise: bool = False,
-    rounding: str | None = None,
     topk_logprobs: int = Sampling.topk_logprobs,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replayed:
@@ -80,9 +76,8 @@ def replay(
 
     `model` is an engine that replays, or the name of a model for the engine transformers. `kind` says what answers look
     like where the source does not; one that contradicts the source is an InputError. With the readouts of a `profile`
-    only the rows that their windows need are kept. `raw` leaves the chat template out, `retokenise` takes texts even
-    where token ids are there, and `rounding` ("vllm-cpu", "vllm-cpu-eager") imitates, in bfloat16, the engine that
-    sampled (see `rounding`); it passes one rollout after another.
+    only the rows that their windows need are kept. `raw` leaves the chat template out, and `retokenise` takes texts
+    even where token ids are there.
 
     Log-probabilities are those that the source captured; where it has none, those of the pass are kept, of the given
     token and the `topk_logprobs` largest. With 0 there are none, and a pass ends at the last row that is kept.
@@ -103,11 +98,10 @@ def replay(
         rollouts = open_source(rollouts, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
     kinds = _settled_kinds(rollouts, kind, source)
     check_profile(profile, None, engine.vocab, kinds.values())
-    topk_logprobs = 0 if rollouts.has_logprobs or rounding is not None else topk_logprobs
+    topk_logprobs = 0 if rollouts.has_logprobs else topk_logprobs
     record = rollouts.record | {"engine": "replay", "dtype": engine.dtype, "weights": weights}
-    record |= {} if rounding is None else {"rounding": rounding}
     record |= {"topk_logprobs": topk_logprobs} if topk_logprobs else {}
-    work = _Work(engine, profile, weights, topk_logprobs, None if rounding is None else _rounded(engine, rounding))
+    work = _Work(engine, profile, weights, topk_logprobs)
     total = sum(rollouts.count(problem) for problem in rollouts.problems)
     replayed = tokens = 0
     with PoolWriter(
@@ -130,9 +124,7 @@ def replay(
                 one for one in rollouts.rollouts(problem) if not writer.has(problem, one.rollout_index)
             )
         )
-        batches = in_order(
-            lambda batch: work(batch[2], kinds[batch[1]]), pending, engine.streams if rounding is None else 1
-        )
+        batches = in_order(lambda batch: work(batch[2], kinds[batch[1]]), pending, engine.streams)
         with closing(batches):
             for (place, problem, members), made in batches:
                 for one, rollout in zip(members, made, strict=True):
@@ -228,28 +220,6 @@ def _together(rollouts: Iterable[SourceRollout]) -> Iterator[list[SourceRollout]
             yield members
 
 
-def _rounded(engine: Engine, rounding: str) -> Callable[[list[int], SourceRollout], tuple[Any, Any]]:
-    """The pass over a sequence of tokens that belongs to a rollout, rounded as an engine does: ids and weights [S, L, K]."""
-    from radmoe.engines.replay.rounding import check_rounding, forced_as_vllm
-
-    if engine.name != "transformers":
-        raise InputError(
-            f"rounding {rounding} is known for the engine transformers, not for {engine.name}: leave it out"
-        )
-    own = cast("TransformersEngine", engine)
-    check_rounding(own.model, rounding)
-
-    def forward(sequence: list[int], one: SourceRollout) -> tuple[Any, Any]:
-        if len(one.turns) > 1:
-            raise InputError(
-                f"{one.where} has {len(one.turns)} turns, and rounding {rounding} is known for one prompt and its answer: "
-                "leave the rounding out"
-            )
-        return forced_as_vllm(own, sequence, len(one.turns[0].given), rounding)
-
-    return forward
-
-
 @dataclass(frozen=True)
 class _Work:
     """Turns rollouts of one prompt into rollouts with routing, by passes of the engine."""
@@ -258,7 +228,6 @@ class _Work:
     profile: Profile
     weights: bool
     topk_logprobs: int
-    rounded: Callable[[list[int], SourceRollout], tuple[Any, Any]] | None
 
     def __call__(self, rollouts: Sequence[SourceRollout], kind: Kind | None) -> list[Rollout]:
         """The rollouts with the rows that the profile keeps, of all layers."""
@@ -268,7 +237,7 @@ class _Work:
             for one in rollouts
         ]
         kept = [_kept_places(own, rows) for own, rows in zip(every, positions, strict=True)]
-        forced = self._forced(rollouts, every, kept)
+        forced = self._forced(every, kept)
         made = []
         for one, own, rows, places, passed in zip(rollouts, every, positions, kept, forced, strict=True):
             # Row r of a pass is that of the position before token r of the tail.
@@ -300,12 +269,7 @@ class _Work:
                 )
         return every
 
-    def _forced(
-        self,
-        rollouts: Sequence[SourceRollout],
-        every: Sequence[Sequence[Pass]],
-        kept: Sequence[list[NDArray[np.int64]]],
-    ) -> list[list[Forced]]:
+    def _forced(self, every: Sequence[Sequence[Pass]], kept: Sequence[list[NDArray[np.int64]]]) -> list[list[Forced]]:
         """What the model says of every pass. Those of one prompt are passed together, and those of which no row is kept
         not at all."""
         nothing = np.empty((0, self.engine.shape.layers, self.engine.shape.top_k), np.int16)
@@ -318,11 +282,6 @@ class _Work:
                 if tail:
                     wanted.setdefault(prompt, []).append((i, j, tail))
         for prompt, members in wanted.items():
-            if self.rounded is not None:
-                for i, j, tail in members:
-                    ids, weights = self.rounded([*prompt, *tail[:-1]], rollouts[i])
-                    forced[i][j] = Forced(ids[len(prompt) - 1 :], weights[len(prompt) - 1 :])
-                continue
             passed = self.engine.force(prompt, [tail for *_, tail in members], topk_logprobs=self.topk_logprobs)
             for (i, j, _), one in zip(members, passed, strict=True):
                 forced[i][j] = one
