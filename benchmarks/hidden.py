@@ -23,7 +23,7 @@ from radmoe.evaluation.stats import cluster_bootstrap
 from radmoe.pool.reader import manifest
 from radmoe.problems import load_questions
 from radmoe.selection.readout import windows
-from radmoe.selection.selector import choose, setting_for, similarity, trust_of
+from radmoe.selection.selector import choose, confidence_of, setting_for, similarity
 from radmoe_lab.models import weights
 from radmoe_lab.sample import open_lab_engine
 
@@ -50,12 +50,12 @@ def gains(path: Path, readout: str, limit: int | None) -> tuple[list[str], list[
             spans = windows(readout, tokens, problem.group.vocab, kind)
             means.append(hidden_means(engine.model, prompt, tokens.tolist(), spans))
         hidden = hidden_similarity(means)
-        sure = np.array([trust_of(problem.group, i, "likelihood", 1) for i in located.tolist()])
+        sure = np.array([confidence_of(problem.group, i, "likelihood", 1) for i in located.tolist()])
         picks = [
             choose(problem.group, routing, reading, setting).index,
             choose(problem.group, hidden, reading, setting).index,
-            choose(problem.group, routing, reading, setting, confidence="ranksum", trust=sure).index,
-            choose(problem.group, hidden, reading, setting, confidence="ranksum", trust=sure).index,
+            choose(problem.group, routing, reading, setting, fusion="ranksum", confidence=sure).index,
+            choose(problem.group, hidden, reading, setting, fusion="ranksum", confidence=sure).index,
             int(located[sure.argmax()]) if len(located) else None,
         ]
         rate = float(problem.correct.mean())

@@ -25,7 +25,7 @@ def test_deleting_the_labels_changes_no_selection(pool_path: Path) -> None:
     labels = [Label(p, i, "7", i % 2 == 0) for p in pool.problems for i in pool.rollout_indices(p)]
     write_labels(pool_path, labels)
     assert read_labels(pool_path)["planted-0000"][1] == Label("planted-0000", 1, "7", False)
-    ways = [*({"confidence": c} for c in (None, "conf50", "ranksum")), *({"preset": name} for name in PRESETS)]
+    ways = [*({"fusion": c} for c in (None, "conf50", "ranksum")), *({"preset": name} for name in PRESETS)]
     before = [select(g, **way) for g in open_pool(pool_path).groups() for way in ways]  # type: ignore[arg-type]
     (pool_path / schema.LABELS).unlink()
     after = [select(g, **way) for g in open_pool(pool_path).groups() for way in ways]  # type: ignore[arg-type]

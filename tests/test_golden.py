@@ -35,7 +35,7 @@ def groups(request, tmp_path_factory):
 def test_picks_densities_and_anchors_are_those_written_down(groups, kind):
     for group, selections, _ in groups[kind]:
         for wanted in selections:
-            options = {name: wanted[name] for name in ("readout", "kernel", "k", "confidence")}
+            options = {name: wanted[name] for name in ("readout", "kernel", "k", "fusion")}
             pick = select(group, kind=kind, **options)
             where = f"{group.problem_id}, {options}"
             assert pick.index == wanted["index"], where

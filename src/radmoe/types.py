@@ -230,10 +230,10 @@ class Selection:
 
     `index` is the pick's place in the group and `rollout_index` its number in the pool; both are None when RAD abstains
     (fewer than two rollouts scored). `score` is what was maximised: the density, or the rank sum under
-    confidence="ranksum". A rollout that was not scored has NaN. `roots[i]` is the mode that rollout i climbs to (its
+    fusion="ranksum". A rollout that was not scored has NaN. `roots[i]` is the mode that rollout i climbs to (its
     basin), -1 if unscored; `basin` lists the rollouts of the pick's basin; `margin` is the pick's score minus the best
-    score in any other basin, NaN where there is none. `kind` and `readout` are those that decided, and `preset`, `confidence`
-    (None: it did not count), `trust` and `compare` say by which rule. `probability` is that of the pick's being right, where a
+    score in any other basin, NaN where there is none. `kind` and `readout` are those that decided, and `preset`, `fusion`
+    (None: confidence did not count), `confidence` and `compare` say by which rule. `probability` is that of the pick's being right, where a
     calibration was applied (`radmoe.selection.certainty`); `probability_reason` says why one that was looked for gives none.
     """
 
@@ -251,8 +251,8 @@ class Selection:
     kind: Kind | None = None
     readout: str = ""
     preset: str = "paper"
+    fusion: str | None = None
     confidence: str | None = None
-    trust: str | None = None
     compare: str = "routing"
     probability: float | None = None
     probability_reason: str = ""

@@ -61,17 +61,28 @@ def test_a_preset_is_taken_by_its_name(run: Run, shared_pool: Path, preset: str)
         expected = select(group, preset=preset)
         assert (row["index"], row["readout"], row["k"]) == (expected.index, expected.readout, expected.k)
         assert (row["preset"], row["compare"]) == (preset, expected.compare)
-        assert (row["confidence"], row["trust"]) == (expected.confidence, expected.trust)
+        assert (row["fusion"], row["confidence"]) == (expected.fusion, expected.confidence)
 
 
 def test_an_option_replaces_its_part_of_a_preset(run: Run, shared_pool: Path) -> None:
-    options = ("--preset", "best", "--readout", "closing@-8", "--trust", "tail", "--compare", "routing+text", "--k", 2)
+    options = (
+        "--preset",
+        "best",
+        "--readout",
+        "closing@-8",
+        "--confidence",
+        "tail",
+        "--compare",
+        "routing+text",
+        "--k",
+        2,
+    )
     for row, group in zip(
         rows(run("select", shared_pool, "--json", *options)), open_pool(shared_pool).groups(), strict=True
     ):
-        given = {"confidence": "ranksum", "trust": "tail", "compare": "routing+text"}
+        given = {"fusion": "ranksum", "confidence": "tail", "compare": "routing+text"}
         assert (row["index"], row["k"]) == (select(group, readout="closing@-8", k=2, **given).index, 2)  # type: ignore[arg-type]
-    plain = rows(run("select", shared_pool, "--json", "--preset", "paper+dc", "--confidence", "none"))
+    plain = rows(run("select", shared_pool, "--json", "--preset", "paper+dc", "--fusion", "none"))
     assert [row["index"] for row in plain] == [select(group).index for group in open_pool(shared_pool).groups()]
 
 
@@ -106,7 +117,7 @@ def test_a_preset_that_cannot_run_says_which_column_is_missing(run: Run, tmp_pat
     ):
         done = run("select", path, "--preset", preset)
         assert isinstance(done.exception, InputError)
-        assert f"(the column {column}), which preset {preset} with confidence" in str(done.exception)
+        assert f"(the column {column}), which preset {preset} with fusion" in str(done.exception)
     assert run("select", path, "--preset", "paper").exit_code == 0
 
 

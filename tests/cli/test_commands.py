@@ -122,10 +122,10 @@ def test_select_prints_one_object_per_problem(shared_pool: Path) -> None:
 
 
 def test_select_options_reach_the_selector(shared_pool: Path) -> None:
-    arguments = ("--readout", "boundary@8", "--kernel", "binary", "--confidence", "ranksum", "--layers", "s0", "--k", 3)
+    arguments = ("--readout", "boundary@8", "--kernel", "binary", "--fusion", "ranksum", "--layers", "s0", "--k", 3)
     rows = lines(radmoe("select", shared_pool, "--json", "--jobs", 2, *arguments))
     for row, group in zip(rows, open_pool(shared_pool).groups(), strict=True):
-        expected = select(group, readout="boundary@8", kernel="binary", confidence="ranksum", layers="s0", k=3)
+        expected = select(group, readout="boundary@8", kernel="binary", fusion="ranksum", layers="s0", k=3)
         assert (row["index"], row["k"]) == (expected.index, 3)
 
 
@@ -219,9 +219,9 @@ def test_pools_of_none_one_and_two_rollouts(tmp_path: Path) -> None:
         (["--readout", "delimiter@0"], "readout width 0 in 'delimiter@0' reads nothing"),
         (["--readout", "foo@16"], "unknown readout family 'foo'"),
         (["--kind", "poetry"], "unknown kind 'poetry'"),
-        (["--confidence", "conf50", "--trust", "me"], "unknown trust 'me'"),
+        (["--fusion", "conf50", "--confidence", "me"], "unknown confidence 'me'"),
         (["--kernel", "cosine"], "unknown kernel 'cosine'"),
-        (["--confidence", "dc"], "unknown confidence 'dc'"),
+        (["--fusion", "dc"], "unknown fusion 'dc'"),
         (["--k", "0"], "k must be a whole number"),
         (["--layers", "s99"], "unknown layer subset 's99'"),
         (["--problem", "x"], "has no problem 'x'"),

@@ -130,9 +130,9 @@ def test_families_pool_the_styles_of_a_model(run: Run, made: list[PlantedGroup],
 
 
 def test_the_window_of_confidence_is_an_option(run: Run, pools: list[Path]) -> None:
-    body = json.loads(run(pools[0], "--json", "--window", 32).stdout)
-    assert body["pools"][0]["window"] == 32
-    assert "window 32" in run(pools[0], "--window", 32).stdout.splitlines()[0]
+    body = json.loads(run(pools[0], "--json", "--confidence-window", 32).stdout)
+    assert body["pools"][0]["confidence_window"] == 32
+    assert "confidence window 32" in run(pools[0], "--confidence-window", 32).stdout.splitlines()[0]
 
 
 def test_a_text_file_gets_the_terminals_tables_and_an_unknown_suffix_is_refused(
@@ -160,7 +160,7 @@ def test_a_text_file_gets_the_terminals_tables_and_an_unknown_suffix_is_refused(
         (["POOL", "--k", "0"], InputError, "k must be a whole number"),
         (["POOL", "--kind", "poetry"], InputError, "unknown kind 'poetry'"),
         (["POOL", "--kind", "code"], InputError, "--kind code contradicts it"),
-        (["POOL", "--window", "0"], InputError, "window must be at least 1 token, got 0"),
+        (["POOL", "--confidence-window", "0"], InputError, "window must be at least 1 token, got 0"),
         (["POOL", "--by", "size"], InputError, "unknown grouping 'size': use one of configuration, family"),
     ],
 )

@@ -122,12 +122,12 @@ def test_agents_are_read_at_every_boundary(made: list[PlantedGroup], tmp_path: P
 
 def test_the_window_of_confidence_is_a_parameter(graded: Path) -> None:
     """Planted rollouts have some 120 tokens: at the default window every scalar is the plain mean."""
-    whole, short = evaluate(graded), evaluate(graded, window=4)
+    whole, short = evaluate(graded), evaluate(graded, confidence_window=4)
     assert np.array_equal(whole.picks["confident"], whole.picks["self-certainty"])
     assert not np.array_equal(short.picks["confident"], short.picks["self-certainty"])
-    assert (whole.window, short.window) == (2048, 4)
+    assert (whole.confidence_window, short.confidence_window) == (2048, 4)
     with pytest.raises(InputError, match="window must be at least 1 token, got 0"):
-        evaluate(graded, window=0)
+        evaluate(graded, confidence_window=0)
 
 
 def test_a_pool_of_several_kinds_gives_records_for_each(made: list[PlantedGroup], tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_the_second_call_reads_no_rollout(graded: Path, monkeypatch: pytest.Monk
     (again,) = evaluate_pool(graded, dataset="renamed")
     assert again.dataset == "renamed"
     assert again.to_json() == first.to_json()
-    for options in ({"k": 3}, {"window": 32}, {"use_cache": False}):
+    for options in ({"k": 3}, {"confidence_window": 32}, {"use_cache": False}):
         with pytest.raises(AssertionError, match="read again"):
             evaluate_pool(graded, **options)  # type: ignore[arg-type]
 

@@ -26,7 +26,7 @@ def use(path: Path) -> list[int | None]:
     """Open, read windows and whole columns, select: everything a reader does. Returns the picks."""
     picks = []
     for group in open_pool(path).groups():
-        picks.append(select(group, confidence="conf50").index)
+        picks.append(select(group, fusion="conf50").index)
         for rollout in group.rollouts[:2]:
             assert len(rollout.token_ids) == len(rollout.expert_ids)
     return picks

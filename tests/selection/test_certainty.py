@@ -95,10 +95,10 @@ def test_between_two_fitted_numbers_of_rollouts_the_probability_lies_between_the
     assert ends[0] - 1e-12 <= FIT.probability(rollouts, density) <= ends[1] + 1e-12
 
 
-@pytest.mark.parametrize("confidence", [None, *FUSIONS])
-def test_the_density_of_a_pick_is_its_mean_similarity_to_its_neighbours(confidence: str | None) -> None:
+@pytest.mark.parametrize("fusion", [None, *FUSIONS])
+def test_the_density_of_a_pick_is_its_mean_similarity_to_its_neighbours(fusion: str | None) -> None:
     for group in groups():
-        s = select(group, confidence=confidence, window=16)
+        s = select(group, fusion=fusion, confidence_window=16)
         assert mean_similarity(s) == pytest.approx(s.density[s.index] / s.k)
         assert 0 <= mean_similarity(s) <= 1 + 1e-6
     assert closeness(0.9) == pytest.approx(2.302585, abs=1e-6)  # log 10
@@ -291,7 +291,7 @@ HOSTILE: dict[str, dict[str, object]] = {
     "an unknown preset": {"options": {"preset": "os.system"}},
     "k of 1e999": {"options": {"k": math.inf}},
     "k that is a text": {"options": {"k": "10"}},
-    "a window of 2^62": {"options": {"window": 2**62}},
+    "a window of 2^62": {"options": {"confidence_window": 2**62}},
     "an unknown kernel": {"options": {"kernel": "numpy.dot"}},
 }
 

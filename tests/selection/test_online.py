@@ -37,7 +37,7 @@ def arriving(group: RolloutGroup, order: list[int], *, most: int = N, **options:
     order=st.permutations(range(N)),
     place=st.integers(0, 2),
     options=st.one_of(
-        st.fixed_dictionaries({"confidence": st.sampled_from((None, *FUSIONS)), "kernel": st.sampled_from(KERNELS)}),
+        st.fixed_dictionaries({"fusion": st.sampled_from((None, *FUSIONS)), "kernel": st.sampled_from(KERNELS)}),
         st.fixed_dictionaries({"preset": st.sampled_from(("paper", "paper+dc", "strict", "best"))}),
     ),
 )
@@ -45,8 +45,8 @@ def test_with_all_rollouts_added_in_any_order_the_selection_is_that_of_select(
     order: list[int], place: int, options: dict[str, Any]
 ) -> None:
     group = groups()[place]
-    ours = arriving(group, order, window=16, **options)[-1].selection
-    whole = select(group, window=16, **options)
+    ours = arriving(group, order, confidence_window=16, **options)[-1].selection
+    whole = select(group, confidence_window=16, **options)
     names = (
         "index",
         "rollout_index",
@@ -57,8 +57,8 @@ def test_with_all_rollouts_added_in_any_order_the_selection_is_that_of_select(
         "kind",
         "readout",
         "preset",
+        "fusion",
         "confidence",
-        "trust",
     )
     for name in names:
         assert getattr(ours, name) == getattr(whole, name), name
@@ -131,8 +131,8 @@ def test_no_text_of_a_decision_hides_what_it_is() -> None:
         ({"stopping": (8, 2.5)}, "patience must be a whole number of rollouts from 1 up, got 2.5"),
         ({"readout": "rand@16"}, "rand@16 depends on the whole group"),
         ({"readout": "trajectory:so#shared@16"}, "depends on the whole group"),
-        ({"confidence": "half"}, "unknown confidence 'half'"),
-        ({"trust": "hope"}, "unknown trust 'hope'"),
+        ({"fusion": "half"}, "unknown fusion 'half'"),
+        ({"confidence": "hope"}, "unknown confidence 'hope'"),
         ({"preset": "worst"}, "unknown preset 'worst'"),
         ({"preset": "best+text"}, r"preset best\+text compares routing\+text: use preset best"),
     ],

@@ -68,22 +68,22 @@ def test_every_preset_has_a_recipe_for_every_kind() -> None:
 def test_paper_is_what_select_does_without_a_preset() -> None:
     for kind in KINDS:
         assert rule_for(kind, 16, preset="paper") == rule_for(kind, 16)
-        assert rule_for(kind, 16).confidence is None
+        assert rule_for(kind, 16).fusion is None
     assert select(MATH, preset="paper").index == select(MATH).index
 
 
 def test_paper_dc_is_the_paper_with_conf50_by_cbw() -> None:
-    assert select(MATH, preset="paper+dc").index == select(MATH, confidence="conf50").index
+    assert select(MATH, preset="paper+dc").index == select(MATH, fusion="conf50").index
     for kind in KINDS:
         rule, plain = rule_for(kind, 64, preset="paper+dc"), rule_for(kind, 64)
-        assert (rule.setting, rule.confidence, rule.trust) == (plain.setting, "conf50", "cbw")
+        assert (rule.setting, rule.fusion, rule.confidence) == (plain.setting, "conf50", "cbw")
 
 
 def test_strict_reads_markers_alone() -> None:
     for kind in KINDS:
         rule = rule_for(kind, 64, preset="strict")
         assert Readout.parse(rule.setting.readout).width in ("marker", "union")
-        assert rule.confidence is None
+        assert rule.fusion is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -92,7 +92,7 @@ def test_only_what_says_so_reads_text_or_logprobs(kind: Kind) -> None:
         recipe = preset.recipe(kind)
         if recipe.compare != "routing":
             assert "answers" in preset.reads
-        if recipe.confidence != "none":
+        if recipe.fusion != "none":
             assert "logprobs" in preset.reads
 
 
@@ -143,10 +143,10 @@ def expected(group: RolloutGroup, readout: str, k: int, compare: str) -> int:
         matrices.append(reference_weighted_jaccard(reading.Z[rows]))
     if "text" in compare:
         matrices.append(bigram_jaccard([str(texts[i]) for i in members]))
-    trust = [float(np.mean(group.rollouts[i].sampled_logprobs, dtype=float)) for i in members]  # type: ignore[arg-type]
+    confidence = [float(np.mean(group.rollouts[i].sampled_logprobs, dtype=float)) for i in members]  # type: ignore[arg-type]
     parts = [ranks(near(reference_knn_density(S, k).tolist())) for S in matrices]
-    total = [sum(part[row] for part in parts) + ranks(trust)[row] for row in range(len(members))]
-    return max(range(len(members)), key=lambda row: (total[row], trust[row], -members[row]))
+    total = [sum(part[row] for part in parts) + ranks(confidence)[row] for row in range(len(members))]
+    return max(range(len(members)), key=lambda row: (total[row], confidence[row], -members[row]))
 
 
 def planted_groups() -> list[RolloutGroup]:
@@ -162,7 +162,7 @@ def test_the_best_are_the_rank_sums_that_they_are_documented_as(preset: str) -> 
         members = np.flatnonzero(picked.located)
         want = expected(group, recipe.readout, recipe.neighbours(len(group)), recipe.compare)
         assert picked.index == members[want]
-        assert (picked.preset, picked.trust, picked.compare) == (preset, "likelihood", recipe.compare)
+        assert (picked.preset, picked.confidence, picked.compare) == (preset, "likelihood", recipe.compare)
 
 
 @settings(max_examples=40, deadline=None)
@@ -173,7 +173,7 @@ def test_the_best_are_the_rank_sums_that_they_are_documented_as(preset: str) -> 
 )
 def test_every_comparison_is_its_rank_sum(programs: list[list[int]], k: int, compare: str) -> None:
     group = group_of([block(*lines) for lines in programs], "code")
-    picked = select(group, readout="delimiter@span", k=k, confidence="ranksum", trust="likelihood", compare=compare)
+    picked = select(group, readout="delimiter@span", k=k, fusion="ranksum", confidence="likelihood", compare=compare)
     assert picked.index == expected(group, "delimiter@span", k, compare)
 
 
@@ -183,8 +183,8 @@ PARTS: dict[str, Any] = {
     "readout": "delimiter@8",
     "k": 2,
     "kernel": "binary",
-    "confidence": "conf50",
-    "trust": "tail",
+    "fusion": "conf50",
+    "confidence": "tail",
     "compare": "routing+text",
 }
 
@@ -197,32 +197,32 @@ def test_an_explicit_argument_replaces_its_part_and_no_other(preset: str, part: 
     def parts(rule: Any) -> dict[str, Any]:
         setting = rule.setting
         own = {"readout": setting.readout, "k": setting.k, "kernel": setting.kernel}
-        return own | {"confidence": rule.confidence, "trust": rule.trust, "compare": rule.compare}
+        return own | {"fusion": rule.fusion, "confidence": rule.confidence, "compare": rule.compare}
 
     assert parts(changed) == parts(plain) | {part: PARTS[part]}
 
 
 def test_confidence_none_is_plain_rad_under_any_preset() -> None:
-    plain = select(MATH, preset="paper+dc", confidence="none")
+    plain = select(MATH, preset="paper+dc", fusion="none")
     assert plain.index == select(MATH).index
-    assert (plain.confidence, plain.trust) == (None, None)
-    assert select(group_of([box(1), box(1), box(2)], sampled=False), preset="best", confidence="none").index is not None
+    assert (plain.fusion, plain.confidence) == (None, None)
+    assert select(group_of([box(1), box(1), box(2)], sampled=False), preset="best", fusion="none").index is not None
 
 
 def test_every_trust_serves_every_fusion() -> None:
     picks = {}
-    for trust in ("cbw", "tail", "likelihood"):
-        for confidence in ("conf50", "ranksum"):
-            picked = select(MATH, confidence=confidence, trust=trust, window=4)
+    for confidence in ("cbw", "tail", "likelihood"):
+        for fusion in ("conf50", "ranksum"):
+            picked = select(MATH, fusion=fusion, confidence=confidence, confidence_window=4)
             assert picked.index is not None
-            assert (picked.confidence, picked.trust) == (confidence, trust)
-            picks[trust, confidence] = picked.score
+            assert (picked.fusion, picked.confidence) == (fusion, confidence)
+            picks[confidence, fusion] = picked.score
     assert len({tuple(np.nan_to_num(score, nan=-1.0)) for score in picks.values()}) > 3
 
 
 def test_the_signature_is_the_agreed_one() -> None:
     names = list(inspect.signature(select).parameters)
-    assert names[:8] == ["group", "preset", "kind", "readout", "k", "kernel", "confidence", "trust"]
+    assert names[:8] == ["group", "preset", "kind", "readout", "k", "kernel", "fusion", "confidence"]
 
 
 # -- what they need ---------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_the_signature_is_the_agreed_one() -> None:
 def test_a_preset_without_its_column_names_it(preset: str, columns: dict[str, bool], column: str) -> None:
     bare = group_of([box(1), box(2), box(1)], **columns)
     with pytest.raises(
-        InputError, match=rf"\(the column {column}\), which preset {preset.replace('+', '.')} with confidence"
+        InputError, match=rf"\(the column {column}\), which preset {preset.replace('+', '.')} with fusion"
     ):
         select(bare, preset=preset)
     for other in ("paper", "strict"):
@@ -251,7 +251,7 @@ def test_a_preset_without_its_column_names_it(preset: str, columns: dict[str, bo
     [
         ({"preset": "bset"}, "unknown preset 'bset': use one of paper, paper.dc, strict, best, best.text"),
         ({"compare": "answers"}, "unknown comparison 'answers': use one of routing, text, routing.text"),
-        ({"preset": "best", "trust": "hope"}, "unknown trust 'hope': use one of cbw, tail, likelihood"),
+        ({"preset": "best", "confidence": "hope"}, "unknown confidence 'hope': use one of cbw, tail, likelihood"),
         ({"preset": "best", "k": 0}, "k must be a whole number of neighbours from 1 up"),
     ],
 )
@@ -337,4 +337,4 @@ def test_the_docs_list_what_every_preset_stands_for() -> None:
             if recipe.compare != "text":
                 assert f"`{recipe.readout}`" in cell, (preset.name, kind)
             assert ("text" in cell) == (recipe.compare != "routing"), (preset.name, kind)
-            assert ("likelihood" in cell) == (recipe.trust == "likelihood"), (preset.name, kind)
+            assert ("likelihood" in cell) == (recipe.confidence == "likelihood"), (preset.name, kind)

@@ -44,7 +44,7 @@ def group(*rollouts: Rollout, kind: Kind | None = "math") -> RolloutGroup:
     return RolloutGroup("p", rollouts, SHAPE, planted.vocab(), kind)
 
 
-def reference(g: RolloutGroup, k: int, kernel: str, confidence: str | None) -> tuple[int | None, np.ndarray]:
+def reference(g: RolloutGroup, k: int, kernel: str, fusion: str | None) -> tuple[int | None, np.ndarray]:
     """The paper's rule in plain NumPy: the pick and the densities."""
     reading = read(g, "delimiter@16", "math")
     members = [int(i) for i in np.flatnonzero(reading.located)]
@@ -53,21 +53,21 @@ def reference(g: RolloutGroup, k: int, kernel: str, confidence: str | None) -> t
         return None, density
     S = (reference_weighted_jaccard if kernel == "weighted" else reference_binary_jaccard)(reading.Z)
     S = {(i, j): S[a, b] for a, i in enumerate(members) for b, j in enumerate(members)}
-    trust = {i: rollout_confidence(g.rollouts[i].topk_logprobs) for i in members}
-    if confidence == "conf50":
-        members = sorted(sorted(members, key=lambda i: (-trust[i], i))[: math.ceil(len(members) / 2)])
+    confidence = {i: rollout_confidence(g.rollouts[i].topk_logprobs) for i in members}
+    if fusion == "conf50":
+        members = sorted(sorted(members, key=lambda i: (-confidence[i], i))[: math.ceil(len(members) / 2)])
     for i in members:
         density[i] = sum(sorted((S[i, j] for j in members if j != i), reverse=True)[: min(k, len(members) - 1)])
     near = np.array([np.nan if np.isnan(d) else next(e for e in density if abs(d - e) < 2e-6) for d in density])
-    if confidence == "ranksum":
+    if fusion == "ranksum":
 
         def rank(values: dict[int, float], i: int) -> float:
             return sum(values[j] < values[i] for j in members) + (sum(values[j] == values[i] for j in members) + 1) / 2
 
         dense = {i: float(near[i]) for i in members}
-        return max(members, key=lambda i: (rank(dense, i) + rank(trust, i), trust[i], -i)), density
-    if confidence == "conf50":
-        return max(members, key=lambda i: (near[i], trust[i], -i)), density
+        return max(members, key=lambda i: (rank(dense, i) + rank(confidence, i), confidence[i], -i)), density
+    if fusion == "conf50":
+        return max(members, key=lambda i: (near[i], confidence[i], -i)), density
     return max(members, key=lambda i: (near[i], -i)), density
 
 
@@ -76,15 +76,15 @@ def reference(g: RolloutGroup, k: int, kernel: str, confidence: str | None) -> t
     members=st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=14),
     k=st.integers(1, 12),
     kernel=st.sampled_from(["weighted", "binary"]),
-    confidence=st.sampled_from([None, "conf50", "ranksum"]),
+    fusion=st.sampled_from([None, "conf50", "ranksum"]),
 )
 def test_selection_equals_the_reference(
-    members: list[tuple[int, bool]], k: int, kernel: str, confidence: str | None
+    members: list[tuple[int, bool]], k: int, kernel: str, fusion: str | None
 ) -> None:
     """Seeds repeat, so groups hold ties, duplicates, all-equal and barely located ones."""
     g = group(*(rollout(seed, located=located) for seed, located in members))
-    got = select(g, k=k, kernel=kernel, confidence=confidence)
-    index, density = reference(g, k, kernel, confidence)
+    got = select(g, k=k, kernel=kernel, fusion=fusion)
+    index, density = reference(g, k, kernel, fusion)
     assert got.index == index
     assert np.allclose(got.density, density, atol=1e-4, equal_nan=True)
     assert got.located.tolist() == [located for _, located in members]
@@ -170,15 +170,15 @@ def test_conf50_of_two_or_four_is_the_most_confident(n: int) -> None:
     """What makes RAD+DC equal DC at m = 2 and 4 in the paper's scaling table."""
     for offset in range(20):
         g = group(*(rollout(offset * 10 + i) for i in range(n)))
-        trust = [rollout_confidence(r.topk_logprobs) for r in g.rollouts]
-        assert select(g, confidence="conf50").index == int(np.argmax(trust))
+        confidence = [rollout_confidence(r.topk_logprobs) for r in g.rollouts]
+        assert select(g, fusion="conf50").index == int(np.argmax(confidence))
 
 
 def test_conf50_scores_only_the_confident_half() -> None:
     g = group(*(rollout(i) for i in range(9)))
-    s = select(g, confidence="conf50")
-    trust = np.array([rollout_confidence(r.topk_logprobs) for r in g.rollouts])
-    assert set(np.flatnonzero(~np.isnan(s.density))) == set(np.argsort(-trust)[:5])
+    s = select(g, fusion="conf50")
+    confidence = np.array([rollout_confidence(r.topk_logprobs) for r in g.rollouts])
+    assert set(np.flatnonzero(~np.isnan(s.density))) == set(np.argsort(-confidence)[:5])
     assert s.located.all()
 
 
@@ -257,7 +257,7 @@ def test_a_stored_group_selects_as_the_one_in_memory(made: list[PlantedGroup], s
         ({"k": 0}, InputError, "k must be a whole number of neighbours from 1 up, got 0"),
         ({"k": 2.5}, InputError, "got 2.5"),
         ({"kernel": "cosine"}, InputError, "unknown kernel 'cosine': use one of weighted, binary"),
-        ({"confidence": "dc"}, InputError, "unknown confidence 'dc': use one of conf50, ranksum"),
+        ({"fusion": "dc"}, InputError, "unknown fusion 'dc': use one of conf50, ranksum"),
         ({"readout": "delimiter@0"}, ReadoutError, "reads nothing"),
         ({"readout": "foo@16"}, ReadoutError, "unknown readout family 'foo'"),
         ({"kind": "poetry"}, InputError, "unknown kind 'poetry': use one of math, choice, code, text, agent"),
@@ -273,7 +273,7 @@ def test_confidence_without_logprobs_says_what_is_missing() -> None:
     with pytest.raises(
         InputError, match=r"rollout 0 of problem 'p' has no top-k logprobs \(the column topk_logprobs\)"
     ):
-        select(group(*bare), confidence="conf50")
+        select(group(*bare), fusion="conf50")
 
 
 def test_too_few_threads_are_refused(shared_pool: Path) -> None:
@@ -281,20 +281,22 @@ def test_too_few_threads_are_refused(shared_pool: Path) -> None:
         list(select_many(open_pool(shared_pool).groups(), threads=0))
 
 
-@pytest.mark.parametrize("confidence", [None, "conf50", "ranksum"])
-def test_choosing_from_a_matrix_at_hand_is_selecting(confidence: str | None, made: list[PlantedGroup]) -> None:
+@pytest.mark.parametrize("fusion", [None, "conf50", "ranksum"])
+def test_choosing_from_a_matrix_at_hand_is_selecting(fusion: str | None, made: list[PlantedGroup]) -> None:
     for planted_group in made:
         chosen_from = planted_group.group
         S, reading = similarity(chosen_from, setting_for("math"))
-        trust = [rollout_confidence(chosen_from.rollouts[i].topk_logprobs) for i in np.flatnonzero(reading.located)]  # type: ignore[arg-type]
-        one = choose(chosen_from, S, reading, setting_for("math"), confidence=confidence, trust=np.array(trust))
-        other = select(chosen_from, confidence=confidence)
+        confidence = [
+            rollout_confidence(chosen_from.rollouts[i].topk_logprobs) for i in np.flatnonzero(reading.located)
+        ]  # type: ignore[arg-type]
+        one = choose(chosen_from, S, reading, setting_for("math"), fusion=fusion, confidence=np.array(confidence))
+        other = select(chosen_from, fusion=fusion)
         assert (one.index, one.basin, one.neighbours, one.k) == (other.index, other.basin, other.neighbours, other.k)
         assert np.array_equal(one.density, other.density, equal_nan=True)
 
 
 def test_a_rule_that_asks_for_confidence_must_get_it(made: list[PlantedGroup]) -> None:
     S, reading = similarity(made[0].group, setting_for("math"))
-    for trust in (None, np.zeros(1)):
-        with pytest.raises(InputError, match="needs the trust of each of the"):
-            choose(made[0].group, S, reading, setting_for("math"), confidence="conf50", trust=trust)
+    for confidence in (None, np.zeros(1)):
+        with pytest.raises(InputError, match="needs the confidence of each of the"):
+            choose(made[0].group, S, reading, setting_for("math"), fusion="conf50", confidence=confidence)

@@ -301,7 +301,7 @@ def _calibrations() -> Iterator[tuple[str, Case]]:
         "a readout of 5,000 digits": {"options": {"readout": "delimiter@" + "9" * 5_000}},
         "a preset that is code": {"options": {"preset": "os.system"}},
         "k of 1e999": {"options": {"k": math.inf}},
-        "a window of 2^62": {"options": {"window": 2**62}},
+        "a window of 2^62": {"options": {"confidence_window": 2**62}},
         "a kind that is none": {"kinds": {"poem": good_calibration()["kinds"]["math"]}},
     }
     for name, change in changes.items():

@@ -19,4 +19,4 @@ def records(panel: Panel, right: Mapping[str, float], *, basin: int = 0, seed: i
         for name, share in right.items()
     }
     counts = {"basin": np.full(len(panel), basin, np.int64)}
-    return Records(str(panel.path), panel.setting, panel.problem_ids, counts, {}, hits, panel.window)
+    return Records(str(panel.path), panel.setting, panel.problem_ids, counts, {}, hits, panel.confidence_window)

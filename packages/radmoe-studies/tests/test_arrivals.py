@@ -49,10 +49,10 @@ def test_picks_by_a_preset_that_adds_ranks_are_those_of_the_online_selector() ->
         place = np.where(reading.located, np.cumsum(reading.located) - 1, -1)
         nobody = np.zeros(len(S), np.int64)
         rollout = np.concatenate((np.flatnonzero(reading.located), [-1]))
-        trust = np.array([likelihood(group.rollouts[i].sampled_logprobs) for i in rollout[:-1]])  # type: ignore[arg-type]
+        confidence = np.array([likelihood(group.rollouts[i].sampled_logprobs) for i in rollout[:-1]])  # type: ignore[arg-type]
         begun = orders(n, 3, key=7, seed=0)
         k = np.array([rule.setting.k for rule in rules])
-        mine = picks(Problem.of(S, nobody.astype(bool), nobody, None), place, begun, begun, k, trust)
+        mine = picks(Problem.of(S, nobody.astype(bool), nobody, None), place, begun, begun, k, confidence)
         for order, own in zip(begun, mine, strict=True):
             selector = OnlineSelector(group.shape, group.vocab, kind="math", most=n, preset="best")
             selections = [selector.add(group.rollouts[i]).selection for i in order]

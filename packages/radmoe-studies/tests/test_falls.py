@@ -62,7 +62,7 @@ def test_the_lows_of_a_pool_are_those_of_its_rollouts(tmp_path: Path, monkeypatc
     recipe = Planted(problems=3, rollouts=4, tokens=40, shape=RouterShape(4, 16, 2))
     path = graded_pool(tmp_path / "pool", list(planted.groups(recipe)))
     for _ in range(2):  # the second comes from the cache
-        evidence = gather([path], window=WINDOW)
+        evidence = gather([path], confidence_window=WINDOW)
         known = falls(evidence, evidence.panels[0])
         assert known is not None
         for row, group in enumerate(open_pool(path).groups()):

@@ -34,7 +34,7 @@ def opened(path: Path, **recipe: object) -> Evidence:
 def test_picks_are_those_of_select(tmp_path: Path, rule: str) -> None:
     (panel,) = opened(tmp_path / "pool").panels
     expected = [
-        select(problem.group, kind="math", confidence=rule, window=WINDOW).index
+        select(problem.group, kind="math", fusion=rule, confidence_window=WINDOW).index
         for problem in open_cohort(tmp_path / "pool")
     ]
     chosen = fused_picks(panel, rule)

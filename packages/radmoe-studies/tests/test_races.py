@@ -61,7 +61,7 @@ def test_a_race_is_that_of_the_rule_and_the_online_selector(preset: str, patienc
         place = np.where(reading.located, np.cumsum(reading.located) - 1, -1)
         nobody = np.zeros(len(S), np.int64)
         rollout = np.concatenate((np.flatnonzero(reading.located), [-1]))
-        trust = np.array([likelihood(np.asarray(group.rollouts[i].sampled_logprobs)) for i in rollout[:-1]])
+        confidence = np.array([likelihood(np.asarray(group.rollouts[i].sampled_logprobs)) for i in rollout[:-1]])
         begun = orders(N, 6, key=7, seed=0)
         out = race(
             Problem.of(S, nobody.astype(bool), nobody, None),
@@ -70,7 +70,7 @@ def test_a_race_is_that_of_the_rule_and_the_online_selector(preset: str, patienc
             np.array([len(r) for r in group.rollouts]),
             running_likelihood([np.asarray(r.sampled_logprobs) for r in group.rollouts]),
             np.array([rule.setting.k for rule in rules]),
-            trust if preset == "best" else None,
+            confidence if preset == "best" else None,
             patience=patience,
         )
         for o, order in enumerate(begun.tolist()):
@@ -91,7 +91,7 @@ def test_log_probabilities_are_those_of_the_pool_also_from_the_cache(
     groups = list(planted.groups(RECIPE))
     path = graded_pool(tmp_path / "pool", groups, task="math-2")
     for _ in range(2):
-        evidence = gather([path], window=8, use_cache=True)
+        evidence = gather([path], confidence_window=8, use_cache=True)
         (panel,) = evidence.panels
         known = log_probs(evidence, panel)
         assert known is not None

@@ -48,7 +48,7 @@ def by_selection(one: Panel, row: int, cell: Cell) -> dict[int, float]:
     """What each selector scores in the same sub-cohorts, by `radmoe.selection.selector` and plain NumPy."""
     problem, inside = prepared(one, row)
     numbers = np.flatnonzero(inside)
-    trust = one.scalars["cbw"][row]
+    confidence = one.scalars["cbw"][row]
     hits: dict[int, list[float]] = {RAD: [], DC: [], FUSED: [], MAJORITY: []}
     for sample in range(SAMPLES):
         drawn = numbers[problem.members(cell, sample, problem_key(one, row), 3)]
@@ -56,9 +56,9 @@ def by_selection(one: Panel, row: int, cell: Cell) -> dict[int, float]:
         group = SimpleNamespace(rollout_indices=tuple(range(len(drawn))))
         reading = Reading(S, np.ones(len(drawn), bool), (None,) * len(drawn))
         for method, way in ((RAD, None), (FUSED, "conf50")):
-            pick = choose(group, S, reading, one.setting, confidence=way, trust=trust[drawn])  # type: ignore[arg-type]
+            pick = choose(group, S, reading, one.setting, fusion=way, confidence=confidence[drawn])  # type: ignore[arg-type]
             hits[method].append(one.correct[row, drawn[pick.index]])
-        hits[DC].append(one.correct[row, drawn[np.argmax(trust[drawn])]])
+        hits[DC].append(one.correct[row, drawn[np.argmax(confidence[drawn])]])
         tied = most_frequent([None if a < 0 else str(a) for a in one.answer[row, drawn]])
         hits[MAJORITY].append(float(np.mean(one.correct[row, drawn[list(tied)]])) if len(tied) else 0.0)
     return {method: float(np.mean(own)) for method, own in hits.items()}

@@ -106,7 +106,7 @@ class Plan:
                     f"an adaptive capture must know what an answer to {question.problem_id!r} looks like: give its kind"
                 )
             rule = rule_for(question.kind, self.n, preset=self.preset)
-            if rule.confidence is not None and not self.sampling.topk_logprobs:
+            if rule.fusion is not None and not self.sampling.topk_logprobs:
                 raise InputError(f"preset {self.preset} reads log-probabilities, and none would be kept: keep them")
             readout = rule.setting.readout
             if self.keep.readouts is not None and readout not in map(str, map(Readout.parse, self.keep.readouts)):

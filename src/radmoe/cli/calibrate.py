@@ -49,15 +49,17 @@ def command(
     readout: ReadoutName = None,
     k: Neighbours = None,
     kernel: Kernel = None,
-    confidence: Annotated[
-        str | None, typer.Option("--confidence", help="RAD+DC: conf50 or ranksum.", show_default="plain RAD")
+    fusion: Annotated[
+        str | None, typer.Option("--fusion", help="RAD+DC: conf50 or ranksum.", show_default="plain RAD")
     ] = None,
-    trust: Annotated[str | None, typer.Option("--trust", help="cbw, tail or likelihood.", show_default="cbw")] = None,
+    confidence: Annotated[
+        str | None, typer.Option("--confidence", help="cbw, tail or likelihood.", show_default="cbw")
+    ] = None,
     compare: Annotated[
         str | None, typer.Option("--compare", help="routing, text or routing+text.", show_default="routing")
     ] = None,
-    window: Annotated[
-        int | None, typer.Option("--window", help="Tokens of a confidence window.", show_default="2048")
+    confidence_window: Annotated[
+        int | None, typer.Option("--confidence-window", help="Tokens of a confidence window.", show_default="2048")
     ] = None,
     folds: Annotated[int, typer.Option("--folds", help="Of the cross-validation.")] = 5,
     resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 10_000,
@@ -83,7 +85,7 @@ def command(
     from radmoe.evaluation.screen import NAME, show_table
 
     options: dict[str, Any] = {"preset": preset, "readout": readout, "k": k, "kernel": kernel}
-    options |= {"confidence": confidence, "trust": trust, "compare": compare, "window": window}
+    options |= {"fusion": fusion, "confidence": confidence, "compare": compare, "confidence_window": confidence_window}
     with bar("selecting", MofNCompleteColumn(), TimeRemainingColumn()) as update:
         calibrated = calibrate(
             pools,

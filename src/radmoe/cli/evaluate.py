@@ -20,13 +20,14 @@ EXAMPLES = (
     "radmoe evaluate pools/*/ --out tables.md",
     "radmoe evaluate pool/ --readout boundary@16 --json",
     "radmoe evaluate mine/ --kind code --name humaneval --format latex",
-    "radmoe evaluate pools/lab-*/ --by family --window 32 -n 16",
+    "radmoe evaluate pools/lab-*/ --by family --confidence-window 32 -n 16",
 )
 
 
 GradedPools = Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)]
 Window = Annotated[
-    int, typer.Option("--window", help="Tokens of a confidence window; a shorter rollout uses its plain mean.")
+    int,
+    typer.Option("--confidence-window", help="Tokens of a confidence window; a shorter rollout uses its plain mean."),
 ]
 Resamples = Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of the bootstrap.")]
@@ -53,7 +54,7 @@ def command(
     readout: ReadoutName = None,
     k: Neighbours = None,
     kernel: Kernel = None,
-    window: Window = 2048,
+    confidence_window: Window = 2048,
     n: Annotated[
         int | None,
         typer.Option(
@@ -90,7 +91,14 @@ def command(
 
     check_grouping(by)
     check_distinct(pools)
-    options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel, "window": window, "n": n}
+    options = {
+        "kind": kind,
+        "readout": readout,
+        "k": k,
+        "kernel": kernel,
+        "confidence_window": confidence_window,
+        "n": n,
+    }
     options |= {"jobs": cores(jobs), "use_cache": cache}
     records = [
         one

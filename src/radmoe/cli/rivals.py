@@ -36,7 +36,7 @@ def command(
         list[int] | None,
         typer.Option("-n", help="Compare with only so many rollouts of each problem, too; may be given again."),
     ] = None,
-    window: Window = 2048,
+    confidence_window: Window = 2048,
     resamples: Resamples = 10_000,
     seed: Seed = 0,
     jobs: Jobs = None,
@@ -60,7 +60,7 @@ def command(
     from radmoe.evaluation.scores import Draws
 
     check_distinct(pools)
-    options = {"window": window, "jobs": cores(jobs), "use_cache": cache}
+    options = {"confidence_window": confidence_window, "jobs": cores(jobs), "use_cache": cache}
     records = [one for pool in pools for one in records_of(pool, options)]
     by_number = {
         n: [one for pool in pools for one in records_of(pool, options | {"n": n})] for n in sorted(set(fewer or ()))

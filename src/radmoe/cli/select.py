@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from radmoe.selection.selector import Rule
     from radmoe.types import Kind, Selection
 
-RULE = ("preset", "readout", "k", "kernel", "confidence", "trust", "compare")  # the options that make up a rule
+RULE = ("preset", "readout", "k", "kernel", "fusion", "confidence", "compare")  # the options that make up a rule
 
 EXAMPLES = (
     "radmoe select pool/",
     "radmoe select pool/ --preset best",
     "radmoe select mine/ --kind code --readout delimiter@marker",
-    "radmoe select pool/ --confidence conf50 --json",
+    "radmoe select pool/ --fusion conf50 --json",
     "radmoe select runs/pool/ --kind agent",
     "radmoe select pool/ --calibration sure.json --abstain-below 0.7",
 )
@@ -55,14 +55,16 @@ def command(
     readout: ReadoutName = None,
     k: Neighbours = None,
     kernel: Kernel = None,
+    fusion: Annotated[
+        str | None,
+        typer.Option("--fusion", help="RAD+DC: conf50 or ranksum; none for plain RAD.", show_default="none"),
+    ] = None,
     confidence: Annotated[
         str | None,
-        typer.Option("--confidence", help="RAD+DC: conf50 or ranksum; none for plain RAD.", show_default="none"),
-    ] = None,
-    trust: Annotated[
-        str | None,
         typer.Option(
-            "--trust", help="The measure of confidence: cbw or tail (DeepConf), or likelihood.", show_default="cbw"
+            "--confidence",
+            help="What is fused with density: cbw or tail (DeepConf), or likelihood.",
+            show_default="cbw",
         ),
     ] = None,
     compare: Annotated[
@@ -71,8 +73,9 @@ def command(
             "--compare", help="What makes rollouts alike: routing, text, or routing+text.", show_default="routing"
         ),
     ] = None,
-    window: Annotated[
-        int | None, typer.Option("--window", help="Tokens of a confidence window (cbw, tail).", show_default="2048")
+    confidence_window: Annotated[
+        int | None,
+        typer.Option("--confidence-window", help="Tokens of a confidence window (cbw, tail).", show_default="2048"),
     ] = None,
     calibration: Annotated[
         Path | None,
@@ -97,7 +100,7 @@ def command(
 ) -> None:
     """Pick one rollout per problem from a pool. Text is compared under --preset best+text or --compare, else routing alone.
 
-    Under --json (or --out) each line holds problem_id, kind, readout, preset, confidence, trust, compare, index (the pick's
+    Under --json (or --out) each line holds problem_id, kind, readout, preset, fusion, confidence, compare, index (the pick's
     place among the problem's rollouts; null if RAD abstained), its rollout_index, density and located (one entry per
     rollout; density is null where a rollout was not scored), abstained, margin, basin, k, and the probability that the pick
     is right and whether it is dense (null without a calibration for such picks; probability_reason says why). A line is printed as soon as its pick is made.
@@ -114,10 +117,10 @@ def command(
         "readout": readout,
         "k": k,
         "kernel": kernel,
+        "fusion": fusion,
         "confidence": confidence,
-        "trust": trust,
         "compare": compare,
-        "window": window,
+        "confidence_window": confidence_window,
     }
     sureness = find_sureness(
         opened, calibration, abstain_below, options, special=layers is not None or budget is not None
@@ -177,8 +180,8 @@ def _line(problem: str, judged: Judged) -> str:
             "kind": selection.kind,
             "readout": selection.readout,
             "preset": selection.preset,
+            "fusion": selection.fusion,
             "confidence": selection.confidence,
-            "trust": selection.trust,
             "compare": selection.compare,
             "index": selection.index,
             "rollout_index": selection.rollout_index,
@@ -224,7 +227,7 @@ def _print(
 def _described(rule: Rule) -> str:
     """A rule in a few words, such as "math: delimiter@16, weighted kernel, k=10, conf50 by cbw"."""
     setting = rule.setting
-    fusion = "" if rule.confidence is None else f", {rule.confidence} by {rule.trust}"
+    fusion = "" if rule.fusion is None else f", {rule.fusion} by {rule.confidence}"
     if rule.compare == "text":
         return f"{setting.kind}: text of the answers, k={setting.k}{fusion}"
     text = " and text of the answers" if rule.compare == "routing+text" else ""

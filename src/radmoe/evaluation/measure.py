@@ -23,7 +23,7 @@ def evaluate_pool(
     readout: str | None = None,
     k: int | None = None,
     kernel: str | None = None,
-    window: int = WINDOW,
+    confidence_window: int = WINDOW,
     n: int | None = None,
     dataset: str | None = None,
     jobs: int = 1,
@@ -34,7 +34,7 @@ def evaluate_pool(
 
     The result has one `Records` per kind of answer in the pool, mostly a single one. Where there are several, each is
     called after the data set and its kind, as in "mixed (code)". `kind`, `readout`, `k` and `kernel` follow from the
-    pool unless given (`open_cohort`); `window` is the number of tokens in a confidence window; with `n` the pool is taken
+    pool unless given (`open_cohort`); `confidence_window` is in tokens; with `n` the pool is taken
     as if every problem had only its first n rollouts. `dataset` replaces the name that the pool records. `jobs` processes share the problems and change no result. `progress` is told how many
     problems are done, and how many there are.
     """
@@ -42,11 +42,20 @@ def evaluate_pool(
         raise InputError(f"jobs must be at least 1, got {jobs}")
     path = Path(path)
     run = manifest(path)["run"]
-    request = {"kind": kind, "readout": readout and str(readout), "k": k, "kernel": kernel, "window": window, "n": n}
+    request = {
+        "kind": kind,
+        "readout": readout and str(readout),
+        "k": k,
+        "kernel": kernel,
+        "confidence_window": confidence_window,
+        "n": n,
+    }
     key = cache.identity(path)
     records = cache.load(request, key) if use_cache else None
     if records is None:
-        cohort = open_cohort(path, kind=kind, readout=readout, k=k, kernel=kernel, window=window, n=n)
+        cohort = open_cohort(
+            path, kind=kind, readout=readout, k=k, kernel=kernel, confidence_window=confidence_window, n=n
+        )
         problems = []
         for problem in workers.measure_all(cohort, jobs):
             problems.append(problem)
@@ -100,7 +109,7 @@ def _by_kind(cohort: Cohort, problems: list[Problem]) -> tuple[Records, ...]:
             (problem for problem in problems if cohort.kinds[problem.problem_id] == kind),
             pool=str(cohort.pool.path),
             setting=setting,
-            window=cohort.window,
+            confidence_window=cohort.confidence_window,
             notes=() if number else cohort.notes,
             inferred=cohort.inferred,
         )

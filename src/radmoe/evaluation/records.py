@@ -47,7 +47,7 @@ class Records:
     counts: dict[str, NDArray[np.int64]]
     picks: dict[str, NDArray[np.int64]]
     hits: dict[str, NDArray[np.float64]]
-    window: int = WINDOW
+    confidence_window: int = WINDOW
     missing: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     inferred: str = ""
@@ -66,7 +66,7 @@ class Records:
         *,
         pool: str,
         setting: Setting,
-        window: int = WINDOW,
+        confidence_window: int = WINDOW,
         notes: tuple[str, ...] = (),
         inferred: str = "",
     ) -> Records:
@@ -94,7 +94,7 @@ class Records:
             {name: np.array([row.counts[name] for row in rows], np.int64) for name in COUNTS},
             {name: np.array([row.picks[name] for row in rows], np.int64) for name in picking},
             {name: np.array([row.hits[name] for row in rows], np.float64) for name in measured},
-            window,
+            confidence_window,
             missing,
             notes,
             inferred,
@@ -102,7 +102,11 @@ class Records:
 
     def to_json(self) -> dict[str, Any]:
         """All but the names, which are given anew on every call."""
-        body: dict[str, Any] = {"pool": self.pool, "setting": asdict(self.setting), "window": self.window}
+        body: dict[str, Any] = {
+            "pool": self.pool,
+            "setting": asdict(self.setting),
+            "confidence_window": self.confidence_window,
+        }
         body |= {"problem_ids": list(self.problem_ids), "missing": self.missing}
         body |= {"notes": list(self.notes), "inferred": self.inferred}
         for name in ("counts", "picks", "hits"):
@@ -118,7 +122,7 @@ class Records:
             {key: np.array(values, np.int64) for key, values in body["counts"].items()},
             {key: np.array(values, np.int64) for key, values in body["picks"].items()},
             {key: np.array(values, np.float64) for key, values in body["hits"].items()},
-            body["window"],
+            body["confidence_window"],
             body["missing"],
             tuple(body["notes"]),
             body["inferred"],

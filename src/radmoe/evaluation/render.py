@@ -108,7 +108,7 @@ def head(report: Report) -> str:
 def _setting(records: Records) -> str:
     """How rollouts were read and compared; the confidence window where it is not the usual one."""
     setting = records.setting
-    window = "" if records.window == WINDOW else f", window {records.window}"
+    window = "" if records.confidence_window == WINDOW else f", confidence window {records.confidence_window}"
     return f"{setting.readout}, {setting.kernel}, k={setting.k}{window}"
 
 

@@ -45,7 +45,7 @@ class Report:
                     **asdict(r.setting),
                     "domain": None if r.setting.kind is None else domain_of(r.setting.kind),
                     "strict": r.setting.strict,
-                    "window": r.window,
+                    "confidence_window": r.confidence_window,
                     "missing": r.missing,
                     "notes": list(r.notes),
                     "inferred": r.inferred,

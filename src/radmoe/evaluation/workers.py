@@ -36,7 +36,7 @@ class Work(NamedTuple):
     problem_id: str
     setting: Setting
     marks: Marks
-    window: int
+    confidence_window: int
 
 
 def measure_all(cohort: Cohort, jobs: int) -> Iterator[Problem]:
@@ -61,7 +61,7 @@ def map_problems(
     if jobs == 1 or sum(len(cohort.marks[name].answers) for name in names) < (FEW if few is None else few):
         yield from map(function, map(cohort.graded, names))
         return
-    work = (Work(name, cohort.setting(name), cohort.marks[name], cohort.window) for name in names)
+    work = (Work(name, cohort.setting(name), cohort.marks[name], cohort.confidence_window) for name in names)
     chunks = list(iter(lambda: list(islice(work, CHUNK)), []))
     processes = ProcessPoolExecutor(
         min(jobs, len(chunks)),

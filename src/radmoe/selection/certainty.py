@@ -29,9 +29,9 @@ from radmoe.system.printing import shortened
 from radmoe.types import KINDS, Kind, RolloutGroup, Selection
 
 FORMAT, VERSION = "radmoe-calibration", 2
-RULE_OPTIONS = ("preset", "readout", "k", "kernel", "confidence", "trust", "compare")
-OPTIONS = (*RULE_OPTIONS, "window")  # of `select`, that a calibration is fitted for
-_NUMBERS = ("k", "window")  # those that are numbers; the others are names
+RULE_OPTIONS = ("preset", "readout", "k", "kernel", "fusion", "confidence", "compare")
+OPTIONS = (*RULE_OPTIONS, "confidence_window")  # of `select`, that a calibration is fitted for
+_NUMBERS = ("k", "confidence_window")  # those that are numbers; the others are names
 _MOST = 2**31  # of anything that a calibration counts or measures
 LOCATED = 0.9  # this share of located rollouts is enough for a number, whatever more the fitted problems had
 GAIN = 0.001  # by which the Brier score must be below that of the base rate, or probabilities tell nothing more
@@ -487,7 +487,7 @@ def _other_way(calibration: Calibration, given: Mapping[str, Any]) -> str:
     both: Sequence[Mapping[str, Any]] = (calibration.options, given)
     for kind in calibration.kinds:
         rules = [rule_for(kind, 64, **{n: v for n, v in one.items() if n in RULE_OPTIONS}) for one in both]
-        windows = [one.get("window") or WINDOW for one in both]
+        windows = [one.get("confidence_window") or WINDOW for one in both]
         if rules[0] != rules[1] or windows[0] != windows[1] or set(given) - set(OPTIONS):
             return f"it was fitted for {described(calibration.options)}, and the way to select is {described(given)}"
     return ""
@@ -495,7 +495,7 @@ def _other_way(calibration: Calibration, given: Mapping[str, Any]) -> str:
 
 def described(options: Mapping[str, Any]) -> str:
     """Options of `select` as they are typed."""
-    return ", ".join(f"--{name} {value}" for name, value in options.items()) or "the defaults"
+    return ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items()) or "the defaults"
 
 
 def density_ranks(selections: Sequence[Selection]) -> list[int | None]:

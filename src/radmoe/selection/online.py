@@ -23,7 +23,7 @@ from radmoe.selection.confidence import WINDOW
 from radmoe.selection.kernels import binary_jaccard, levels, weighted_jaccard
 from radmoe.selection.layers import Layers
 from radmoe.selection.readout import CONTROLS, SHARED, Reading, Readout, read
-from radmoe.selection.selector import Rule, choose, made_by, rule_for, trust_of
+from radmoe.selection.selector import Rule, choose, confidence_of, made_by, rule_for
 from radmoe.types import Anchor, Kind, RolloutGroup, RouterShape, Selection, Trace
 from radmoe.vocab import Vocab
 
@@ -91,10 +91,10 @@ class OnlineSelector:
         readout: str | Readout | None = None,
         k: int | None = None,
         kernel: str | None = None,
+        fusion: str | None = None,
         confidence: str | None = None,
-        trust: str | None = None,
         compare: str | None = None,
-        window: int = WINDOW,
+        confidence_window: int = WINDOW,
         layers: Layers = None,
         budget: int | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class OnlineSelector:
             raise InputError(f"the most rollouts must be 2 or more, or there is nothing to choose from, got {most}")
         self.stopping, self.most, self.problem_id = stopping or Stopping(), most, problem_id
         self._options: dict[str, Any] = {"preset": preset, "readout": readout, "k": k, "kernel": kernel}
-        self._options |= {"confidence": confidence, "trust": trust, "compare": compare}
+        self._options |= {"fusion": fusion, "confidence": confidence, "compare": compare}
         self._kind = kind
         first = self._rule(2)
         if first.compare != "routing":
@@ -113,11 +113,11 @@ class OnlineSelector:
         parsed = Readout.parse(self._readout)
         if parsed.family in CONTROLS[1:] or parsed.occurrence == SHARED:
             raise InputError(f"readout {parsed} depends on the whole group: use one that each rollout has by itself")
-        self._shape, self._vocab, self._window = shape, Vocab.of(vocab), window
+        self._shape, self._vocab, self._window = shape, Vocab.of(vocab), confidence_window
         self._layers, self._budget = layers, budget
         self._indices: list[int] = []  # of the rollouts, in the order of their arrival, as the three lists below
         self._anchors: list[Anchor | None] = []
-        self._trusts: list[float] = []
+        self._confidences: list[float] = []
         self._places: list[int] = []  # the row of Z and S, -1 where a rollout is not located
         self._Z: NDArray[np.float32] = np.zeros((0, 0), np.float32)
         self._S: NDArray[np.float32] = np.ones((0, 0), np.float32)
@@ -140,10 +140,12 @@ class OnlineSelector:
         rule = self._rule(len(self) + 1)
         reading = read(one, self._readout, self._kind, layers=self._layers, budget=self._budget, binary=self._binary)
         located = bool(reading.located[0])
-        trust = trust_of(one, 0, rule.trust, self._window) if located and rule.confidence is not None else 0.0
+        confidence = (
+            confidence_of(one, 0, rule.confidence, self._window) if located and rule.fusion is not None else 0.0
+        )
         self._indices.append(index)
         self._anchors.append(reading.anchors[0])
-        self._trusts.append(trust)
+        self._confidences.append(confidence)
         self._places.append(self._located if located else -1)
         if located:
             self._compare(reading.Z[0])
@@ -181,9 +183,9 @@ class OnlineSelector:
         reading = Reading(self._Z[rows], places >= 0, tuple(self._anchors[i] for i in order))
         indices = tuple(self._indices[i] for i in order)
         group = RolloutGroup(self.problem_id, [_READ] * len(order), self._shape, self._vocab, self._kind, indices)
-        trust = np.array([self._trusts[i] for i in order if self._places[i] >= 0])
+        confidence = np.array([self._confidences[i] for i in order if self._places[i] >= 0])
         S = np.ascontiguousarray(self._S[np.ix_(rows, rows)])
-        return made_by(rule, choose(group, S, reading, rule.setting, confidence=rule.confidence, trust=trust))
+        return made_by(rule, choose(group, S, reading, rule.setting, fusion=rule.fusion, confidence=confidence))
 
     def _decide(self, selection: Selection, k: int) -> Decision:
         finished, rule = len(self), self.stopping

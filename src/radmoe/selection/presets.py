@@ -1,4 +1,4 @@
-"""Presets: one word for a documented combination of readout, neighbours, kernel, confidence and what is compared.
+"""Presets: one word for a documented combination of readout, neighbours, kernel, fusion and what is compared.
 
 A preset has a recipe for every kind of answer. To change what `best` stands for, change its recipes here: `select`, the command
 line and the methods of `radmoe evaluate` follow (docs/readouts.md, "Presets").
@@ -19,18 +19,18 @@ Reads = Literal["routing", "logprobs", "answers"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the rollouts of one kind are read, compared and trusted.
+    """How the rollouts of one kind are read, compared, and how confidence counts.
 
-    `k` is a number of neighbours, or a share of the rollouts there are. `confidence` is "none", "conf50" or "ranksum";
-    `trust` is the measure of confidence. `compare` says what makes two rollouts alike: "routing", "text" (what their answers
+    `k` is a number of neighbours, or a share of the rollouts there are. `fusion` is "none", "conf50" or "ranksum";
+    `confidence` is the scalar that it joins with density. `compare` says what makes two rollouts alike: "routing", "text" (what their answers
     say) or "routing+text".
     """
 
     readout: str
     k: int | Fraction
     kernel: str = "weighted"
-    confidence: str = "none"
-    trust: str = "cbw"
+    fusion: str = "none"
+    confidence: str = "cbw"
     compare: str = "routing"
 
     def neighbours(self, rollouts: int) -> int:
@@ -55,7 +55,7 @@ class Preset:
 _WINDOW = Recipe("delimiter@16", 10)
 _AGENT = Recipe("boundary@union", 4, "binary")
 _SHARE = Fraction(20, 64)  # of the rollouts: the k that did best at N = 64, and not worse at 8, 16 and 32
-_SURE = {"confidence": "ranksum", "trust": "likelihood"}
+_SURE = {"fusion": "ranksum", "confidence": "likelihood"}
 
 PRESETS: dict[str, Preset] = {
     preset.name: preset
@@ -77,11 +77,11 @@ PRESETS: dict[str, Preset] = {
             "RAD+DC as in the paper: RAD among the more confident half, by cBW",
             ("routing", "logprobs"),
             {
-                "math": Recipe("delimiter@16", 10, confidence="conf50"),
-                "choice": Recipe("delimiter@16", 10, confidence="conf50"),
-                "code": Recipe("delimiter@16", 10, confidence="conf50"),
-                "text": Recipe("boundary@16", 10, confidence="conf50"),
-                "agent": Recipe("boundary@union", 4, "binary", confidence="conf50"),
+                "math": Recipe("delimiter@16", 10, fusion="conf50"),
+                "choice": Recipe("delimiter@16", 10, fusion="conf50"),
+                "code": Recipe("delimiter@16", 10, fusion="conf50"),
+                "text": Recipe("boundary@16", 10, fusion="conf50"),
+                "agent": Recipe("boundary@union", 4, "binary", fusion="conf50"),
             },
         ),
         Preset(

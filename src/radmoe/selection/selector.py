@@ -30,7 +30,7 @@ from radmoe.types import Kind, RolloutGroup, Selection, Trace
 KERNELS = ("weighted", "binary")
 FUSIONS = ("conf50", "ranksum")
 COMPARES = ("routing", "text", "routing+text")
-TRUST = ("cbw", "tail", "likelihood")
+CONFIDENCES = ("cbw", "tail", "likelihood")
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -65,18 +65,18 @@ class Setting:
 class Rule:
     """How one rollout is chosen: what is read and compared, and how the model's own confidence counts.
 
-    `confidence` is None for plain RAD; `trust` is the measure of confidence. `compare` is one of COMPARES. `preset` is the name
+    `fusion` says how confidence is joined with density (None: plain RAD), `confidence` which scalar of a rollout that is. `compare` is one of COMPARES. `preset` is the name
     of the preset that the rule began with.
     """
 
     setting: Setting
-    confidence: str | None = None
-    trust: str = "cbw"
+    fusion: str | None = None
+    confidence: str = "cbw"
     compare: str = "routing"
     preset: str = "paper"
 
     def __post_init__(self) -> None:
-        _check(self.confidence, self.trust)
+        _check(self.fusion, self.confidence)
         if self.compare not in COMPARES:
             raise InputError(f"unknown comparison {self.compare!r}: use one of {', '.join(COMPARES)}")
 
@@ -96,17 +96,17 @@ def rule_for(
     readout: str | Readout | None = None,
     k: int | None = None,
     kernel: str | None = None,
+    fusion: str | None = None,
     confidence: str | None = None,
-    trust: str | None = None,
     compare: str | None = None,
 ) -> Rule:
     """The rule that a preset (the paper's, unless given) has for groups of so many rollouts of a kind.
 
-    Whatever else the caller gives replaces that part of it; confidence "none" is plain RAD.
+    Whatever else the caller gives replaces that part of it; fusion "none" is plain RAD.
     """
     chosen = preset_named(preset or "paper")
     recipe = chosen.recipe(kind)
-    fusion = recipe.confidence if confidence is None else confidence
+    fusion = recipe.fusion if fusion is None else fusion
     setting = Setting(
         kind,
         recipe.readout if readout is None else str(readout),
@@ -116,7 +116,7 @@ def rule_for(
     return Rule(
         setting,
         None if fusion == "none" else fusion,
-        recipe.trust if trust is None else trust,
+        recipe.confidence if confidence is None else confidence,
         recipe.compare if compare is None else compare,
         chosen.name,
     )
@@ -130,10 +130,10 @@ def select(
     readout: str | Readout | None = None,
     k: int | None = None,
     kernel: str | None = None,
+    fusion: str | None = None,
     confidence: str | None = None,
-    trust: str | None = None,
     compare: str | None = None,
-    window: int = WINDOW,
+    confidence_window: int = WINDOW,
     layers: Layers = None,
     budget: int | None = None,
     seed: int = 0,
@@ -146,9 +146,9 @@ def select(
     is delimiter@16, k=10 and the weighted kernel for math, choice and code; boundary@16 with the same k and kernel for text;
     every boundary as a set, k=4 and the binary kernel for agents.
 
-    confidence "none" is RAD. "conf50" keeps the more confident half and takes the densest rollout in it; ties go to the
-    more confident. "ranksum" adds the ranks of density and confidence. `trust` names the measure of confidence: "cbw"
-    (bottom window) or "tail" of DeepConf, with windows of `window` tokens, or "likelihood". Without confidence, ties go
+    fusion "none" is RAD. "conf50" keeps the more confident half and takes the densest rollout in it; ties go to the
+    more confident. "ranksum" adds the ranks of density and confidence. `confidence` names the scalar: "cbw"
+    (bottom window) or "tail" of DeepConf, with windows of `confidence_window` tokens, or "likelihood". Without fusion, ties go
     to the lowest index. Densities that float32 similarities cannot tell apart are ties.
 
     compare="routing" reads no answer. "text" compares what the answers say instead, and "routing+text" adds the ranks of both
@@ -157,7 +157,7 @@ def select(
     Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of support s.
     """
     given: dict[str, Any] = {"preset": preset, "readout": readout, "k": k, "kernel": kernel}
-    given |= {"confidence": confidence, "trust": trust, "compare": compare}
+    given |= {"fusion": fusion, "confidence": confidence, "compare": compare}
     kind = kind or group.kind
     rule = rule_for(kind, len(group), **given)
     if kind is None and (rule.compare != "routing" or needs_marker(None if readout is None else str(readout))):
@@ -169,12 +169,12 @@ def select(
     S, reading, text = compared(group, rule, layers=layers, budget=budget, seed=seed)
     members = np.flatnonzero(reading.located)
     confidences = None
-    if rule.confidence is not None and len(members) >= 2:
-        needed_by = f"preset {rule.preset} with confidence {rule.confidence} and trust {rule.trust}"
-        confidences = np.array([trust_of(group, int(i), rule.trust, window, needed_by) for i in members])
-    return made_by(
-        rule, choose(group, S, reading, rule.setting, confidence=rule.confidence, trust=confidences, text=text)
-    )
+    if rule.fusion is not None and len(members) >= 2:
+        needed_by = f"preset {rule.preset} with fusion {rule.fusion} and confidence {rule.confidence}"
+        confidences = np.array(
+            [confidence_of(group, int(i), rule.confidence, confidence_window, needed_by) for i in members]
+        )
+    return made_by(rule, choose(group, S, reading, rule.setting, fusion=rule.fusion, confidence=confidences, text=text))
 
 
 def choose(
@@ -183,36 +183,36 @@ def choose(
     reading: Reading,
     setting: Setting,
     *,
-    confidence: str | None = None,
-    trust: Floats | None = None,
+    fusion: str | None = None,
+    confidence: Floats | None = None,
     text: NDArray[np.float32] | None = None,
 ) -> Selection:
     """Pick as `select` does, from a consensus matrix S [n, n] at hand, so that several rules can share one.
 
-    `trust` holds the confidence of each located rollout [n]. It is needed unless `confidence` is None. `text` is a second
+    `confidence` has one number for each located rollout [n]. It is needed unless `fusion` is None. `text` is a second
     consensus matrix [n, n], whose density counts as much as that of S: their ranks are added.
     """
-    _check(confidence)
+    _check(fusion)
     members = np.flatnonzero(reading.located)
     if len(members) < 2:
         return _abstain(group, reading, setting)
-    if confidence is None:
-        trust = np.zeros(len(members))
-    elif trust is None or len(trust) != len(members):
-        raise InputError(f"confidence {confidence!r} needs the trust of each of the {len(members)} located rollouts")
+    if fusion is None:
+        confidence = np.zeros(len(members))
+    elif confidence is None or len(confidence) != len(members):
+        raise InputError(f"fusion {fusion!r} needs the confidence of each of the {len(members)} located rollouts")
     scored = np.arange(len(members))
-    if confidence == "conf50":
-        scored = np.sort(np.lexsort((members, -trust))[: (len(members) + 1) // 2])
+    if fusion == "conf50":
+        scored = np.sort(np.lexsort((members, -confidence))[: (len(members) + 1) // 2])
     among = S[np.ix_(scored, scored)]
     density = knn_density(among, setting.k)
     score = density
-    if confidence == "ranksum" or text is not None:
+    if fusion == "ranksum" or text is not None:
         score = ranks(levels(density, setting.k))
     if text is not None:
         score = score + ranks(levels(knn_density(text[np.ix_(scored, scored)], setting.k), setting.k))
-    if confidence == "ranksum":
-        score = score + ranks(trust)
-    return _selection(group, reading, setting, members[scored], among, density, score, trust[scored])
+    if fusion == "ranksum":
+        score = score + ranks(confidence)
+    return _selection(group, reading, setting, members[scored], among, density, score, confidence[scored])
 
 
 def medoid(group: RolloutGroup, **options: Any) -> Selection:
@@ -294,15 +294,15 @@ _NOTHING = np.zeros((0, 0), np.float32)
 
 def made_by(rule: Rule, selection: Selection) -> Selection:
     """A selection that says by which rule it was made."""
-    trust = None if rule.confidence is None else rule.trust
-    return replace(selection, preset=rule.preset, confidence=rule.confidence, trust=trust, compare=rule.compare)
+    confidence = None if rule.fusion is None else rule.confidence
+    return replace(selection, preset=rule.preset, fusion=rule.fusion, confidence=confidence, compare=rule.compare)
 
 
-def _check(confidence: str | None, trust: str = "cbw") -> None:
-    if confidence is not None and confidence not in FUSIONS:
-        raise InputError(f"unknown confidence {confidence!r}: use one of {', '.join(FUSIONS)}, or none for plain RAD")
-    if trust not in TRUST:
-        raise InputError(f"unknown trust {trust!r}: use one of {', '.join(TRUST)}")
+def _check(fusion: str | None, confidence: str = "cbw") -> None:
+    if fusion is not None and fusion not in FUSIONS:
+        raise InputError(f"unknown fusion {fusion!r}: use one of {', '.join(FUSIONS)}, or none for plain RAD")
+    if confidence not in CONFIDENCES:
+        raise InputError(f"unknown confidence {confidence!r}: use one of {', '.join(CONFIDENCES)}")
 
 
 def _selection(
@@ -313,11 +313,11 @@ def _selection(
     S: NDArray[np.float32],
     density: Floats,
     score: Floats,
-    trust: Floats,
+    confidence: Floats,
 ) -> Selection:
     """Put the pick and its reasons together. The arrays have one entry for each of the scored rollouts `runs`."""
     k = setting.k
-    best_first = np.lexsort((runs, -trust, -levels(score, k)))
+    best_first = np.lexsort((runs, -confidence, -levels(score, k)))
     rank = np.empty(len(runs), np.int64)
     rank[best_first] = np.arange(len(runs))
     root = climb(S, k, rank)
@@ -342,12 +342,14 @@ def _selection(
     )
 
 
-def trust_of(group: RolloutGroup, i: int, trust: str, window: int, needed_by: str = "RAD+DC") -> float:
+def confidence_of(
+    group: RolloutGroup, i: int, confidence: str, confidence_window: int, needed_by: str = "RAD+DC"
+) -> float:
     """The confidence of one rollout. Raises an InputError that names the column it lacks, and what it is `needed_by`."""
     rollout: Trace = group.rollouts[i]
-    column = rollout.sampled_logprobs if trust == "likelihood" else rollout.topk_logprobs
+    column = rollout.sampled_logprobs if confidence == "likelihood" else rollout.topk_logprobs
     if column is None:
-        likely = trust == "likelihood"
+        likely = confidence == "likelihood"
         what = (
             "logprobs of its tokens (the column sampled_logprobs)"
             if likely
@@ -355,11 +357,11 @@ def trust_of(group: RolloutGroup, i: int, trust: str, window: int, needed_by: st
         )
         raise InputError(
             f"rollout {i} of problem {group.problem_id!r} has no {what}, which {needed_by} needs: capture them, or select with "
-            "confidence none"
+            "fusion none"
         )
-    if trust == "likelihood":
+    if confidence == "likelihood":
         return likelihood(column)
-    return rollout_confidence(column, "tail" if trust == "tail" else "bottom-window", window=window)
+    return rollout_confidence(column, "tail" if confidence == "tail" else "bottom-window", window=confidence_window)
 
 
 def _number(group: RolloutGroup, i: int) -> int:

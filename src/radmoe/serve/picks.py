@@ -70,10 +70,10 @@ def preset_of(calibration: Calibration) -> str:
 def logprobs_needed(best: Best) -> int:
     """How many logprobs per token selection needs: 0 none, 1 the sampled token's own, 20 those of DeepConf."""
     recipes = preset_named(best.preset).recipes.values()
-    trusts = {recipe.trust for recipe in recipes if recipe.confidence != "none"}
-    if trusts - {"likelihood"}:
+    confidences = {recipe.confidence for recipe in recipes if recipe.fusion != "none"}
+    if confidences - {"likelihood"}:
         return 20
-    return 1 if trusts or best.fallback == "likelihood" else 0
+    return 1 if confidences or best.fallback == "likelihood" else 0
 
 
 def settle(best: Best, tokens: Tokens, router: Router) -> Reading:

@@ -195,7 +195,7 @@ def test_log_probabilities_are_kept_where_the_source_has_none(
         for a, b in zip(mine.rollouts, theirs.rollouts, strict=True):
             assert np.allclose(a.sampled_logprobs, b.sampled_logprobs, atol=1e-3)
             assert np.allclose(a.topk_logprobs, b.topk_logprobs, atol=2e-2)  # float16
-    assert select(made.group("a"), readout="trajectory:/./@4", confidence="conf50").index in range(3)
+    assert select(made.group("a"), readout="trajectory:/./@4", fusion="conf50").index in range(3)
     replay(file, engine, tmp_path / "none", topk_logprobs=0)
     assert not open_pool(tmp_path / "none").has_logprobs
 

@@ -113,8 +113,13 @@ def test_a_kind_that_contradicts_the_pool_is_one_clear_line(graded: Path) -> Non
 
 
 def test_options_replace_what_the_kind_says(graded: Path) -> None:
-    one = open_cohort(graded, readout="boundary@8", k=3, kernel="binary", window=32).graded("planted-0000")
-    assert (one.setting.readout, one.setting.k, one.setting.kernel, one.window) == ("boundary@8", 3, "binary", 32)
+    one = open_cohort(graded, readout="boundary@8", k=3, kernel="binary", confidence_window=32).graded("planted-0000")
+    assert (one.setting.readout, one.setting.k, one.setting.kernel, one.confidence_window) == (
+        "boundary@8",
+        3,
+        "binary",
+        32,
+    )
 
 
 class Counting:

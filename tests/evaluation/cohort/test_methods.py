@@ -34,21 +34,23 @@ PRESENT_BEFORE = {
 # -- the reference ---------------------------------------------------------------------------------------------------
 
 
-def densest(group: RolloutGroup, kind: Any, readout: str, k: int, trust: Sequence[float] | None = None) -> int | None:
+def densest(
+    group: RolloutGroup, kind: Any, readout: str, k: int, confidence: Sequence[float] | None = None
+) -> int | None:
     """RAD, or RAD+DC where each rollout's confidence is given."""
     reading = read(group, readout, kind)
     runs, Z = np.flatnonzero(reading.located).tolist(), reading.Z.astype(float)
     if len(runs) < 2:
         return None
     rows = list(range(len(runs)))
-    if trust is not None:
-        rows = sorted(sorted(rows, key=lambda row: -trust[runs[row]])[: (len(rows) + 1) // 2])
+    if confidence is not None:
+        rows = sorted(sorted(rows, key=lambda row: -confidence[runs[row]])[: (len(rows) + 1) // 2])
     density = {}
     for i in rows:
         near = [np.minimum(Z[i], Z[j]).sum() / np.maximum(Z[i], Z[j]).sum() for j in rows if j != i]
         density[i] = sum(sorted(near, reverse=True)[:k])
     best = [i for i in rows if density[i] > max(density.values()) - 4 * TIE * k]
-    return int(runs[min(best, key=lambda row: (0 if trust is None else -trust[runs[row]], row))])
+    return int(runs[min(best, key=lambda row: (0 if confidence is None else -confidence[runs[row]], row))])
 
 
 def confidences(group: RolloutGroup, window: int) -> dict[str, list[float]]:
@@ -132,7 +134,7 @@ def test_every_method_picks_what_its_reference_picks(source: Any, window: int) -
 def test_a_rank_sum_with_a_confidence_is_the_selectors_own() -> None:
     for kind, group, answers in [*golden_problems(), *planted_problems()]:
         problem = GradedProblem(group, setting_for(kind), Marks(tuple(answers), (False,) * len(answers)))
-        own = select(group, kind=kind, confidence="ranksum", trust="likelihood").index  # type: ignore[arg-type]
+        own = select(group, kind=kind, fusion="ranksum", confidence="likelihood").index  # type: ignore[arg-type]
         assert METHODS["rad+likelihood"].judge(problem).pick == own
 
 

@@ -75,27 +75,27 @@ def _run_lanes(begun: Any, lengths: Any, lanes: int, rollouts: Any, spent: Any) 
 
 
 def picks(
-    problem: Problem, place: Ints, begun: Orders, arrivals: Orders, k: int | Ints, trust: Floats | None = None
+    problem: Problem, place: Ints, begun: Orders, arrivals: Orders, k: int | Ints, confidence: Floats | None = None
 ) -> Orders:
     """The pick among the first m arrivals of each order [O, N]; -1 where fewer than two are located.
 
     `place` [N] is a rollout's row in the problem, -1 where it is not located; picks are such rows. They are those that
     `OnlineSelector` makes of rollouts that are numbered in the order in which they were `begun` [O, N]: ties go to the
-    first of these. `k` is one number, or one for each number of arrivals [N]. With the `trust` of each row, the ranks of
-    density and trust are added (confidence "ranksum"); without, the densest is picked.
+    first of these. `k` is one number, or one for each number of arrivals [N]. With the `confidence` of each row, the ranks of
+    density and confidence are added (fusion "ranksum"); without, the densest is picked.
     """
     out = np.full(arrivals.shape, -1, np.int64)
     if len(problem.correct) >= 2:
         rows = place[begun]
         first = rows[rows >= 0].reshape(len(begun), -1)
         neighbours = np.ascontiguousarray(np.broadcast_to(k, arrivals.shape[1:]), np.int64)
-        known = np.zeros(0) if trust is None else np.asarray(trust, np.float64)
+        known = np.zeros(0) if confidence is None else np.asarray(confidence, np.float64)
         _pick(problem.ranked, problem.near, first, place[arrivals], neighbours, known, out)
     return out
 
 
 @jit
-def _pick(ranked: Any, near: Any, first: Any, rows: Any, k: Any, trust: Any, out: Any) -> None:
+def _pick(ranked: Any, near: Any, first: Any, rows: Any, k: Any, confidence: Any, out: Any) -> None:
     n = len(ranked)
     inside, density = np.zeros(n, np.bool_), np.zeros(n)
     for o in range(rows.shape[0]):
@@ -108,13 +108,13 @@ def _pick(ranked: Any, near: Any, first: Any, rows: Any, k: Any, trust: Any, out
                 size += 1
             if size >= 2:
                 out[o, m] = densest(ranked, near, first[o], inside, size, k[m], density)
-                if len(trust):
-                    out[o, m] = by_ranks(density, trust, first[o], inside, size, k[m])
+                if len(confidence):
+                    out[o, m] = by_ranks(density, confidence, first[o], inside, size, k[m])
 
 
 @jit
-def by_ranks(density: Any, trust: Any, order: Any, inside: Any, size: int, k: int) -> int:
-    """The highest sum of the ranks of density and trust; ties go to the higher trust, then to the first in `order`."""
+def by_ranks(density: Any, confidence: Any, order: Any, inside: Any, size: int, k: int) -> int:
+    """The highest sum of the ranks of density and confidence; ties go to the higher confidence, then to the first in `order`."""
     members = np.empty(size, np.int64)
     count = 0
     for i in order:
@@ -127,8 +127,10 @@ def by_ranks(density: Any, trust: Any, order: Any, inside: Any, size: int, k: in
         total = 0.0
         for j in range(size):
             total += 2.0 * (dense[j] < dense[i]) + (dense[j] == dense[i])
-            total += 2.0 * (trust[members[j]] < trust[members[i]]) + (trust[members[j]] == trust[members[i]])
-        if total > most or (total == most and trust[members[i]] > trust[members[best]]):
+            total += 2.0 * (confidence[members[j]] < confidence[members[i]]) + (
+                confidence[members[j]] == confidence[members[i]]
+            )
+        if total > most or (total == most and confidence[members[i]] > confidence[members[best]]):
             best, most = i, total
     return int(members[best])
 

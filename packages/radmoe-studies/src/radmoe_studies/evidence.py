@@ -71,7 +71,7 @@ class Panel:
     style: str
     dataset: str
     setting: Setting
-    window: int
+    confidence_window: int
     problem_ids: tuple[str, ...]
     here: Bools
     correct: Bools
@@ -193,7 +193,7 @@ class Evidence:
 def gather(
     pools: Sequence[str | Path],
     *,
-    window: int = WINDOW,
+    confidence_window: int = WINDOW,
     jobs: int = 1,
     use_cache: bool = True,
     progress: Progress = lambda done, of: None,
@@ -202,7 +202,7 @@ def gather(
     check_distinct(pools)
     evidence = Evidence([], jobs, use_cache)
     for number, path in enumerate(map(Path, pools)):
-        cohort = open_cohort(path, window=window)
+        cohort = open_cohort(path, confidence_window=confidence_window)
         evidence.cohorts[path] = cohort
         evidence.panels += _panels(cohort, jobs, use_cache)
         progress(number + 1, len(pools))
@@ -251,7 +251,7 @@ def _panels(cohort: Cohort, jobs: int, use_cache: bool) -> list[Panel]:
                 str(run["style"] or ""),
                 name if len(cohort.settings) == 1 else f"{name} ({kind})",
                 setting,
-                cohort.window,
+                cohort.confidence_window,
                 ids,
                 missing=missing,
                 layers=cohort.pool.shape.layers,
@@ -274,7 +274,7 @@ def _numbers(
         number = {text: i for i, text in enumerate(order)}
         here[row, :size], correct[row, :size] = True, marks.correct
         answer[row, :size] = [-1 if text is None else number[text] for text in marks.answers]
-    request = f"scalars {kind} {cohort.window}"
+    request = f"scalars {kind} {cohort.confidence_window}"
     arrays = store.load(identity, request) if use_cache else None
     if arrays is None:
         rows = list(map_problems(cohort, _scalars, jobs, ids))

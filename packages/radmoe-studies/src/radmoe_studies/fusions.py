@@ -16,22 +16,22 @@ from radmoe_studies.picks import hits, standard
 
 
 def fused_picks(
-    panel: Panel, rule: str = "conf50", request: Request | None = None, trust: str = "cbw", k: int | None = None
+    panel: Panel, rule: str = "conf50", request: Request | None = None, confidence: str = "cbw", k: int | None = None
 ) -> Ints:
     """The index of RAD+DC's pick per problem [P], -1 where it abstains; the request must keep whole matrices.
 
-    Confidence is the scalar named `trust`, and k the panel's own unless given. Raises MethodUnavailable where the panel
+    Confidence is the scalar named `confidence`, and k the panel's own unless given. Raises MethodUnavailable where the panel
     has no such scalar.
     """
     if rule not in FUSIONS:
         raise InputError(f"unknown rule {rule!r}: use one of {', '.join(FUSIONS)}")
-    read, confidence = panel.read(request or standard(panel)), panel.scalar(trust)
+    read, values = panel.read(request or standard(panel)), panel.scalar(confidence)
     k, out = k or panel.setting.k, np.full(len(panel), -1, np.int64)
     for row, located in enumerate(read.located):
         runs = np.flatnonzero(located)
         if len(runs) < 2:
             continue
-        sure = confidence[row, runs]
+        sure = values[row, runs]
         if rule == "conf50":
             kept = np.sort(np.lexsort((runs, -sure))[: (len(runs) + 1) // 2])
             runs, sure = runs[kept], sure[kept]

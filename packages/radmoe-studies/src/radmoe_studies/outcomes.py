@@ -22,7 +22,7 @@ def records_of(evidence: Evidence) -> dict[Panel, Records]:
     for panel in evidence.panels:
         if panel.path not in evaluated:
             evaluated[panel.path] = evaluate_pool(
-                panel.path, window=panel.window, jobs=evidence.jobs, use_cache=evidence.use_cache
+                panel.path, confidence_window=panel.confidence_window, jobs=evidence.jobs, use_cache=evidence.use_cache
             )
         own = next((one for one in evaluated[panel.path] if one.setting.kind == panel.kind), None)
         if own is None or own.problem_ids != panel.problem_ids:

@@ -78,20 +78,20 @@ def race(
     lengths: Ints,
     running: Floats,
     k: Ints,
-    trust: Floats | None = None,
+    confidence: Floats | None = None,
     *,
     patience: int | None = None,
 ) -> Raced:
     """Race the rollouts of a problem in each order in which they are begun [O, N].
 
-    `place`, `k` and `trust` are those of `arrivals.picks`: k [N] by how many have finished. `running` [N, T] is each
+    `place`, `k` and `confidence` are those of `arrivals.picks`: k [N] by how many have finished. `running` [N, T] is each
     rollout's likelihood so far. Without `patience`, all rollouts are begun.
     """
     count = len(begun)
     out = Raced(np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64))
     rows = place[begun]
     order = rows[rows >= 0].reshape(count, -1)
-    known = np.zeros(0) if trust is None else np.asarray(trust, np.float64)
+    known = np.zeros(0) if confidence is None else np.asarray(confidence, np.float64)
     middles = np.median(lengths[begun[:, :WARM_UP]], axis=1)
     starts = np.array([max(1, math.ceil(AFTER * middle)) for middle in middles], np.int64)
     neighbours = np.asarray(k, np.int64)
@@ -105,7 +105,7 @@ def race(
 @jit
 def _race(
     ranked: Any, near: Any, order: Any, place: Any, begun: Any, lengths: Any, running: Any, starts: Any,
-    k: Any, trust: Any, warm_up: int, patience: int, picks: Any, spent: Any, finished: Any,
+    k: Any, confidence: Any, warm_up: int, patience: int, picks: Any, spent: Any, finished: Any,
 ) -> None:  # fmt: skip
     n, members = begun.shape[1], len(ranked)
     inside, density = np.zeros(members, np.bool_), np.zeros(members)
@@ -139,8 +139,8 @@ def _race(
             before = picks[o]
             neighbours = k[finished[o] - 1]
             picks[o] = densest(ranked, near, order[o], inside, size, neighbours, density)
-            if len(trust):
-                picks[o] = by_ranks(density, trust, order[o], inside, size, neighbours)
+            if len(confidence):
+                picks[o] = by_ranks(density, confidence, order[o], inside, size, neighbours)
             if m >= first and ended and place[one] >= 0:
                 survived = survived + 1 if picks[o] == before else 0
                 if patience >= 0 and survived >= patience:

@@ -69,8 +69,12 @@ def hit_rates(
     def one(row: int) -> None:
         inside = located[row]
         S = read.values[row][np.ix_(inside, inside)]
-        trust = None if confidence is None else confidence[row, inside]
-        problem = Problem.of(S, panel.correct[row, inside], panel.answer[row, inside], trust)
+        problem = Problem.of(
+            S,
+            panel.correct[row, inside],
+            panel.answer[row, inside],
+            None if confidence is None else confidence[row, inside],
+        )
         key = problem_key(panel, row)
         for column, cell in enumerate(cells):
             if cell.fits(problem.right, len(problem.correct) - problem.right):
@@ -94,22 +98,22 @@ class Problem(NamedTuple):
     """The located rollouts of a problem as the kernel takes them: what it would sort for every sub-cohort, sorted once.
 
     `near` [n, n] lists the others from the most similar down (its last column is the row itself), `ranked` [n, n] has
-    their similarities, and `trusted` [n] lists all from the most confident down. Ties go to the lowest index.
+    their similarities, and `confident` [n] lists all from the most confident down. Ties go to the lowest index.
     """
 
     ranked: Floats
     near: Ints
-    trusted: Ints
+    confident: Ints
     correct: Bools
     answer: Ints
 
     @classmethod
-    def of(cls, S: NDArray[Any], correct: Bools, answer: Ints, trust: Floats | None) -> Problem:
+    def of(cls, S: NDArray[Any], correct: Bools, answer: Ints, confidence: Floats | None) -> Problem:
         others = np.asarray(S, np.float64).copy()
         np.fill_diagonal(others, -np.inf)
         near = np.argsort(-others, axis=1, kind="stable")
-        trusted = np.arange(len(correct)) if trust is None else np.argsort(-trust, kind="stable")
-        return cls(np.take_along_axis(others, near, axis=1), near, trusted, correct, answer)
+        confident = np.arange(len(correct)) if confidence is None else np.argsort(-confidence, kind="stable")
+        return cls(np.take_along_axis(others, near, axis=1), near, confident, correct, answer)
 
     @property
     def right(self) -> int:
@@ -123,7 +127,17 @@ class Problem(NamedTuple):
         out = np.zeros(len(METHODS))
         state = _state(key, seed, cell)
         _count(
-            self.ranked, self.near, self.trusted, self.correct, self.answer, cell.m, cell.right, k, samples, state, out
+            self.ranked,
+            self.near,
+            self.confident,
+            self.correct,
+            self.answer,
+            cell.m,
+            cell.right,
+            k,
+            samples,
+            state,
+            out,
         )
         out /= samples
         out[CHANCE] = self.right / n if cell.right == ANY else cell.right / cell.m
@@ -246,7 +260,7 @@ def _vote(answer: Any, correct: Any, inside: Any, votes: Any, right: Any) -> flo
 def _count(
     ranked: Any,
     near: Any,
-    trusted: Any,
+    confident: Any,
     correct: Any,
     answer: Any,
     m: int,
@@ -268,7 +282,7 @@ def _count(
         out[1] += correct[densest(ranked, near, natural, inside, m, k, density)]
         half[:] = False
         size = 0  # of the more confident half
-        for i in trusted:
+        for i in confident:
             if inside[i]:
                 if size == 0:
                     out[2] += correct[i]
@@ -276,5 +290,5 @@ def _count(
                 size += 1
                 if size == (m + 1) // 2:
                     break
-        out[3] += correct[densest(ranked, near, trusted, half, size, k, density)]
+        out[3] += correct[densest(ranked, near, confident, half, size, k, density)]
         out[4] += _vote(answer, correct, inside, votes, rightness)

@@ -96,7 +96,7 @@ def test_fewer_problems_than_decide_anything_measure_nothing() -> None:
 def test_a_pool_on_disk_is_measured_with_every_rival(tmp_path: Path) -> None:
     recipe = Planted(problems=10, rollouts=18, tokens=40, shape=RouterShape(4, 16, 2))
     path = graded_pool(tmp_path / "pool", list(planted.groups(recipe)), task="math-2")
-    (ran,) = run_studies(chosen(["adaptive"]), gather([path], window=8, use_cache=False), OPTIONS)
+    (ran,) = run_studies(chosen(["adaptive"]), gather([path], confidence_window=8, use_cache=False), OPTIONS)
     assert ran.findings is not None
     (table,) = ran.findings.tables
     values = [row.cells[5].value for row in table.rows]

@@ -30,7 +30,7 @@ class Cohort:
     marks: dict[str, Marks]
     kinds: dict[str, Kind]
     settings: dict[Kind, Setting]
-    window: int = WINDOW
+    confidence_window: int = WINDOW
     notes: tuple[str, ...] = ()
     inferred: str = ""
 
@@ -50,7 +50,7 @@ class Cohort:
         """One problem with its labels. Every call gives a new one, which has computed nothing yet."""
         if problem_id not in self.marks:
             raise InputError(f"{self.pool.path} has no graded problem {problem_id!r}: it has {len(self)} others")
-        return graded(self.pool, problem_id, self.setting(problem_id), self.marks[problem_id], self.window)
+        return graded(self.pool, problem_id, self.setting(problem_id), self.marks[problem_id], self.confidence_window)
 
     def __iter__(self) -> Iterator[GradedProblem]:
         return map(self.graded, self.marks)
@@ -63,7 +63,7 @@ def open_cohort(
     readout: str | None = None,
     k: int | None = None,
     kernel: str | None = None,
-    window: int = WINDOW,
+    confidence_window: int = WINDOW,
     n: int | None = None,
 ) -> Cohort:
     """Open a graded pool. What is not given follows from the kind of each problem, as in `select`.
@@ -72,8 +72,8 @@ def open_cohort(
     counts them. With `n` only the first n rollouts of each problem are there, and problems with fewer are left out.
     Raises InputError where none is left, or where the kinds contradict each other (`settle_kinds`).
     """
-    if window < 1:
-        raise InputError(f"the confidence window must be at least 1 token, got {window}")
+    if confidence_window < 1:
+        raise InputError(f"the confidence window must be at least 1 token, got {confidence_window}")
     if n is not None and n < 1:
         raise InputError(f"n must be at least 1, got {n}: it is how many rollouts of each problem are looked at")
     pool = open_pool(path)
@@ -84,7 +84,7 @@ def open_cohort(
     settings = {
         own: setting_for(own, readout=readout, k=k, kernel=kernel) for own in dict.fromkeys(settled.kinds.values())
     }
-    return Cohort(pool, marks, settled.kinds, settings, window, notes, settled.note)
+    return Cohort(pool, marks, settled.kinds, settings, confidence_window, notes, settled.note)
 
 
 def _join(
@@ -118,9 +118,9 @@ def _join(
     return marks, tuple(notes)
 
 
-def graded(pool: Pool, problem_id: str, setting: Setting, marks: Marks, window: int) -> GradedProblem:
+def graded(pool: Pool, problem_id: str, setting: Setting, marks: Marks, confidence_window: int) -> GradedProblem:
     """A problem with as many of its rollouts as there are marks."""
-    return GradedProblem(pool.group(problem_id, first=len(marks.answers)), setting, marks, window)
+    return GradedProblem(pool.group(problem_id, first=len(marks.answers)), setting, marks, confidence_window)
 
 
 def _cut(

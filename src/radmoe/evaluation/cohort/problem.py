@@ -45,7 +45,7 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GradedProblem:
-    """The N rollouts of a problem with their labels, read by `setting`; `window` is that of the confidence scalars.
+    """The N rollouts of a problem with their labels, read by `setting`; `confidence_window` is in tokens.
 
     Everything below is computed when it is first asked for and then kept, so that methods share it. Hold on to a
     problem while its matrices are needed, and let it go afterwards: a similarity of 64 rollouts on a 48x128 router keeps
@@ -55,7 +55,7 @@ class GradedProblem:
     group: RolloutGroup
     setting: Setting
     marks: Marks
-    window: int = WINDOW
+    confidence_window: int = WINDOW
     _similarities: dict[tuple[str, str, tuple[int, ...]], Similarity] = field(default_factory=dict, repr=False)
     _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
@@ -142,14 +142,14 @@ class GradedProblem:
         return self.once(("selected", rule), lambda: self._select(rule))
 
     def _select(self, rule: Rule) -> Selection:
-        trust = None
-        if rule.confidence is not None:
-            scalar = {"cbw": "bottom-window", "tail": "tail"}.get(rule.trust)
-            trust = self.likelihoods if scalar is None else self.confidence[scalar]
+        confidence = None
+        if rule.fusion is not None:
+            scalar = {"cbw": "bottom-window", "tail": "tail"}.get(rule.confidence)
+            confidence = self.likelihoods if scalar is None else self.confidence[scalar]
         S, reading, text = self.compared(rule)
         members = np.flatnonzero(reading.located)
-        trust = None if trust is None else trust[members]
-        return choose(self.group, S, reading, rule.setting, confidence=rule.confidence, trust=trust, text=text)
+        confidence = None if confidence is None else confidence[members]
+        return choose(self.group, S, reading, rule.setting, fusion=rule.fusion, confidence=confidence, text=text)
 
     def compared(self, rule: Rule) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
         """What a rule compares (`selector.compared`); routing is compared once for all rules with the same readout."""
@@ -195,7 +195,7 @@ class GradedProblem:
             if rollout.topk_logprobs is None:
                 return "no top-k logprobs"
             try:
-                values = every_scalar(token_confidence(rollout.topk_logprobs), self.window)
+                values = every_scalar(token_confidence(rollout.topk_logprobs), self.confidence_window)
             except InputError as error:
                 return f"rollout {i} of {self.problem_id}: {error}"
             for name, value in values.items():

@@ -105,7 +105,7 @@ def most_rollouts(panels: Sequence[Panel]) -> int:
 def request_of(panel: Panel, preset: str) -> Request | None:
     """What a preset reads of a panel; None where it picks by what the panel lacks, or by more than ranks."""
     rule = rule_for(panel.kind, panel.n, preset=preset)
-    if rule.confidence is not None and (rule.confidence != "ranksum" or rule.trust not in panel.scalars):
+    if rule.fusion is not None and (rule.fusion != "ranksum" or rule.confidence not in panel.scalars):
         return None
     return Request(rule.setting.readout, rule.setting.kernel) if rule.compare == "routing" else None
 
@@ -121,7 +121,7 @@ def measure(
     assert request is not None
     rules = [rule_for(panel.kind, n, preset=preset) for n in range(1, most + 1)]
     k = np.array([rule.setting.k for rule in rules])
-    scalar = None if rules[0].confidence is None else panel.scalar(rules[0].trust)
+    scalar = None if rules[0].fusion is None else panel.scalar(rules[0].confidence)
     read = panel.read(request)
     located = read.located & panel.here
     votable = panel.domain in ("math", "science")
@@ -142,8 +142,8 @@ def measure(
         hits = np.concatenate((correct[inside], [False])).astype(np.float64)  # the last is for no pick
 
         one, many = arrive(begun, lengths, 1), arrive(begun, lengths, LANES)
-        trust = None if scalar is None else scalar[row, mine[inside]]
-        made = picks(known, place, begun, one.rollouts, k, trust)
+        confidence = None if scalar is None else scalar[row, mine[inside]]
+        made = picks(known, place, begun, one.rollouts, k, confidence)
         right = hits[made]
         right[:, 0] = correct[one.rollouts[:, 0]]  # of one rollout there is no choice
         columns = [right.mean(0), one.spent.mean(0)]
@@ -152,7 +152,7 @@ def measure(
 
         here = inside[one.rollouts]
         columns += [_stopped(settled(made, here, Stopping(patience=p)), right, one.spent) for p in PATIENCE]
-        beside = picks(known, place, begun, many.rollouts, k, trust)
+        beside = picks(known, place, begun, many.rollouts, k, confidence)
         stop = settled(beside, inside[many.rollouts], Stopping(patience=STANDARD))
         columns.append(_stopped(stop, hits[beside], many.spent))
         nothing = np.full(WIDTH, np.nan)
@@ -161,7 +161,7 @@ def measure(
             if running is None:
                 columns.append(nothing)
                 continue
-            ran = race(known, place, begun, lengths, running, k, trust, patience=p)
+            ran = race(known, place, begun, lengths, running, k, confidence, patience=p)
             columns.append(np.array([hits[ran.picks].mean(), ran.spent.mean(), ran.finished.mean()]))
         if votable:
             columns += [_stopped(consistent(cast, t), cast.hit, one.spent) for t in THRESHOLDS]
@@ -266,7 +266,7 @@ def adaptive(evidence: Evidence, options: Options) -> Findings:
             problems = [problem for made in groups[name] for problem in made.problems]
             costs[name] = Costs(resample(table, problems, resamples=options.draws, seed=options.seed), most, len(table))
     decisions, notes = _decide(costs)
-    windows = ", ".join(str(window) for window in sorted({panel.window for panel in panels}))
+    windows = ", ".join(str(window) for window in sorted({panel.confidence_window for panel in panels}))
     notes.append(
         f"{options.samples} orders of arrival per problem, the first {most} rollouts of each. Fixed N and the online selector pick "
         f"as in the paper, or by the preset that is named; fixed N among the first N. Arms run one rollout at a time, or {LANES} side by side, where those under way at the stop are cancelled and "

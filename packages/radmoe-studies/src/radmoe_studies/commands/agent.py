@@ -59,7 +59,7 @@ def evaluate_command(
         quick=False,
         resamples=resamples,
         subcohorts=200,
-        window=32,
+        confidence_window=32,
         seed=seed,
         jobs=jobs,
         cache=True,

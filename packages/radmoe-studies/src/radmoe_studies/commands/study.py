@@ -52,8 +52,11 @@ def command(
     ] = False,
     resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 5_000,
     subcohorts: Annotated[int, typer.Option("--subcohorts", help="Sub-cohorts drawn of every problem.")] = 200,
-    window: Annotated[
-        int, typer.Option("--window", help="Tokens of a confidence window (the paper: 2048; lab rollouts are short).")
+    confidence_window: Annotated[
+        int,
+        typer.Option(
+            "--confidence-window", help="Tokens of a confidence window (the paper: 2048; lab rollouts are short)."
+        ),
     ] = 32,
     seed: Annotated[int, typer.Option("--seed", help="Of everything that is drawn.")] = 0,
     jobs: Annotated[
@@ -95,8 +98,8 @@ def command(
     studies = chosen(names)
     read = _readings(readings)
     options = Options(resamples, subcohorts, seed, quick)
-    rans = _run(studies, pools, options, window, jobs, cache)
-    settings = f" --resamples {options.draws} --subcohorts {options.samples} --window {window} --seed {seed}"
+    rans = _run(studies, pools, options, confidence_window, jobs, cache)
+    settings = f" --resamples {options.draws} --subcohorts {options.samples} --confidence-window {confidence_window} --seed {seed}"
     _show(rans, out, as_json, f"radmoe study {name} POOL...{settings}", pools, cited, read)
     if any(ran.failed or (ran.lacking and "all" not in names) for ran in rans):
         raise typer.Exit(1)
@@ -128,7 +131,9 @@ def _list(as_json: bool) -> None:
         say(f"{study.number:2d}  {study.name:20s} {study.title}{needs}")
 
 
-def _run(studies: Any, pools: list[Path], options: Any, window: int, jobs: int | None, cache: bool) -> list[Any]:
+def _run(
+    studies: Any, pools: list[Path], options: Any, confidence_window: int, jobs: int | None, cache: bool
+) -> list[Any]:
     """The studies on the pools, with bars; decisions are corrected together."""
     from dataclasses import replace
 
@@ -144,7 +149,9 @@ def _run(studies: Any, pools: list[Path], options: Any, window: int, jobs: int |
 
     columns = (MofNCompleteColumn(), TimeRemainingColumn())
     with bar("opening pools", *columns) as update:
-        evidence = gather(pools, window=window, jobs=cores(jobs), use_cache=cache, progress=showing(update))
+        evidence = gather(
+            pools, confidence_window=confidence_window, jobs=cores(jobs), use_cache=cache, progress=showing(update)
+        )
     rans = []
     with bar("reading routing", *columns) as update:
         running = run_studies(studies, evidence, options, reading=showing(update))

@@ -110,7 +110,7 @@ def findings(records: Hits, options: Options) -> Findings:
         "The paper's majority beats chance at two rollouts, which a fair tie-break cannot; so ties are split here, and the "
         "vote that takes the first answer seen stands beside it.",
         "Well-posed and code are averages over problems of all data sets of that kind. Confidence windows have "
-        f"{next(iter(records)).window} tokens."
+        f"{next(iter(records)).confidence_window} tokens."
         if panels
         else "There is no panel.",
     ]

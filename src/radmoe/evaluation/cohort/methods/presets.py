@@ -29,6 +29,6 @@ for _preset in PRESETS.values():
 @score_method("best-routing", "best's routing", reads=("routing",), citation=CITATION)
 def best_routing(problem: GradedProblem) -> Floats:
     """The density of routing by the readout, k and kernel of the preset best, without its confidence."""
-    rule = rule_for(problem.setting.kind, len(problem), preset="best", confidence="none")
+    rule = rule_for(problem.setting.kind, len(problem), preset="best", fusion="none")
     S, reading, _ = problem.compared(rule)
     return density_scores(S, reading.located, rule.setting.k)

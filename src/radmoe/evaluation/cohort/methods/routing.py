@@ -52,10 +52,10 @@ def _density(problem: GradedProblem, readout: str | None, k: int) -> Floats:
 
 
 def _confident_half(problem: GradedProblem, readout: str | None) -> int | None:
-    trust = problem.confidence["bottom-window"]
+    confidence = problem.confidence["bottom-window"]
     S, reading = problem.similarity(readout)
     members = np.flatnonzero(reading.located)
-    return choose(problem.group, S, reading, problem.setting, confidence="conf50", trust=trust[members]).index
+    return choose(problem.group, S, reading, problem.setting, fusion="conf50", confidence=confidence[members]).index
 
 
 def _marker_only(problem: GradedProblem) -> str:
