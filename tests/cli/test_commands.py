@@ -21,6 +21,7 @@ from radmoe.selection.selector import select
 from radmoe.types import Rollout, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
+from text_pools import write_texts
 
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
@@ -135,6 +136,11 @@ def test_select_shows_a_table_and_the_text_when_asked(shared_pool: Path) -> None
     assert "mean similarity" in done.stdout
     assert f"planted-0001, rollout {pick}" in done.stdout
     assert open_pool(shared_pool).texts("planted-0001")[pick] in done.stdout
+
+
+def test_select_decodes_the_text_where_none_was_kept(tmp_path: Path) -> None:
+    pool = write_texts(tmp_path / "pool", [("p", f"so it is \\boxed{{{i}}}, é") for i in (7, 7, 8)], keep_text=False)
+    assert "so it is \\boxed{7}, é" in radmoe("select", pool, "--kind", "math", "--text").stdout
 
 
 def test_select_writes_a_file_whole_or_not_at_all(shared_pool: Path, tmp_path: Path) -> None:

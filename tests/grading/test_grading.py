@@ -66,7 +66,7 @@ def test_a_pool_of_every_kind_is_graded_by_the_ids_of_its_problems(tmp_path: Pat
 def test_text_that_was_not_kept_is_read_from_the_tokens(tmp_path: Path) -> None:
     problem = problems("math-1", limit=1)[0]
     path = write_texts(tmp_path / "pool", [(problem.problem_id, answered(problem, problem.answer))], keep_text=False)
-    assert open_pool(path).texts(problem.problem_id) == [None]
+    assert open_pool(path).runs(["text"])["text"].to_pylist() == [None]
     assert grade_pool(path).right == 1
 
 

@@ -166,7 +166,9 @@ def test_a_window_of_a_kind_needs_the_kind(tmp_path: Path) -> None:
 def test_a_pool_of_the_first_version_is_refused_in_one_line(pool_path: Path) -> None:
     body = schema.read_json(pool_path / schema.POOL_JSON) | {"schema_version": 1}
     (pool_path / schema.POOL_JSON).write_bytes(schema.seal_json(body))
-    with pytest.raises(PoolVersion, match="schema version 1, this radmoe reads version 2: capture its rollouts again"):
+    with pytest.raises(
+        PoolVersion, match="schema version 1, this radmoe reads version 2: capture its rollouts again, or replay the"
+    ):
         open_pool(pool_path)
     with pytest.raises(PoolVersion, match="schema version 1"):
         PoolWriter(pool_path, shape=SHAPE, vocab=planted.vocab(), model="planted")

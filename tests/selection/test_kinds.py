@@ -144,6 +144,28 @@ def test_what_nobody_said_is_inferred_and_said(tmp_path: Path) -> None:
     assert settle_kinds(opened, "code", where="p") == ({"a": "code", "b": "code"}, "")
 
 
+def test_a_pool_of_math_and_code_is_inferred_problem_by_problem(tmp_path: Path) -> None:
+    texts = {"a": [BOXED] * 3, "b": [FENCED, FENCED, BARE], "c": [BOXED, BOXED, PROSE], "d": [FENCED] * 3}
+    opened = pool(tmp_path / "p", {name: (None, own) for name, own in texts.items()})
+    kinds, note = settle_kinds(opened, where="p")
+    assert kinds == {"a": "math", "b": "code", "c": "math", "d": "code"}
+    assert note == (
+        "kinds inferred from the markers, problem by problem: 2 math (\\boxed{), 2 code (```); "
+        "give --kind if all are of one kind"
+    )
+
+
+def test_a_problem_whose_own_markers_do_not_tell_is_of_the_kind_of_the_others(tmp_path: Path) -> None:
+    """A program in the reasoning of a math problem, or rollouts that were cut, do not make it another kind."""
+    mixed = {"a": (None, [BOXED] * 3), "b": (None, [FENCED, FENCED, BOXED]), "c": (None, [BARE] * 3)}
+    assert settle_kinds(pool(tmp_path / "p", mixed | {"d": (None, [BOXED] * 6)}), where="p").kinds == dict.fromkeys(
+        "abcd", "math"
+    )
+    alike = pool(tmp_path / "q", {"a": (None, [BOXED] * 3), "b": (None, [FENCED] * 3), "c": (None, [BOTH] * 3)})
+    with pytest.raises(InputError, match="problem 'c' in q carry the markers of math and code alike: say which"):
+        settle_kinds(alike, where="q")
+
+
 def test_where_no_marker_tells_the_kind_is_asked_for(tmp_path: Path) -> None:
     opened = pool(tmp_path / "p", {"a": (None, [BARE] * 3)})
     with pytest.raises(InputError, match=r"no marker is in most of 3 rollouts .*: give --kind math, choice, code"):

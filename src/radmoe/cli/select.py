@@ -241,7 +241,7 @@ def _print_texts(pool: Pool, picks: list[tuple[str, Selection]]) -> None:
             text = pool.texts(problem)[selection.index]
             say("")
             say(f"--- {problem}, rollout {selection.index}")
-            say_block(text or "(no text kept)")
+            say_block(text)
 
 
 def _refuse_nothing(path: Path, picks: list[Selection]) -> None:

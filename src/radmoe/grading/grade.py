@@ -253,15 +253,10 @@ def _check_options(pool: Pool, shuffled: Mapping[str, Problem]) -> None:
 
 
 def _texts(pool: Pool, problem_ids: Iterable[str]) -> Iterator[tuple[str, int, str]]:
-    """The rollouts of problems as texts, with their indices. A text that was not kept is spelled from the tokens."""
+    """The rollouts of problems as texts, with their indices."""
     for problem_id in problem_ids:
-        texts = pool.texts(problem_id)
-        if None in texts:
-            rollouts = pool.group(problem_id).rollouts
-            spelled = (pool.vocab.decode_bytes(rollout.token_ids).decode("utf-8", "replace") for rollout in rollouts)
-            texts = [other if text is None else text for text, other in zip(texts, spelled, strict=True)]
-        for index, text in zip(pool.rollout_indices(problem_id), texts, strict=True):
-            yield problem_id, index, text or ""
+        for index, text in zip(pool.rollout_indices(problem_id), pool.texts(problem_id), strict=True):
+            yield problem_id, index, text
 
 
 def _judged(

@@ -264,12 +264,17 @@ class Pool:
         """The rollout index of each member of `group(problem_id)`, in its order."""
         return [index for index, *_ in self._index[problem_id]]
 
-    def texts(self, problem_id: str) -> list[str | None]:
-        """The text of each member of `group(problem_id)`, for what comes after selection."""
-        columns = ["rollout_index", "text"]
-        rows = self.runs(columns, where={"problem_id": problem_id}).to_pydict()
-        by_index = dict(zip(rows["rollout_index"], rows["text"], strict=True))
-        return [by_index[index] for index in self.rollout_indices(problem_id)]
+    def texts(self, problem_id: str) -> list[str]:
+        """The text of each member of `group(problem_id)`, for what comes after selection. Where the pool keeps no text,
+        it is decoded from the tokens."""
+        rows = self.runs(["rollout_index", "text"], where={"problem_id": problem_id}).to_pydict()
+        kept = dict(zip(rows["rollout_index"], rows["text"], strict=True))
+        members = zip(self.rollout_indices(problem_id), self.group(problem_id).rollouts, strict=True)
+        decode = self.vocab.decode_bytes
+        return [
+            decode(rollout.token_ids).decode("utf-8", "replace") if kept[index] is None else kept[index]
+            for index, rollout in members
+        ]
 
     def groups(self) -> Iterator[RolloutGroup]:
         """Every problem's rollouts, one problem at a time."""

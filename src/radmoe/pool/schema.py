@@ -109,7 +109,9 @@ def read_json(path: Path) -> dict[str, Any]:
         raise PoolCorrupt(f"{path} holds {type(body).__name__}, not an object: restore it from a copy")
     version = body.get("schema_version")
     if type(version) is int and version != SCHEMA_VERSION:
-        way_out = "upgrade radmoe" if version > SCHEMA_VERSION else "capture its rollouts again, or replay their texts"
+        way_out = "upgrade radmoe"
+        if version < SCHEMA_VERSION:
+            way_out = "capture its rollouts again, or replay the texts in its runs.parquet (docs/format.md, Version 1)"
         raise PoolVersion(f"{path} has schema version {version}, this radmoe reads version {SCHEMA_VERSION}: {way_out}")
     crc = body.pop("crc32", None)
     if type(version) is not int or crc != _json_crc(body):

@@ -1,13 +1,14 @@
 """The kind of answer is inferred from the markers in the rollouts where it is neither recorded nor given.
 
-`infer_kind` looks at groups at hand, `settle_kinds` at a whole pool. Neither guesses: where no marker is in most
-rollouts, or the markers of two kinds are, the user is asked for the kind. And where the marker of the chosen kind is
-missing from most rollouts while another kind's marker is in most of them, `settle_kinds` stops, because a selection
-would read the wrong place.
+`infer_kind` looks at the groups it is given, `settle_kinds` at every problem of a pool. Neither guesses: where no marker
+is in most rollouts, or the markers of two kinds are, the user is asked for the kind. And where the marker of the chosen
+kind is missing from most rollouts while another kind's marker is in most of them, `settle_kinds` stops, because a
+selection would read the wrong place.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -87,6 +88,9 @@ def settle_kinds(
 ) -> Settled:
     """The kind of every problem of a pool: as recorded, else as `given`, else as inferred from the markers.
 
+    A problem whose own rollouts carry the marker of one kind alone is of that kind, so that a pool may mix math and
+    code. All other problems are of the kind that the rollouts of all problems tell.
+
     Raises an InputError if the `given` kind contradicts the record, if nothing was given and the markers do not decide,
     or if fewer than half of the rollouts have the marker of a kind while another kind's marker is in most of them
     (unless the `readout` looks for something else). `problems` limits all this to some of the pool's problems, and
@@ -100,26 +104,12 @@ def settle_kinds(
                 f"{where} records that problem {problem!r} is of kind {kind}, --kind {option} contradicts it: "
                 "leave --kind out, or replay the pool with it (radmoe capture --rollouts)"
             )
+    inferred: dict[str, Kind] = {}
+    note = ""
     unlabelled = [problem for problem, kind in recorded.items() if kind is None]
-    inferred, note = option, ""
     if unlabelled and option is None:
-        markers = _survey_pool(pool, unlabelled)
-        inferred = _inferred(markers, where)
-        vocab = pool.group(unlabelled[0]).vocab
-        if inferred is None:
-            raise InputError(
-                f"{where} does not say what its answers look like, and no marker is in most of {markers.rollouts} "
-                f"rollouts ({_listed(markers, vocab)}): give --kind math, choice, code, text or agent"
-            )
-        note = (
-            f"kind {inferred}: inferred from {_marker(inferred, vocab)} in {markers.shares[inferred]:.0%} of the "
-            "rollouts; give --kind if it is another"
-        )
-    kinds: dict[str, Kind] = {}
-    for problem, kind in recorded.items():
-        settled = kind or inferred
-        assert settled is not None
-        kinds[problem] = settled
+        inferred, note = _inferred_kinds(pool, unlabelled, where)
+    kinds = {problem: kind or option or inferred[problem] for problem, kind in recorded.items()}
     if needs_marker(readout):
         for kind in dict.fromkeys(kinds.values()):
             _check_marker(pool, [problem for problem, own in kinds.items() if own == kind], kind, where)
@@ -158,6 +148,45 @@ def _inferred(markers: Survey, where: str) -> Kind | None:
         if likely:
             return likely[0]
     return "text" if markers.shares["text"] >= MOST else None
+
+
+def _inferred_kinds(pool: Problems, problems: Sequence[str], where: str) -> tuple[dict[str, Kind], str]:
+    """The kind of each problem by the markers in its rollouts, and a sentence that says so."""
+    surveys = {problem: survey([pool.group(problem)], most=SURVEYED[1]) for problem in problems}
+    kinds = {problem: _clear_kind(markers) for problem, markers in surveys.items()}
+    vocab = pool.group(problems[0]).vocab
+    rollouts = sum(markers.rollouts for markers in surveys.values())
+    shares: dict[Kind, float] = {
+        kind: sum(markers.shares[kind] * markers.rollouts for markers in surveys.values()) / max(rollouts, 1)
+        for kind in surveys[problems[0]].shares
+    }
+    markers = Survey(shares, rollouts)
+    unclear = [problem for problem, kind in kinds.items() if kind is None]
+    if unclear:
+        named = where if len(unclear) == len(problems) else f"problem {unclear[0]!r} in {where}"
+        common = _inferred(markers, named)
+        if common is None:
+            raise InputError(
+                f"{where} does not say what its answers look like, and no marker is in most of {rollouts} "
+                f"rollouts ({_listed(markers, vocab)}): give --kind math, choice, code, text or agent"
+            )
+        kinds |= dict.fromkeys(unclear, common)
+    counts = Counter(kind for kind in kinds.values() if kind is not None)
+    if len(counts) == 1:
+        (kind,) = counts
+        note = f"kind {kind}: inferred from {_marker(kind, vocab)} in {shares[kind]:.0%} of the rollouts; give --kind if it is another"
+    else:
+        each = ", ".join(f"{n:,} {kind} ({_marker(kind, vocab)})" for kind, n in counts.most_common())
+        note = f"kinds inferred from the markers, problem by problem: {each}; give --kind if all are of one kind"
+    return {problem: kind for problem, kind in kinds.items() if kind is not None}, note
+
+
+def _clear_kind(markers: Survey) -> Kind | None:
+    """The kind whose delimiter is in most rollouts of a problem while the other's is in hardly any; None if there is none."""
+    for kind in _INFERRED:
+        if markers.shares[kind] >= MOST and all(markers.shares[other] < SOME for other in _INFERRED if other != kind):
+            return kind
+    return None
 
 
 def _check_marker(pool: Problems, problems: Sequence[str], kind: Kind, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,29 @@ def test_retokenised_rollouts_say_so(engine: TransformersEngine, captured: Path,
 def test_bad_lines_are_named(engine: TransformersEngine, tmp_path: Path, record: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         replay(lines(tmp_path / "r.jsonl", record), engine, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bad_line_behind_good_ones_leaves_no_pool(engine: TransformersEngine, tmp_path: Path) -> None:
+    """Half a pool could not be gone on with: the mended file is another source."""
+    good, bad = {"id": 1, "prompt": "x", "text": "y"}, {"id": 2, "prompt": "x", "text": ""}
+    with pytest.raises(InputError, match="line 2 has no text to tokenise"):
+        replay(lines(tmp_path / "r.jsonl", good, bad), engine, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_texts_of_a_pool_of_the_first_version_are_replayed_as_its_page_says(
+    engine: TransformersEngine, captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "format.md").read_text()
+    recipe = page[page.index("## Version 1") :].split("```python\n")[1].split("```")[0]
+    (tmp_path / "old").mkdir()
+    shutil.copy(captured / "runs.parquet", tmp_path / "old")  # its columns here are those of version 1, and more
+    monkeypatch.chdir(tmp_path)
+    exec(recipe, {})
+    replay(tmp_path / "texts.jsonl", engine, tmp_path / "new", raw=True)
+    old, new = open_pool(captured), open_pool(tmp_path / "new")
+    assert {name: new.texts(name) for name in new.problems} == {name: old.texts(name) for name in old.problems}
 
 
 def test_what_is_no_source_is_said_to_be(engine: TransformersEngine, tmp_path: Path) -> None:

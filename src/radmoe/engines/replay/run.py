@@ -87,7 +87,8 @@ def replay(
     A trajectory of several turns is one pass over everything that the model was given and generated, or several where a
     turn's request did not go on from the one before (`passes`). `progress` is told rollouts done and rollouts in all. What
     `out` holds already is not replayed again, so that an interrupted call can be repeated to go on; another source,
-    model or setting needs another pool, and PoolMismatch says so.
+    model or setting needs another pool, and PoolMismatch says so. Every rollout of the source is checked before `out` is
+    touched: an InputError for a bad line leaves no pool behind.
     """
     engine = open_engine("transformers", str(model)) if isinstance(model, str | Path) else model
     if not engine.replays:
@@ -102,6 +103,9 @@ def replay(
     record = rollouts.record | {"engine": "replay", "dtype": engine.dtype, "weights": weights}
     record |= {"topk_logprobs": topk_logprobs} if topk_logprobs else {}
     work = _Work(engine, profile, weights, topk_logprobs)
+    for problem in rollouts.problems:
+        for one in rollouts.rollouts(problem):
+            work.checked_passes(one)
     total = sum(rollouts.count(problem) for problem in rollouts.problems)
     replayed = tokens = 0
     with PoolWriter(
@@ -231,7 +235,7 @@ class _Work:
 
     def __call__(self, rollouts: Sequence[SourceRollout], kind: Kind | None) -> list[Rollout]:
         """The rollouts with the rows that the profile keeps, of all layers."""
-        every = [self._passes(one) for one in rollouts]
+        every = [self.checked_passes(one) for one in rollouts]
         positions = [
             self.profile.kept_rows(one.token_ids, self.engine.vocab, kind, [step.start for step in one.steps])
             for one in rollouts
@@ -256,7 +260,7 @@ class _Work:
             made.append(Rollout(one.token_ids, ids, weights, sampled, top, rows, one.steps))
         return made
 
-    def _passes(self, one: SourceRollout) -> list[Pass]:
+    def checked_passes(self, one: SourceRollout) -> list[Pass]:
         """The passes of a rollout; InputError where one has no prompt, or does not fit the model's context."""
         every, context = passes(one.turns, one.token_ids), self.engine.context
         for prompt, tail, _ in every:

@@ -275,7 +275,7 @@ def _labels(pool: Pool, problems: dict[str, Problem], rollouts: PackedTask) -> I
         if problem_id in pool.problems:
             key = answer_key(problem)
             for index, text in zip(pool.rollout_indices(problem_id), pool.texts(problem_id), strict=True):
-                answer = key.extract(text or "")
+                answer = key.extract(text)
                 answer = rollouts.answers.get((place, index), answer)
                 yield Label(problem_id, index, answer, bool(rollouts.correct[place, index]))
 
