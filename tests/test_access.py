@@ -93,7 +93,7 @@ SELECTION = [
         ),
         ("radmoe/capture/run", "radmoe.evaluation.cohort", SELECTS),
         ("radmoe/serve/picks", "radmoe.grading.labels", SELECTS),
-        ("radmoe/agents/patches", "radmoe.grading.verdicts", SELECTS),
+        ("radmoe/agents/patches", "radmoe.grading.labels", SELECTS),
         ("radmoe/capture/run", "radmoe.problems.gold", GOLD),
         ("radmoe/engines/base", "radmoe.problems.gold", GOLD),
         ("radmoe/problems/questions", "radmoe.problems.gold", GOLD),

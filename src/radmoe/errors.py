@@ -10,7 +10,6 @@ RadmoeError
 │   └── MethodUnavailable a method that cannot be used on a problem: something it reads is not there
 ├── AnchorNotFound        no rollout carries the anchor: nothing can be selected
 ├── EngineError           a model that cannot be loaded, run or recorded
-├── ArchiveError          packed rollouts that are missing, damaged, or of another model than the one that is there
 └── PoolError             a pool directory
     ├── PoolNotFound      there is no pool at this path
     ├── PoolIncomplete    a writer is still open or was killed: recover or resume
@@ -65,10 +64,6 @@ class AnchorNotFound(RadmoeError):
 
 class EngineError(RadmoeError):
     """A model that cannot be loaded, run or recorded."""
-
-
-class ArchiveError(RadmoeError):
-    """Packed rollouts that cannot be used."""
 
 
 class PoolError(RadmoeError):

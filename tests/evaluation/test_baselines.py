@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
-from itertools import combinations
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,13 +16,11 @@ from hypothesis import strategies as st
 from radmoe.errors import InputError
 from radmoe.evaluation.baselines import (
     DEEPCONF,
-    average,
     deepconf,
     filtered_vote,
     highest,
     majority,
     most_frequent,
-    pass_at,
     weighted_vote,
 )
 from radmoe.selection.confidence import SCALARS, every_scalar, token_confidence
@@ -157,15 +154,6 @@ def test_nobody_can_vote_without_answers_or_weight() -> None:
     assert weighted_vote([None, "a"], [1.0, 0.0]) is None
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=8), st.data())
-def test_pass_at_m_counts_the_draws_with_a_right_one(correct: list[bool], data: st.DataObject) -> None:
-    m = data.draw(st.integers(1, len(correct)))
-    draws = list(combinations(correct, m))
-    assert pass_at(correct, m) == pytest.approx(sum(map(any, draws)) / len(draws))
-    assert pass_at(correct) == float(any(correct))
-    assert pass_at(correct, 1) == pytest.approx(average(correct))
-
-
 def test_the_highest_score_is_the_first_of_equals_and_nan_is_no_score() -> None:
     nan = float("nan")
     assert [highest(scores) for scores in ([3, 9, 9], [nan, 1, 2], [2, nan, 2], [-np.inf, nan], [nan, nan], [])] == [
@@ -176,8 +164,6 @@ def test_the_highest_score_is_the_first_of_equals_and_nan_is_no_score() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: pass_at([True, False], 3), "m from 1 to the 2 rollouts"),
-        (lambda: average([]), "one mark per rollout"),
         (lambda: highest([[1.0, 2.0]]), "one number per rollout"),
         (lambda: weighted_vote(["a"], [1.0, 2.0]), "1 answers but 2 weights"),
         (lambda: deepconf(["a"], {}, "loudest"), "unknown DeepConf vote 'loudest'"),

@@ -15,10 +15,10 @@ from radmoe.agents.importer import import_requests
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
 from radmoe.problems import DEFAULT_SEED
-from radmoe.system.foreign import unpack_arrays
 from radmoe_lab.agent.records import AgentStep, AgentTrajectory, write_trajectories
 from radmoe_lab.agent.repositories import repositories
 from radmoe_lab.agent.source import lab_source
+from radmoe_lab.packed_arrays import unpack_arrays
 from scripted_agents import SUBMIT, engine, step
 
 

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import hypergeom
 
 from planted_panels import panel
 from radmoe.errors import InputError
-from radmoe.evaluation.baselines import most_frequent, pass_at
+from radmoe.evaluation.baselines import most_frequent
 from radmoe.selection.readout import Reading
 from radmoe.selection.selector import choose
 from radmoe_studies.evidence import Panel, Read, Request
@@ -92,7 +93,7 @@ def test_all_rollouts_are_one_subcohort_and_chance_and_oracle_are_exact() -> Non
     rates = hit_rates(one, DELIMITER, [Cell(24), Cell(6)], samples=SAMPLES)
     assert set(np.unique(rates[:, 0, [RAD, DC, FUSED]])) <= {0.0, 1.0}
     assert rates[:, :, CHANCE] == pytest.approx(np.repeat(one.correct.mean(1)[:, None], 2, 1))
-    assert rates[:, 1, ORACLE] == pytest.approx([pass_at(row, 6) for row in one.correct])
+    assert rates[:, 1, ORACLE] == pytest.approx([hypergeom.sf(0, 24, row.sum(), 6) for row in one.correct])
 
 
 def test_results_depend_on_the_seed_and_not_on_threads_order_or_neighbours() -> None:

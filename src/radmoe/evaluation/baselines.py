@@ -11,7 +11,6 @@ confidence to three decimals before it averages; here nothing is rounded.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,21 +31,6 @@ DEEPCONF: dict[str, tuple[str, bool]] = {
     "tail-top10": ("tail", True),
     "bottom-window-top10": ("bottom-window", True),
 }
-
-
-def average(correct: ArrayLike) -> float:
-    """Avg@N: how often one rollout taken at random is right."""
-    return float(np.mean(_marks(correct)))
-
-
-def pass_at(correct: ArrayLike, m: int | None = None) -> float:
-    """Oracle pass@m: the chance that m rollouts drawn without replacement hold a right one; m=None takes all N."""
-    marks = _marks(correct)
-    n, right = len(marks), int(marks.sum())
-    m = n if m is None else m
-    if not 1 <= m <= n:
-        raise InputError(f"pass@m needs m from 1 to the {n} rollouts there are, got {m}")
-    return 1.0 - comb(n - right, m) / comb(n, m)
 
 
 def majority(answers: Answers) -> int | None:
@@ -102,10 +86,3 @@ def _winners(answers: Answers, weights: Weights) -> list[int]:
             votes[answer] = votes.get(answer, 0.0) + float(weight)
     most = max(votes.values(), default=0.0)
     return [answers.index(answer) for answer, weight in votes.items() if weight == most]
-
-
-def _marks(correct: ArrayLike) -> NDArray[np.bool_]:
-    marks = np.asarray(correct, bool)
-    if marks.ndim != 1 or marks.size == 0:
-        raise InputError(f"correctness is one mark per rollout of a problem, got shape {marks.shape}")
-    return marks

@@ -43,7 +43,6 @@ from radmoe.grading.units import CURRENCIES, plain_unit, unit_of
 LONGEST = 400  # characters of an answer that is taken apart; a longer one is text
 _ROUNDS = 6
 _SEPARATORS = {",", ";", "\\land", "\\lor"}
-_INFINITE = {"\\infty", "-\\infty"}
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,29})")
 _SIGN = re.compile(r"\\(pm|mp)(?![A-Za-z])")
 _DECIMAL = re.compile(r"\d*\.\d+")

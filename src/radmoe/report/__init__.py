@@ -1,1 +1,1 @@
-"""What people look at: pictures of problems and tables of results."""
+"""What people look at: the explorer's file, charts, and the page of a calibration."""

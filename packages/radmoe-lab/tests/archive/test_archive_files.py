@@ -14,9 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radmoe.errors import ArchiveError, InputError
+from radmoe.errors import InputError
 from radmoe_lab.archive import files
-from radmoe_lab.archive.files import MANIFEST, Packed, PackedTask, open_archive, packed, unpacked, write_archive
+from radmoe_lab.archive.files import (
+    MANIFEST,
+    ArchiveError,
+    Packed,
+    PackedTask,
+    open_archive,
+    packed,
+    unpacked,
+    write_archive,
+)
 from radmoe_lab.archive.source import check_checkpoint
 from radmoe_lab.tasks import TASKS
 

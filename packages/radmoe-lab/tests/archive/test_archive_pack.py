@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radmoe.errors import ArchiveError, InputError
-from radmoe_lab.archive.files import MANIFEST, open_archive
+from radmoe.errors import InputError
+from radmoe_lab.archive.files import MANIFEST, ArchiveError, open_archive
 from radmoe_lab.archive.pack import main, pack
 from radmoe_lab.models import weights
 from radmoe_lab.sample import checksums, read_sampled, write_sampled

@@ -16,12 +16,12 @@ import pytest
 from radmoe.capture import Plan, capture_pool, sampling_for
 from radmoe.engines import EngineOptions, open_engine
 from radmoe.engines.base import Engine
-from radmoe.errors import ArchiveError, InputError, PoolMismatch
+from radmoe.errors import InputError, PoolMismatch
 from radmoe.grading import grade_pool
 from radmoe.grading.labels import read_labels
 from radmoe.pool import open_pool, schema
 from radmoe.problems import load_questions
-from radmoe_lab.archive.files import Archive, Packed, PackedTask, open_archive, write_archive
+from radmoe_lab.archive.files import Archive, ArchiveError, Packed, PackedTask, open_archive, write_archive
 from radmoe_lab.archive.pools import EXPERT_SETS, MEDIAN_TOLERANCE, WORST_TOLERANCE, PoolBuilder, WantedPool
 from radmoe_lab.archive.source import PackedSource
 

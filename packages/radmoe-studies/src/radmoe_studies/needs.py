@@ -37,11 +37,6 @@ LOGPROBS = Need(
     _any(lambda panel: "cbw" in panel.scalars),
     "radmoe capture keeps them unless --no-logprobs",
 )
-LIKELIHOOD = Need(
-    "log-probabilities of the sampled tokens",
-    _any(lambda panel: "likelihood" in panel.scalars),
-    "radmoe capture keeps them unless --no-logprobs",
-)
 VOTES = Need(
     "answers that can be counted (math or choice)",
     _any(lambda panel: panel.domain in ("math", "science")),
@@ -52,7 +47,6 @@ MATH = Need(
     _any(lambda panel: panel.domain == "math"),
     "radmoe capture --task math-2, then radmoe grade",
 )
-CODE = Need("programs", _any(lambda panel: panel.domain == "code"), "radmoe capture --task code, then radmoe grade")
 EFFORTS = Need(
     "one model at three efforts on the same problems",
     lambda evidence: any({"low", "medium", "high"} <= styles for styles in styles_of(evidence).values()),

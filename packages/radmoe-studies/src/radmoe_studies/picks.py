@@ -57,13 +57,6 @@ def majority(panel: Panel, mask: Bools | None = None) -> Floats:
     return out
 
 
-def oracle(panel: Panel, mask: Bools | None = None) -> Floats:
-    """Whether any rollout is right."""
-    inside = panel.here if mask is None else mask & panel.here
-    right: Bools = np.asarray((panel.correct & inside).any(1))
-    return right.astype(np.float64)
-
-
 def eligible(panel: Panel, request: Request | None = None) -> Bools:
     """Problems on which a selector has something to choose from: two or more rollouts are located."""
     located: Bools = panel.read(request or standard(panel)).located.sum(1) >= 2

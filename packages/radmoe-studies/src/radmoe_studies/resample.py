@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.evaluation.stats import Interval
 
 Floats = NDArray[np.float64]
 
@@ -115,12 +114,3 @@ def _weights(clusters: int, resamples: int, seed: int) -> Floats:
     """How often each cluster is drawn in each resample [R, clusters]."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples).astype(np.float64)
-
-
-def as_interval(resampled: Resampled, column: int, level: float = 0.95) -> Interval:
-    """One column as the interval that tables know."""
-    draws = resampled.draws[:, column]
-    low, high = resampled.interval(column, level)
-    size = len(draws) + 1
-    p = min(1.0, 2 * min((np.sum(draws <= 0) + 1) / size, (np.sum(draws >= 0) + 1) / size))
-    return Interval(float(resampled.estimate[column]), low, high, float(p), resampled.n, len(draws), level)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.evaluation.baselines import pass_at
 from radmoe.selection.kernels import tied
 from radmoe.selection.kernels.jit import jit
 from radmoe_studies.evidence import Bools, Floats, Ints, Panel, Request
@@ -141,7 +141,8 @@ class Problem(NamedTuple):
         )
         out /= samples
         out[CHANCE] = self.right / n if cell.right == ANY else cell.right / cell.m
-        out[ORACLE] = pass_at(self.correct, cell.m) if cell.right == ANY else float(cell.right > 0)
+        hopeless = comb(n - self.right, cell.m) / comb(n, cell.m)  # the share of draws without a right one
+        out[ORACLE] = 1.0 - hopeless if cell.right == ANY else float(cell.right > 0)
         return out
 
     def members(self, cell: Cell, sample: int, key: int, seed: int) -> Ints:

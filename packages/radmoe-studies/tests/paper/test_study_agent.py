@@ -12,13 +12,13 @@ from planted_trajectories import Verdicts, write_runs
 from radmoe.agents.candidates import read_candidates
 from radmoe.evaluation.cohort import open_cohort
 from radmoe.evaluation.table import Table
-from radmoe.grading.verdicts import label_patches
 from radmoe.pool import Profile
 from radmoe_studies.base import Findings, Options, load
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import gather
 from radmoe_studies.run import run_studies
 from radmoe_studies.trajectories import hit, measure, rank_sum
+from radmoe_studies.verdicts import label_patches
 
 
 def labelled(out: Path, verdicts: Verdicts) -> Path:

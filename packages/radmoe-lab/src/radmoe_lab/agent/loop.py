@@ -50,7 +50,6 @@ class Conversation:
     _format_errors: int = 0
     _known: tuple[str, list[int]] = ("", [])
     _request: tuple[str, list[int]] = ("", [])
-    _reply: tuple[str, Sequence[int]] = ("", ())
 
     def __post_init__(self) -> None:
         self.messages = opening(self.issue)

@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.system.foreign import read_file, unpack_arrays
+from radmoe.system.foreign import read_file
 from radmoe_lab.agent.loop import EXIT_STATUSES, Conversation, Encode
 from radmoe_lab.agent.repositories import TASK, Repository
 from radmoe_lab.agent.verdicts import UNKNOWN, VERDICTS, judge_many
+from radmoe_lab.packed_arrays import unpack_arrays
 from radmoe_lab.sample import FINISH_REASONS
 
 FORMAT = 1

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.errors import ArchiveError, InputError
+from radmoe.errors import InputError, RadmoeError
 from radmoe.pool.files import write_atomic
 from radmoe.problems import DEFAULT_SEED
-from radmoe.system.foreign import check_recorded, read_file, unpack_arrays
+from radmoe.system.foreign import check_recorded, read_file
 from radmoe_lab.models import MODELS, PACKAGE
+from radmoe_lab.packed_arrays import unpack_arrays
 from radmoe_lab.sample import FINISH_REASONS
 from radmoe_lab.tasks import TASKS
 
@@ -41,6 +42,10 @@ _DTYPES = {"tokens": "u2", "lengths": "u2", "finish_reasons": "u1", "logprobs": 
 _FILTERS = [
     {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 2, "lp": 1, "pb": 1, "dict_size": 1 << 26}
 ]
+
+
+class ArchiveError(RadmoeError):
+    """Packed rollouts that are missing, damaged, or of another model than the one that is there."""
 
 
 @dataclass(frozen=True, eq=False)

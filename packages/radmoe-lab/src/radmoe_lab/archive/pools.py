@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from radmoe.errors import ArchiveError, InputError, PoolMismatch
+from radmoe.errors import InputError, PoolMismatch
 from radmoe.grading.grade import answer_key
 from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import open_pool
 from radmoe.pool.reader import safe_rollouts
 from radmoe.problems.gold import load_problems
-from radmoe_lab.archive.files import Archive, PackedTask
+from radmoe_lab.archive.files import Archive, ArchiveError, PackedTask
 from radmoe_lab.archive.source import PackedSource, check_checkpoint
 from radmoe_lab.tasks import TASKS
 

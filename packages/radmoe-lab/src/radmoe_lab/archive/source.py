@@ -10,10 +10,10 @@ import numpy as np
 from radmoe.engines.base import completion_text
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.engines.replay.sources import SAMPLED, Source, SourceRollout
-from radmoe.errors import ArchiveError, InputError
+from radmoe.errors import InputError
 from radmoe.problems import load_questions
 from radmoe.types import Rollout, Step
-from radmoe_lab.archive.files import Archive, Packed, PackedTask
+from radmoe_lab.archive.files import Archive, ArchiveError, Packed, PackedTask
 from radmoe_lab.models import weights
 from radmoe_lab.sample import FINISH_REASONS, checksums
 

@@ -106,7 +106,7 @@ def _problems(path: Path, pictures: Path) -> Iterator[Shown]:
     """Judge every method on every problem, and draw it."""
     from radmoe.evaluation.cohort import METHODS, open_cohort
     from radmoe.evaluation.scores import NEAR_UNIQUE_KINDS
-    from radmoe.report.pictures import draw_problem
+    from radmoe_lab.pictures import draw_problem
 
     cohort = open_cohort(path)
     for problem in progress(cohort, len(cohort), "selecting and drawing"):

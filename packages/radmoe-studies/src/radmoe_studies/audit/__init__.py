@@ -16,10 +16,11 @@ from radmoe_studies.audit import (
     pooled,
     power,
 )
-from radmoe_studies.audit.check import VERDICTS, Check, Verdict
+from radmoe_studies.audit.check import Check, Verdict
 from radmoe_studies.audit.paper import Paper, load
 
-__all__ = ["VERDICTS", "Check", "Paper", "Verdict", "audit", "load"]
+__all__ = ["Check", "Paper", "Verdict", "audit", "load"]
+
 
 FAMILIES = (
     mcnemar,

@@ -9,7 +9,6 @@ from typing import Literal
 from radmoe_studies.audit.spans import SLACK, Span, read, unit
 
 Verdict = Literal["agrees", "within rounding", "differs"]
-VERDICTS: tuple[Verdict, ...] = ("agrees", "within rounding", "differs")
 
 # Columns of the data files that the report shows under another heading.
 HEADINGS = {

@@ -38,8 +38,8 @@ def evaluate_command(
     Verdicts are read here and by nothing that selects. Without any, those of an earlier call are used.
     """
     from radmoe.agents.candidates import POOL, read_candidates
-    from radmoe.grading.verdicts import label_patches, read_reports, read_verdicts
     from radmoe_studies.commands import study
+    from radmoe_studies.verdicts import label_patches, read_reports, read_verdicts
 
     if labels is not None and reports:
         raise InputError("give --labels or --report, not both")

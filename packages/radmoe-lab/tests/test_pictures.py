@@ -9,8 +9,8 @@ import pytest
 
 from radmoe.errors import PoolError
 from radmoe.grading.labels import Label
-from radmoe.report.pictures import draw_problem
 from radmoe.types import Rollout, RolloutGroup
+from radmoe_lab.pictures import draw_problem
 from radmoe_lab.planted import PlantedGroup
 
 

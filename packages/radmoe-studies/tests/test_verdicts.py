@@ -10,7 +10,7 @@ import pytest
 from planted_trajectories import write_runs
 from radmoe.errors import InputError
 from radmoe.grading.labels import read_labels
-from radmoe.grading.verdicts import label_patches, read_reports, read_verdicts
+from radmoe_studies.verdicts import label_patches, read_reports, read_verdicts
 
 
 def test_reports_of_swe_bench_are_read_in_the_order_of_the_runs(tmp_path: Path) -> None:
