@@ -158,6 +158,7 @@ _REACH = {
     ),
     "an interface": _succeeds("ip link set lo up || ifconfig lo up || ip link add x type dummy"),
     "ending the first process": "kill -9 1; kill -9 -1; kill -TERM 1; echo on",
+    "interrupting the first process": "for n in $(seq 64); do kill -$n 1; done; echo on",
     "a terminal": _succeeds("python3 -c \"import fcntl; fcntl.ioctl(open('/dev/tty'), 0x5412, b'x')\""),
 }  # fmt: skip
 _TAKE = {
@@ -186,6 +187,9 @@ _TAKE = {
     "queues and semaphores of System V": _python("escaped(call(68, 186, 0, 0o1600))\nescaped(call(64, 190, 0, 32000, 0o1600))"),
     "requests to the kernel": _python("escaped(call(206, 0, 60000, ctypes.byref(ctypes.c_ulong())))"),
     "open files": _succeeds("python3 -c 'f = [open(\"/dev/null\") for _ in range(5000)]'"),
+    "limits of the first process": _python(
+        "import resource\ntry:\n    resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0))\n    escaped()\nexcept OSError: pass"
+    ),
     "locked memory": _succeeds("ulimit -l unlimited"),
     "higher limits": _succeeds("ulimit -u 1000 || ulimit -v unlimited || ulimit -f unlimited || ulimit -c unlimited"),
     "a core file": _succeeds("bash -c 'kill -SEGV $$'; ls core* || ls /testbed/core*"),

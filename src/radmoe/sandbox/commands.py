@@ -29,7 +29,8 @@ def main(order: str, control: str, place: str) -> None:
     its outputs. When it ends, or the caller says STOP, whatever it started is ended too, /tmp and /dev/shm are emptied,
     and its exit code goes back.
     """
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would inherit that
+    # Python ignores the first two, which a command would inherit, and catches the last, so that a command could end this process.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     caller = socket.socket(fileno=int(control))
     with os.fdopen(int(order), "rb") as file:
@@ -95,6 +96,7 @@ def _become(owner: tuple[int, int], capabilities: int = 0, *, bounding: bool = F
 
 def _copied(directory: str, files: dict[str, str]) -> str:
     """Fill the working directory. Returns STARTED, or what went wrong first."""
+    name = directory
     try:
         if directory:
             import shutil  # takes longer than all the rest
@@ -110,6 +112,8 @@ def _copied(directory: str, files: dict[str, str]) -> str:
             path, _, reason = error.args[0][0]
             return f"{path}: {reason}"
         return f"{error.filename}: {error.strerror}"
+    except ValueError as error:  # a null byte, half a character
+        return f"{name!r} is no name of a file ({error})"
     return STARTED.decode()
 
 

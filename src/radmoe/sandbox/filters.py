@@ -37,7 +37,7 @@ _DENIED = (
     (303, 264), (304, 265), (175, 105), (313, 273), (176, 106), (246, 104), (320, 294), (169, 142),  # handles, modules, kexec
     (319, 279), (447, 447), (29, 194), (68, 186), (64, 190), (206, 0),  # memory that no limit counts: memfd_*, {shm,msg,sem}get, io_setup
 )  # fmt: skip
-_OPENAT, _CLONE, _CLONE3, _SOCKET = (257, 56), (56, 220), (435, 435), (41, 198)
+_OPENAT, _CLONE, _CLONE3, _SOCKET, _PRLIMIT = (257, 56), (56, 220), (435, 435), (41, 198), (302, 261)
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _NAMESPACES = NEWNS | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET | 0x2000000  # the last one is NEWCGROUP
 _FAMILIES = (
@@ -90,6 +90,12 @@ def for_commands() -> Filter | None:
     code += [(_EQUAL, 0, 2 + 2 * len(_FAMILIES), _SOCKET[column]), (_LOAD, 0, 0, _FIRST)]
     code += [line for family in _FAMILIES for line in ((_EQUAL, 0, 1, family), (_GIVE, 0, 0, _ALLOW))]
     code += [(_GIVE, 0, 0, _DENY)]
+    code += [
+        (_EQUAL, 0, 4, _PRLIMIT[column]),
+        (_LOAD, 0, 0, _FIRST),
+        (_EQUAL, 0, 1, 0),
+    ]  # its own limits, not the helper's
+    code += [(_GIVE, 0, 0, _ALLOW), (_GIVE, 0, 0, _DENY)]
     return _filter(code + _all(_DENIED, column, _DENY), _ALLOW)
 
 
