@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radmoe.errors import VocabError
-from radmoe.vocab import Vocab
+from radmoe.vocab import MAX_TOKENS, Vocab
 from vocabularies import REAL, byte_level, encode, small_vocab, tokenizer, tokenizer_json, vocab
 
 TEXTS = [
@@ -215,6 +215,16 @@ def test_a_damaged_table_is_refused():
     lying[-4:] = zlib.crc32(lying[:-4]).to_bytes(4, "little")
     with pytest.raises(VocabError, match="contradicts itself"):
         Vocab.from_table(bytes(lying), bytes)
+    for text, message in (
+        (b"<\xff>", "an added token that is no text"),
+        (b"<x>", "of 1048577 tokens: at most 1048576"),
+    ):
+        tokens = 3 if text != b"<x>" else MAX_TOKENS + 1
+        lengths = bytes(2 * (tokens - 1)) + len(text).to_bytes(2, "little")
+        head = data[:12] + tokens.to_bytes(4, "little") + data[16:20] + len(text).to_bytes(8, "little")
+        body = head + (tokens - 1).to_bytes(4, "little") + lengths + text
+        with pytest.raises(VocabError, match=message):
+            Vocab.from_table(body + zlib.crc32(body).to_bytes(4, "little"), bytes)
 
 
 def test_a_vocabulary_travels_to_another_process():

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from radmoe.errors import VocabError
 
-MAX_TOKENS = 2**22  # no tokenizer comes near: a larger id is a damaged file
+MAX_TOKENS = 2**20  # no tokenizer comes near: a larger id is a damaged file. `symbols` has a character for each
 MAX_TOKEN_BYTES = 2**16 - 1  # lengths are uint16 in the table
 PREFIX_BYTES = 16  # bits of the masks in `begins`
 
@@ -151,7 +151,14 @@ class Vocab:
         blob = np.frombuffer(view, np.uint8, size, _HEADER.size + 4 * added + 2 * tokens)
         if int(lengths.sum(dtype=np.int64)) != size or (added and not 0 <= ids.min() <= ids.max() < tokens):
             raise VocabError("vocabulary table contradicts itself: rebuild it from the tokenizer JSON")
-        return cls(blob, lengths, ids, load_json)
+        if tokens > MAX_TOKENS:
+            raise VocabError(f"vocabulary table of {tokens} tokens: at most {MAX_TOKENS} are supported")
+        vocab = cls(blob, lengths, ids, load_json)
+        try:
+            vocab.added  # noqa: B018 (their texts are read here, where whoever opens a file expects it to be bad)
+        except UnicodeDecodeError:
+            raise VocabError("vocabulary table has an added token that is no text: rebuild it from the JSON") from None
+        return vocab
 
     def to_table(self) -> bytes:
         """The compiled table: header, added ids, lengths, blob and CRC32, little-endian; 1.7 MB for 200k tokens."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +112,23 @@ def test_a_patch_goes_to_git_without_a_file_in_the_repository(out: Path, tmp_pat
     assert [one.usable for one in checked] == [True, True, True]
 
 
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"a": "", "a/b": ""}, "a: File exists"),
+        ({"a\0b": ""}, r"'a\\x00b' is no name of a file"),
+        ({"\ud800": ""}, r"'\\ud800' is no name of a file"),
+    ],
+)
+def test_a_repository_that_cannot_be_made_costs_no_other(out: Path, files: dict[str, str], reason: str) -> None:
+    theirs = {one.instance_id: one for one in instances(*SCRIPT)} | {"two": Instance("two", "two", files=files)}
+    made = decisions(out, instances=tuple(theirs.values()))
+    assert made["one"].patch == decisions(out)["one"].patch
+    assert made["two"].patch == ""
+    problem = made["two"].candidates[2].problem or ""
+    assert re.search(rf"its patch cannot be checked \(.*its work tree cannot be made: {reason}", problem)
+
+
 def test_steps_without_a_boundary_can_be_read_at_their_first_row(tmp_path: Path) -> None:
     bare = "```mswea_bash_command\nsed -i 's/ + 1//' sums.py\n```"
     run_script(tmp_path, {"one": [[bare, step(SUBMIT)], [bare, step(SUBMIT)], [bare, SUBMIT, bare, step(SUBMIT)]]})
@@ -146,6 +166,11 @@ def test_a_selection_does_not_depend_on_the_order_of_other_candidates(out: Path)
         ("{}", "line 1 is no candidate"),
         ('{"instance_id": "a", "run": 0, "patch": "", "x": 1}', "line 1 is no candidate"),
         ('{"instance_id": "a", "run": 0, "patch": ""}\n' * 2, "line 2: run 0 of 'a' is listed twice"),
+        ('{"instance_id": "a", "run": 0, "patch": "", "notes": 5}', "line 1 is no candidate"),
+        ('{"instance_id": "a", "run": 0, "patch": "", "notes": [5]}', "line 1 is no candidate"),
+        ('{"instance_id": "a", "run": true, "patch": ""}', "line 1 is no candidate"),
+        ('{"instance_id": "a", "run": -1, "patch": ""}', "line 1 is no candidate"),
+        ('{"instance_id": "a", "run": 0, "patch": "", "model": {}}', "line 1 is no candidate"),
     ],
 )
 def test_a_broken_list_of_candidates_is_one_line(tmp_path: Path, lines: str | None, message: str) -> None:
@@ -153,6 +178,26 @@ def test_a_broken_list_of_candidates_is_one_line(tmp_path: Path, lines: str | No
         (tmp_path / CANDIDATES).write_text(lines)
     with pytest.raises(InputError, match=message):
         read_candidates(tmp_path)
+
+
+def test_a_long_list_of_candidates_is_read_in_time(tmp_path: Path) -> None:
+    """Each line was compared with all before it: 30,000 of one instance took minutes."""
+    write_candidates(tmp_path, [Candidate("a", run) for run in range(30_000)])
+    began = time.monotonic()
+    assert len(read_candidates(tmp_path)["a"]) == 30_000
+    assert time.monotonic() - began < 30
+
+
+def test_half_a_character_in_a_patch_costs_no_other(out: Path, tmp_path: Path) -> None:
+    shutil.copytree(out, tmp_path / "out")
+    listed = read_candidates(out)
+    listed["two"] = [replace(one, patch=f"{one.patch}\ud800") for one in listed["two"]]
+    write_candidates(tmp_path / "out", [one for members in listed.values() for one in members])
+    theirs = decisions(tmp_path / "out")
+    assert theirs["one"] == decisions(out)["one"]
+    assert theirs["two"].candidates[2].patch_bytes == decisions(out)["two"].candidates[2].patch_bytes + 3
+    write_predictions(theirs.values(), tmp_path / PREDS)
+    assert json.loads((tmp_path / PREDS).read_bytes())["two"]["model_patch"].endswith("\ud800")
 
 
 def test_candidates_are_read_as_they_were_written(tmp_path: Path) -> None:

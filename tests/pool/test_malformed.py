@@ -67,6 +67,8 @@ def test_malformed_pools_are_refused_in_one_line() -> None:
         "claim: a long problem id, often",
         "claim: a rollout of 10^9 tokens",
         "claim: a label of 300 MB",
+        "claim: tokenizer.bytes with a control token of 2,000,000",
+        "claim: tokenizer.bytes with an added token that is no text",
         "claim: a sparse pointer",
     ],
 )

@@ -3,7 +3,7 @@
 `kills` runs a command to its end, then again and again in new places with SIGKILL at some moment, and looks at what is left
 each time. Moments are file operations of the command, which are the same in every run, and seconds of its run time. A
 rollout counts as acknowledged once `PoolWriter.add` has returned. Runs are forked from a process that has imported
-torch and has not used it, so this is a program of its own: `python tests/killed_runs.py COMMAND...` prints a line
+torch and has not used it, so this is a program of its own: `python tests/support/killed_runs.py COMMAND...` prints a line
 of JSON for each kill.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import zlib
@@ -18,6 +19,7 @@ from pool_attacks import SHARD, write_document
 from radmoe.pool import files, schema
 from radmoe.pool.columns import ColumnWriter, compression
 from radmoe.pool.tables import LABEL_FIELDS, RUN_FIELDS
+from radmoe.vocab import Vocab
 
 META = f"{SHARD}/{schema.SHARD_META}"
 
@@ -208,6 +210,39 @@ def vocab_header(tokens: int, added: int, size: int) -> Callable[[Place], None]:
     return spoil
 
 
+def vocab_tokens(change: Callable[[list[bytes], list[int]], object]) -> Callable[[Place], None]:
+    """A table whose tokens and ids of added ones are changed, under checksums and a fingerprint that fit."""
+
+    def spoil(where: Place) -> None:
+        path = where.pool / schema.VOCAB_TABLE
+        good = Vocab.from_table(path.read_bytes(), bytes)
+        tokens, added = [good.token_bytes(i) for i in range(len(good))], list(good.added.values())
+        change(tokens, added)
+        blob = b"".join(tokens)
+        body = struct.pack("<8sIIIQ", b"radvocab", 1, len(tokens), len(added), len(blob))
+        body += struct.pack(f"<{len(added)}i{len(tokens)}H", *added, *map(len, tokens)) + blob
+        path.write_bytes(body + struct.pack("<I", zlib.crc32(body)))
+        document = _load(where, schema.POOL_JSON) | {"vocab": hashlib.sha256(body).hexdigest()}
+        write_document(where.pool, schema.POOL_JSON, document, relist=(schema.VOCAB_TABLE,))
+
+    return spoil
+
+
+def far_control(tokens: list[bytes], added: list[int]) -> None:
+    tokens += [b""] * (2_000_000 - len(tokens))
+    tokens.append(b"<far>")
+    added.append(2_000_000)
+
+
+def no_text(tokens: list[bytes], added: list[int]) -> None:
+    tokens[added[0]] = b"<\xff\xfe>"
+
+
+def all_control(tokens: list[bytes], added: list[int]) -> None:
+    tokens[:] = [b"<%d>" % i for i in range(len(tokens))]
+    added[:] = range(len(tokens))
+
+
 def sparse_pointer(where: Place) -> None:
     """A pointer of ten billion bytes, none of which is on the disk."""
     meta = _load(where, META)
@@ -265,6 +300,9 @@ CLAIMS: dict[str, Callable[[Place], object]] = {
     "claim: tokenizer.bytes of 2^32 tokens": vocab_header(2**32 - 1, 0, 0),
     "claim: tokenizer.bytes of 2^63 bytes": vocab_header(1, 0, 2**63),
     "claim: tokenizer.bytes of 32 tokens without bytes": vocab_header(32, 0, 0),
+    "claim: tokenizer.bytes with a control token of 2,000,000": vocab_tokens(far_control),
+    "claim: tokenizer.bytes with an added token that is no text": vocab_tokens(no_text),
+    "claim: tokenizer.bytes of control tokens alone": vocab_tokens(all_control),
     "claim: a sparse pointer": sparse_pointer,
     "claim: a frame of 2^62 bytes": frame_field(30, (2**62).to_bytes(8, "big")),
     "claim: a frame of chunks of 2 GB": frame_field(58, HUGE.to_bytes(4, "big")),

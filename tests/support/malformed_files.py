@@ -1,4 +1,5 @@
-"""A table of files that a stranger could send beside pools: archives, trajectories, calibrations, data files.
+"""A table of files that a stranger could send beside pools: archives, trajectories, calibrations, data
+files, lists of patches.
 
 `malformed_files` maps a name to a function that makes the files of one case in a place, and returns what reads them.
 """
@@ -315,9 +316,39 @@ def _calibrations() -> Iterator[tuple[str, Case]]:
         )
 
 
+# -- lists of an agent's patches ---------------------------------------------------------------------------------------------
+
+
+def _candidates() -> Iterator[tuple[str, Case]]:
+    good = {"instance_id": "planted-0000", "run": 0, "patch": "--- a\n+++ b\n"}
+    wrong: dict[str, list[dict[str, Any]]] = {
+        "notes that are a number": [{"notes": 5}],
+        "a model that is an object": [{"model": {"a": []}}],
+        "a problem that is a list": [{"problem": []}],
+        "a run that is true": [{"run": True}],
+        "a run of 4,299 digits": [{"run": int("9" * 4_299)}],
+        "half a character": [{"patch": "\ud800", "status": "\ud800", "notes": ["\ud800"]}],
+        "an instance of half a character": [{"instance_id": "\ud800"}],
+        "an instance that nobody knows": [{"instance_id": "\x1b[31m"}],
+        "30,000 runs": [{"run": number} for number in range(30_000)],
+    }
+    for name, changes in wrong.items():
+        lines = "".join(json.dumps(good | change) + "\n" for change in changes)
+        yield f"candidates: {name}", (lambda where, lines=lines: _runs_of(where, lines), _select_patch)
+
+
+def _runs_of(where: Place, candidates: str) -> None:
+    shutil.copytree(good_pools() / "plain", where.root / "runs" / "pool")
+    (where.root / "runs" / "candidates.jsonl").write_text(candidates)
+
+
+def _select_patch(where: Place) -> dict[str, Work]:
+    return {"agent select": radmoe("agent", "select", where.root / "runs", "--out", where.root / "preds.json")}
+
+
 def malformed_files() -> dict[str, Case]:
     """The cases by name, in a fixed order."""
-    return dict([*_packed(), *_odd(), *_calibrations()])
+    return dict([*_packed(), *_odd(), *_calibrations(), *_candidates()])
 
 
 def run_files(case: Case) -> dict[str, Outcome]:

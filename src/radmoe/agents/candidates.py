@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from radmoe.system.foreign import read_file
 
 POOL, CANDIDATES = "pool", "candidates.jsonl"
 SUFFIX = ".traj.json"
+_TEXTS = dict.fromkeys(("instance_id", "status", "patch", "model"), str)
+_FIELDS: dict[str, Any] = {**_TEXTS, "run": int, "problem": str | None, "notes": list}  # of a line, with their types
 _EXAMPLE = '{"instance_id": "a__b-1", "run": 0, "status": "Submitted", "patch": "..", "model": "..", "problem": null}'
 
 
@@ -127,16 +129,25 @@ def read_candidates(directory: Path) -> dict[str, list[Candidate]]:
         raise InputError(
             f"{directory} has no {CANDIDATES}: give a directory that radmoe agent run or radmoe agent import wrote"
         )
-    known = {field.name for field in fields(Candidate)}
-    instances: dict[str, list[Candidate]] = {}
+    instances: dict[str, dict[int, Candidate]] = {}
     for number, row in read_rows(path, "candidates", _EXAMPLE):
-        values = dict(row)
-        match values:
-            case {"instance_id": str(name), "run": int(run), "patch": str()} if set(values) <= known:
-                one = Candidate(**values | {"notes": tuple(values.get("notes") or ())})
-                if any(other.run == run for other in instances.get(name, ())):
-                    raise InputError(f"{path} line {number}: run {run} of {name!r} is listed twice: write it again")
-                instances.setdefault(name, []).append(one)
-            case _:
-                raise InputError(f"{path} line {number} is no candidate: a line is {_EXAMPLE}")
-    return {name: sorted(members, key=lambda one: one.run) for name, members in instances.items()}
+        if not _is_candidate(row):
+            raise InputError(f"{path} line {number} is no candidate: a line is {_EXAMPLE}")
+        one = Candidate(**{**row, "notes": tuple(row.get("notes", ()))})
+        members = instances.setdefault(one.instance_id, {})
+        if one.run in members:
+            raise InputError(
+                f"{path} line {number}: run {one.run} of {one.instance_id!r} is listed twice: write it again"
+            )
+        members[one.run] = one
+    return {name: [members[run] for run in sorted(members)] for name, members in instances.items()}
+
+
+def _is_candidate(row: Mapping[str, Any]) -> bool:
+    """Whether a line has the fields of a candidate, each of its type."""
+    if not {"instance_id", "run", "patch"} <= row.keys() <= _FIELDS.keys():
+        return False
+    typed = all(isinstance(value, _FIELDS[name]) for name, value in row.items())
+    return (
+        typed and type(row["run"]) is int and row["run"] >= 0 and all(isinstance(n, str) for n in row.get("notes", ()))
+    )

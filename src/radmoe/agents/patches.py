@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from radmoe.agents.candidates import POOL, Candidate, read_candidates
 from radmoe.agents.instances import Instance
 from radmoe.agents.trajectory import count_steps
-from radmoe.errors import InputError
+from radmoe.errors import EngineError, InputError
 from radmoe.pool import Pool, open_pool
 from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
@@ -98,6 +99,8 @@ def decide_all(
     pool = open_pool(directory / POOL)
     setting = setting_for("agent", readout=readout, k=k, kernel=kernel)
     repositories = {one.instance_id: one for one in instances}
+    if repositories:
+        _check_confinement()
     order = [*(name for name in pool.problems if name in every), *sorted(every.keys() - set(pool.problems))]
 
     def work(job: tuple[str, RolloutGroup | None]) -> Decision:
@@ -167,6 +170,16 @@ def _facts(
     }
 
 
+def _check_confinement() -> None:
+    """Refuse a machine that cannot run git confined, with an EngineError: that is the fault of no repository."""
+    from radmoe.agents.run import silence
+
+    silence()
+    from radmoe.agents.confined import check_confinement
+
+    check_confinement()
+
+
 def check_patches(instance: Instance, members: Sequence[Candidate]) -> list[Candidate]:
     """The candidates of an instance, of which those whose patch does not apply to the repository cannot be submitted.
 
@@ -177,21 +190,22 @@ def check_patches(instance: Instance, members: Sequence[Candidate]) -> list[Cand
     silence()
     from radmoe.agents.confined import ConfinedEnvironment
 
-    place = ConfinedEnvironment(
-        repository="" if instance.repository is None else str(instance.repository), files=dict(instance.files)
-    )
+    checked = list(members)
+    repository = "" if instance.repository is None else str(instance.repository)
     try:
-        checked = []
-        for one in members:
-            if one.usable:
-                done = place.run("git apply --check -", stdin=one.patch.encode("utf-8", "replace"))
-                if done.code != 0 or done.stopped:
-                    said = done.stopped or done.output.decode(errors="replace").strip() or "git gives no reason"
-                    one = replace(one, problem=f"its patch does not apply ({said.splitlines()[0]})")
-            checked.append(one)
-        return checked
-    finally:
-        place.cleanup()
+        with ExitStack() as stack:
+            place = ConfinedEnvironment(repository=repository, files=dict(instance.files))
+            stack.callback(place.cleanup)
+            for number, one in enumerate(members):
+                if one.usable:
+                    done = place.run("git apply --check -", stdin=one.patch.encode("utf-8", "replace"))
+                    if done.code != 0 or done.stopped:
+                        said = done.stopped or done.output.decode(errors="replace").strip() or "git gives no reason"
+                        checked[number] = replace(one, problem=f"its patch does not apply ({said.splitlines()[0]})")
+    except EngineError as error:  # somebody else made the repository: what is wrong with it costs no other
+        problem = f"its patch cannot be checked ({error})"
+        return [replace(one, problem=problem) if one.usable else one for one in members]
+    return checked
 
 
 def write_predictions(decisions: Iterable[Decision], out: Path, records: Path | None = None) -> None:
@@ -223,6 +237,7 @@ def _group(pool: Pool, name: str) -> RolloutGroup | None:
 
 def _considered(one: Candidate, trace: Trace | None, group: RolloutGroup | None, facts: dict[str, Any]) -> Considered:
     counts = None if trace is None or group is None else count_steps(trace, group.vocab)
+    patch = one.patch.encode("utf-8", "surrogatepass")  # a stranger's may have half a character
     return Considered(
         run=one.run,
         status=one.status,
@@ -235,7 +250,7 @@ def _considered(one: Candidate, trace: Trace | None, group: RolloutGroup | None,
         steps=None if counts is None else counts.steps,
         boundaries=None if counts is None else counts.boundaries,
         steps_without_boundary=None if counts is None else counts.without,
-        patch_bytes=len(one.patch.encode()),
+        patch_bytes=len(patch),
         patch_lines=sum(line[:1] in "+-" and line[:3] not in ("+++", "---") for line in one.patch.splitlines() if line),
-        patch_sha256=hashlib.sha256(one.patch.encode()).hexdigest(),
+        patch_sha256=hashlib.sha256(patch).hexdigest(),
     )
