@@ -85,11 +85,10 @@ def sampled(name: str, dtype: str, chosen: argparse.Namespace) -> tuple[Any, lis
     rollouts = []
     for i, output in enumerate(outputs):
         routing = taken(engine.llm.collective_rpc(TAKE, args=({"key": f"k{i}", "n": chosen.n},)))
-        options = {"vocab": engine.vocab, "shape": engine.shape, "kind": "math"}
-        group = from_vllm(output, routing=routing, **options)
+        group = from_vllm(output, engine.llm, kind="math", routing=routing)
         rollouts += [Sampled(i, prompts[i], rollout) for rollout in group.rollouts]
         if not chosen.compiled:
-            for one, stock in zip(rollouts[-chosen.n :], from_vllm(output, **options).rollouts, strict=True):
+            for one, stock in zip(rollouts[-chosen.n :], from_vllm(output, engine.llm).rollouts, strict=True):
                 one.stock = stock.expert_ids
     if not chosen.compiled:
         once = request_parameters(Sampling(max_tokens=1, topk_logprobs=0), 1, seed=0)

@@ -120,7 +120,10 @@ def wrong_fields() -> Iterator[Case]:
         ("vllm", COMPLETIONS, ("choices", 0, "token_ids")),
         ("sglang", GENERATE, ("output_ids",)),
     ):
-        beyond, line = put(*where, value=[515] * 2), "the server sampled token 515, the tokenizer of .* ends at 514"
+        beyond, line = (
+            put(*where, value=[515] * 2),
+            "the server sampled token 515, and the model's tokenizer ends at 514",
+        )
         yield Case(f"{kind} token beyond the vocabulary", line, sends_with(change=beyond), path, kind)
     no_ids = sends_with(change=put("choices", 0, "token_ids", value=None))
     yield Case("vllm without token ids", "returns no token ids: it needs vLLM 0.11", no_ids)

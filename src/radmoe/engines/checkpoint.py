@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from radmoe.errors import EngineError
 from radmoe.types import RouterShape
@@ -13,6 +13,36 @@ from radmoe.vocab import Vocab
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
 SAMPLES, SAMPLE_BYTES = 16, 1 << 16  # blocks of each file of weights that a fingerprint reads
+
+
+class RouterLayout(NamedTuple):
+    """The router of a model as its configuration says it, and the model's name for messages.
+
+    `layers` counts all layers; `sparse` are those with experts, which `shape.layers` counts.
+    """
+
+    shape: RouterShape
+    layers: int
+    sparse: tuple[int, ...]
+    model: str
+
+    @classmethod
+    def of_config(cls, text: Any, model: str) -> RouterLayout:
+        """From the configuration of a text model; EngineError for a model without experts."""
+        experts, top_k = (
+            next((v for name in names if (v := getattr(text, name, None))), 0) for names in (_EXPERTS, _TOP_K)
+        )
+        if experts < 2 or top_k < 1:
+            raise EngineError(
+                f"{model} ({text.model_type}) is not a mixture-of-experts model: without a router there is no routing"
+            )
+        sparse = sparse_layers(text)
+        return cls(RouterShape(len(sparse), experts, top_k), text.num_hidden_layers, tuple(sparse), Path(model).name)
+
+    @property
+    def dense(self) -> tuple[int, ...]:
+        """The layers without experts."""
+        return tuple(sorted(set(range(self.layers)) - set(self.sparse)))
 
 
 class Checkpoint:
@@ -38,22 +68,9 @@ class Checkpoint:
             raise EngineError(f"cannot read the model's directory {path}: {reason}") from None
         text = config.get_text_config()
         self.vocab = Vocab.from_tokenizer(self.tokenizer)
-        self.layers: int = text.num_hidden_layers
         self.context: int | None = getattr(text, "max_position_embeddings", None)
-        experts, top_k = (
-            next((v for name in names if (v := getattr(text, name, None))), 0) for names in (_EXPERTS, _TOP_K)
-        )
-        if experts < 2 or top_k < 1:
-            raise EngineError(
-                f"{path} ({config.model_type}) is not a mixture-of-experts model: without a router there is no routing"
-            )
-        self.sparse = sparse_layers(text)
-        self.shape = RouterShape(len(self.sparse), experts, top_k)
-
-    @property
-    def dense(self) -> tuple[int, ...]:
-        """The layers without experts."""
-        return tuple(sorted(set(range(self.layers)) - set(self.sparse)))
+        self.router = RouterLayout.of_config(text, str(path))
+        self.shape = self.router.shape
 
     @property
     def has_weights(self) -> bool:

@@ -10,7 +10,7 @@ embedded.py    the backend of a model in this process
 rendered.py    prompts rendered and answers built here, for backends that speak token ids
 picks.py       rollouts to a pick: kind, preset, selection, and the `radmoe` object of an answer
 adaptive.py    rounds of rollouts, until the pick is settled
-vllm_answers.py  what is asked of vLLM, and how its answers are read
+vllm_requests.py  a client's request as vLLM is asked it, and the choices of the answer
 live.py, web/  the page at /
 service.py     one best-of-N request from its place in the queue to its answer
 admission.py   bounded queue, deadlines

@@ -115,7 +115,10 @@ class Embedded(Backend):
         if best is not None:
             reading = settle(best, [rollout.token_ids for rollout in rollouts], self._router)
         return Sampled(
-            choices=[choice_of(ask, i, done, self._engine.vocab) for i, done in enumerate(completions)],
+            choices=[
+                choice_of(ask, i, done.text, done.finish_reason, self._engine.vocab)
+                for i, done in enumerate(completions)
+            ],
             usage=usage_of(len(prompt.ids), tokens),
             tokens=tokens,
             rollouts=lambda: rollouts,

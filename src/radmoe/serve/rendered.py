@@ -153,12 +153,12 @@ def cut(done: Completion, stops: tuple[str, ...], vocab: Vocab) -> Completion:
     return done._replace(rollout=rollout, text=whole[:at].decode("utf-8", "replace"), finish_reason="stop")
 
 
-def choice_of(ask: Ask, index: int, done: Completion, vocab: Vocab) -> dict[str, Any]:
+def choice_of(ask: Ask, index: int, text: str, finish_reason: str, vocab: Vocab) -> dict[str, Any]:
     """A completion as a choice of OpenAI's; of a chat, the thinking is told apart from the answer."""
-    end = {"index": index, "finish_reason": done.finish_reason, "logprobs": None}
+    end = {"index": index, "finish_reason": finish_reason, "logprobs": None}
     if ask.route == "text":
-        return {"text": done.text} | end
-    thinking, answer = split_thinking(done.text, vocab)
+        return {"text": text} | end
+    thinking, answer = split_thinking(text, vocab)
     message: dict[str, Any] = {"role": "assistant", "content": answer}
     if thinking is not None:
         message |= {"reasoning": thinking, "reasoning_content": thinking}

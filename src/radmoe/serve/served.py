@@ -14,17 +14,16 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Sampling, completion_text
+from radmoe.engines.base import Sampling, completion_text
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http import HttpEngine
-from radmoe.engines.http.dialects import Answer, Request, Sglang, answer_limit, logprobs_of
+from radmoe.engines.http.answers import Answer, plugin_routing
+from radmoe.engines.http.client import BUSY, SMALL_BYTES, SMALL_VALUES, Busy, Limit, connection_to
+from radmoe.engines.http.dialects import Request, Sglang, answer_limit, rows_request
 from radmoe.engines.http.fields import parse
-from radmoe.engines.http.routed import generated
-from radmoe.engines.http.wire import BUSY, SMALL_BYTES, SMALL_VALUES, Limit, Reply, reason_of
 from radmoe.engines.models import resolve_model
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
-from radmoe.errors import EngineError, RadmoeError
-from radmoe.pool.profile import spans
+from radmoe.errors import RadmoeError
 from radmoe.selection.confidence import likelihood
 from radmoe.serve.asks import Ask, Best
 from radmoe.serve.backends import Backend, Plain, Progress, Router, Sampled, in_thread, usage_of
@@ -32,14 +31,13 @@ from radmoe.serve.faults import Fault, bad_gateway, broken_routing
 from radmoe.serve.picks import Reading, logprobs_needed, rows_read, settle
 from radmoe.serve.rendered import Prompt, Renderer, choice_of
 from radmoe.serve.settings import Settings
-from radmoe.serve.upstreams import Answers, Fleet, Lost, Upstream, unknown_model
-from radmoe.serve.vllm_answers import Choices, body_for, plugin_rollouts, read_choices, stock_rollouts
+from radmoe.serve.upstreams import Answers, Fleet, Upstream, unknown_model
+from radmoe.serve.vllm_requests import Choices, body_for, read_choices
 from radmoe.types import Rollout
 
 PATHS = {"chat": "/v1/chat/completions", "text": "/v1/completions"}
 Positions = NDArray[np.int32] | None
 _LONG_CONTEXT = 1 << 17  # tokens, where a server does not say its context
-_ERROR_BYTES = 1 << 14
 _LARGE_ANSWER = 16 << 20  # bytes of an answer that is read alone, as its values take many times its bytes
 _VALUE_BYTES = 32  # of an answer per value in it, at least: a value takes up to 100 bytes of memory
 _STREAMED = 8  # times the bytes of a whole answer: every token comes in an event of its own
@@ -90,11 +88,12 @@ class Served(Backend):
     async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
         self._check_model(ask)
 
-        async def whole(upstream: Upstream) -> Reply:
-            return await upstream.ask("POST", PATHS[ask.route], data, self._limit(upstream, ask, ask.choices, 20).size)
+        async def whole(upstream: Upstream) -> bytes:
+            return await upstream.ask(PATHS[ask.route], data, self._limit(upstream, ask, ask.choices, 20).size)
 
         async def begin(upstream: Upstream) -> Plain:
-            response = await _begin(upstream, PATHS[ask.route], data)
+            with upstream.asked():
+                response = await upstream.client.open("POST", PATHS[ask.route], data)
             held = AsyncExitStack()
             held.enter_context(upstream.lease())
             held.push_async_callback(response.aclose)
@@ -104,8 +103,8 @@ class Served(Backend):
         with progress.upstream():
             if ask.stream:
                 return await self.fleet.attempt(ask.model, begin)
-            reply = await self.fleet.attempt(ask.model, whole)
-        return Plain("application/json", _one(reply.body), AsyncExitStack().aclose)
+            body = await self.fleet.attempt(ask.model, whole)
+        return Plain("application/json", _one(body), AsyncExitStack().aclose)
 
     async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
         assert best is not None  # plain requests are passed on
@@ -134,11 +133,11 @@ class Served(Backend):
         plugin = engine is not None and engine.plugin is not None
         body = json.dumps(body_for(ask, n, wanted, key if plugin else None, first)).encode()
         with progress.upstream():
-            reply = await upstream.ask("POST", PATHS[ask.route], body, limit.size)
+            reply = await upstream.ask(PATHS[ask.route], body, limit.size)
         progress.finished += n
-        work = partial(read_choices, reply.body, upstream.url, ask, n, engine, wanted, limit.values)
+        work = partial(read_choices, reply, upstream.url, ask, n, engine, wanted, limit.values)
         try:
-            async with self._large if len(reply.body) > _LARGE_ANSWER else nullcontext():
+            async with self._large if len(reply) > _LARGE_ANSWER else nullcontext():
                 read, reading, positions = await in_thread(_understand, work, best, engine, self._whole_rows)
         except RadmoeError as error:
             raise bad_gateway(str(error)) from None
@@ -146,17 +145,23 @@ class Served(Backend):
             return _sampled(read, None, None, None, upstream.card.trouble)
         router = _router(engine)
         if not plugin:
-            return _sampled(read, lambda: stock_rollouts(read, engine), router, reading)
-        ranges = {str(i): spans(rows) for i, rows in enumerate(positions) if rows is not None}
-        ask_rows = json.dumps({"key": key, "n": n} | ({"spans": ranges} if ranges else {})).encode()
+            return _sampled(
+                read, lambda: [engine.rollout(a, read.prompt_tokens) for a in read.answers], router, reading
+            )
         try:
             with progress.upstream():
-                payload = (await upstream.ask("POST", ROUTING, ask_rows, limit.size, lost=_ROWS_LOST)).body
+                ask_rows = json.dumps(rows_request(key, n, positions)).encode()
+                payload = await upstream.ask(ROUTING, ask_rows, limit.size, busy=_ROWS_LOST)
         except Fault as fault:
             if best.fallback is None:
                 raise broken_routing(fault.detail or str(fault)) from None
             return _sampled(read, None, router, reading, "the model server did not hand its routing out")
-        return _sampled(read, lambda: plugin_rollouts(payload, read, engine, positions), router, reading)
+
+        def rollouts() -> list[Rollout]:
+            routing = plugin_routing(payload, n, upstream.url)
+            return [engine.rollout(a, None, routing[i], positions[i]) for i, a in enumerate(read.answers)]
+
+        return _sampled(read, rollouts, router, reading)
 
     # -- SGLang --------------------------------------------------------------------------------
 
@@ -170,19 +175,18 @@ class Served(Backend):
 
         async def rollout(i: int) -> Answer:
             request = _request(prompt, i)
-            data = json.dumps(Sglang().body(request)).encode()
-            limit = answer_limit(request, engine.local)
+            data = json.dumps(engine.dialect.body(request, ask.model, None)).encode()
+            limit = answer_limit(request, engine.local.router)
 
             async def work(upstream: Upstream) -> Answer:
-                reply = await upstream.ask("POST", "/generate", data, min(limit.size, self._largest))
+                reply = await upstream.ask(engine.dialect.path, data, min(limit.size, self._largest))
+                values = min(limit.values, self._largest // _VALUE_BYTES)
                 try:
-                    field = await in_thread(
-                        parse, reply.body, upstream.url, min(limit.values, self._largest // _VALUE_BYTES)
+                    return await in_thread(
+                        lambda: engine.dialect.read(parse(reply, upstream.url, values), request, len(engine.vocab))
                     )
-                    answer: Answer = await in_thread(Sglang().read, field, request, engine.local)
                 except RadmoeError as error:
                     raise bad_gateway(str(error)) from None
-                return answer
 
             answer = await self.fleet.attempt(ask.model, work, routing=True)
             progress.finished += 1
@@ -221,7 +225,9 @@ class Served(Backend):
         if engine is None:
             size, values = positions * 4096, positions * 200
         else:
-            size, values = answer_limit(Request((), positions, Sampling(topk_logprobs=logprobs), 0, 0), engine.local)
+            size, values = answer_limit(
+                Request((), positions, Sampling(topk_logprobs=logprobs), 0, 0), engine.local.router
+            )
         most = self._largest
         return Limit(min(SMALL_BYTES + n * size, most), min(SMALL_VALUES + n * values, most // _VALUE_BYTES))
 
@@ -243,13 +249,14 @@ def _understand(
     choices = read()
     if engine is None:
         return choices, None, []
-    reading = settle(best, choices.tokens, _router(engine))
+    tokens = [answer.tokens for answer in choices.answers]
+    reading = settle(best, tokens, _router(engine))
     if whole:
-        return choices, reading, [None] * len(choices.tokens)
+        return choices, reading, [None] * len(tokens)
     if reading.kind is None:
-        return choices, reading, [np.empty(0, np.int32)] * len(choices.tokens)  # nothing will be read
+        return choices, reading, [np.empty(0, np.int32)] * len(tokens)  # nothing will be read
     profile, kind = rows_read(best, reading.kind), reading.kind
-    return choices, reading, [profile.kept_rows(ids, engine.vocab, kind) for ids in choices.tokens]
+    return choices, reading, [profile.kept_rows(ids, engine.vocab, kind) for ids in tokens]
 
 
 def no_routing(detail: str) -> Fault:
@@ -268,7 +275,7 @@ def _sampled(read: Choices, rollouts: Any, router: Router | None, reading: Any, 
     return Sampled(
         choices=read.documents,
         usage=read.usage,
-        tokens=sum(len(ids) for ids in read.tokens) or int(read.usage.get("completion_tokens", 0)),
+        tokens=sum(len(answer.tokens) for answer in read.answers) or int(read.usage.get("completion_tokens", 0)),
         rollouts=rollouts,
         router=router,
         reading=reading,
@@ -284,63 +291,22 @@ def _request(prompt: Prompt, rollout: int) -> Request:
 
 
 def _from_tokens(ask: Ask, best: Best, prompt: Prompt, answers: list[Answer], engine: HttpEngine) -> Sampled:
-    router, logprobs = Router(engine.shape, engine.vocab), [logprobs_of(answer) for answer in answers]
-    tokens = [np.array(answer.tokens, np.int32) for answer in answers]
-
-    def rollouts() -> list[Rollout]:
-        made = []
-        for answer, ids, (sampled, top) in zip(answers, tokens, logprobs, strict=True):
-            if answer.raw is None:
-                raise EngineError(f"this server returns no routing: {engine.dialect.flag}")
-            rows = generated(answer.raw, answer.first, len(prompt.ids), len(ids), engine.local, engine.dialect.kernel)
-            made.append(Rollout(ids, rows, None, sampled, top))
-        return made
-
-    completions = [
-        Completion(0, i, None, completion_text(engine.tokenizer, ids, answer.reason), answer.reason)  # type: ignore[arg-type]
-        for i, (answer, ids) in enumerate(zip(answers, tokens, strict=True))
-    ]
+    router, tokens, length = Router(engine.shape, engine.vocab), [answer.tokens for answer in answers], len(prompt.ids)
+    texts = [completion_text(engine.tokenizer, answer.tokens, answer.reason) for answer in answers]
     total = sum(map(len, tokens))
     return Sampled(
-        choices=[choice_of(ask, i, done, engine.vocab) for i, done in enumerate(completions)],
-        usage=usage_of(len(prompt.ids), total),
+        choices=[choice_of(ask, i, text, answers[i].reason, engine.vocab) for i, text in enumerate(texts)],
+        usage=usage_of(length, total),
         tokens=total,
-        rollouts=rollouts,
+        rollouts=lambda: [engine.rollout(answer, length, first=length - 1) for answer in answers],
         router=router,
         reading=settle(best, tokens, router),
-        likelihoods=[likelihood(sampled) for sampled, _ in logprobs if sampled is not None] or None,
+        likelihoods=[likelihood(answer.sampled) for answer in answers if answer.sampled is not None] or None,
         prompt=prompt.text,
     )
 
 
 # -- plain requests ----------------------------------------------------------------------------
-
-
-async def _begin(upstream: Upstream, path: str, data: bytes) -> httpx.Response:
-    """The head of an answer that comes in parts. Raises Lost or a Fault as `Upstream.ask` does."""
-    request = upstream.client.build_request("POST", upstream.url + path, content=data)
-    try:
-        response = await upstream.client.send(request, stream=True)
-    except httpx.ConnectError as error:
-        upstream.up = False
-        raise Lost(f"no connection to {upstream.url} ({reason_of(error)})") from None
-    except httpx.TransportError as error:
-        raise Lost(f"the connection to {upstream.url} broke ({reason_of(error)})") from None
-    if response.status_code == 200 and response.headers.get("content-encoding", "identity") in ("", "identity"):
-        return response
-    body = bytearray()
-    try:
-        async for part in response.aiter_raw():
-            body += part
-            if len(body) > _ERROR_BYTES:
-                break
-    except httpx.TransportError as error:
-        raise Lost(f"the connection to {upstream.url} broke ({reason_of(error)})") from None
-    finally:
-        await response.aclose()
-    if response.status_code == 200:
-        raise bad_gateway(f"{upstream.url} answered in an encoding that nobody asked for")
-    raise upstream.refusal(Reply(response.status_code, bytes(body), None))
 
 
 async def _parts(upstream: Upstream, response: httpx.Response, most: int) -> AsyncIterator[bytes]:
@@ -349,7 +315,8 @@ async def _parts(upstream: Upstream, response: httpx.Response, most: int) -> Asy
     try:
         while True:
             async with asyncio.timeout(idle):
-                part = await anext(parts, None)
+                with connection_to(upstream.url):
+                    part = await anext(parts, None)
             if part is None:
                 return
             size, idle = size + len(part), _IDLE_SECONDS
@@ -358,8 +325,8 @@ async def _parts(upstream: Upstream, response: httpx.Response, most: int) -> Asy
             yield part
     except TimeoutError:
         raise bad_gateway(f"{upstream.url} streamed nothing for {_IDLE_SECONDS:g} s") from None
-    except httpx.TransportError as error:
-        raise bad_gateway(f"the connection to {upstream.url} broke ({reason_of(error)})") from None
+    except Busy as error:
+        raise bad_gateway(str(error)) from None
 
 
 async def _one(body: bytes) -> AsyncIterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import httpx
-
 from radmoe.engines.http import HttpEngine, SglangHttpEngine, VllmHttpEngine
-from radmoe.engines.http.wire import BUSY, Reply, Server, error_message, open_client, reason_of, send, server_address
+from radmoe.engines.http.client import BUSY, LONGEST_WAIT, Busy, Client, NoConnection, Refused, Server, with_retries
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.serve.faults import Fault, bad_gateway
 from radmoe.serve.telemetry import log
@@ -22,7 +21,7 @@ Result = TypeVar("Result")
 
 _HEALTH_SECONDS = 5.0  # between two looks at a server
 _HEALTH_LIMIT = 4.0  # seconds that a server may take to say that it is well
-_FIRST_WAIT, _LONGEST_WAIT = 0.25, 4.0  # seconds between attempts: twice as long each time
+_FIRST_WAIT = 0.25  # seconds before the first repetition of a request
 _PROBE_SECONDS = 60.0  # for the two tokens that show whether a server returns routing
 _THEIR_ERRORS = frozenset({400, 404, 413, 422})  # of an upstream that are about the client's request
 _LOOKERS = ThreadPoolExecutor(8, "radmoe-look")  # their own: servers that hang must not take the threads of requests
@@ -30,14 +29,6 @@ _KINDS: dict[str, tuple[type[HttpEngine], tuple[str, ...]]] = {
     "vllm": (VllmHttpEngine, ("/version",)),
     "sglang": (SglangHttpEngine, ("/server_info", "/get_server_info")),
 }
-
-
-class Lost(Exception):
-    """A request that a server lost or put off: another attempt may succeed."""
-
-    def __init__(self, detail: str, after: float | None = None, status: int | None = None) -> None:
-        super().__init__(detail)
-        self.after, self.status = after, status
 
 
 @dataclass(frozen=True)
@@ -79,10 +70,9 @@ class Upstream:
     """One server. `answers` is shared by all of them."""
 
     def __init__(self, number: int, url: str, model: str | None, key: str | None, answers: Answers) -> None:
-        address = server_address(url)
-        self.name, self.url = f"upstream-{number}", str(address).rstrip("/").removesuffix("/v1")
+        self.client = Client(url, key)
+        self.name, self.url = f"upstream-{number}", self.client.url
         self._model, self._key, self._answers = model, key, answers
-        self.client = open_client(address, key)
         self.up, self.load = False, 0
         self.look_now = asyncio.Event()
         self.card = Card("other", {}, None, "the server has not been reached yet")
@@ -96,34 +86,29 @@ class Upstream:
         finally:
             self.load -= 1
 
-    async def ask(self, method: str, path: str, data: bytes | None, most: int, *, lost: frozenset[int] = BUSY) -> Reply:
-        """Send a request; returns an answer of status 2xx.
+    async def ask(self, path: str, data: bytes, most: int, *, busy: frozenset[int] = BUSY) -> bytes:
+        """The body of an answer to a POST request; raises as `asked` says."""
+        with self.asked(), self._answers.reading() as grew:
+            return await self.client.ask("POST", path, data, most, busy=busy, grew=grew)
 
-        Raises Lost where another attempt may succeed, which the statuses `lost` promise, and a Fault where it will not.
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Turns the errors of a request into what they are for a client.
+
+        Busy stays, as another attempt may succeed; what the server said about the request itself is passed on, and all
+        else is a Fault that says nothing of the server.
         """
         try:
-            with self._answers.reading() as grew:
-                reply = await send(self.client, method, self.url + path, data, most, grew=grew)
-        except httpx.ConnectError as error:
-            self.up = False
-            raise Lost(f"no connection to {self.url} ({reason_of(error)})") from None
-        except httpx.TransportError as error:
-            raise Lost(f"the connection to {self.url} broke ({reason_of(error)})") from None
-        except RadmoeError as error:
+            yield
+        except Busy as error:
+            self.up = self.up and not isinstance(error, NoConnection)
+            raise
+        except Refused as error:
+            if error.status in _THEIR_ERRORS:
+                raise Fault(error.status, "upstream_refused", error.reason, detail=str(error)) from None
             raise bad_gateway(str(error)) from None
-        if not 200 <= reply.status < 300:
-            raise self.refusal(reply, lost)
-        return reply
-
-    def refusal(self, reply: Reply, lost: frozenset[int] = BUSY) -> Exception:
-        """What an answer with an error amounts to."""
-        message = error_message(reply.body)
-        detail = f"{self.url} answered {reply.status}: {message}"
-        if reply.status in lost:
-            return Lost(detail, reply.after, reply.status)
-        if reply.status in _THEIR_ERRORS:
-            return Fault(reply.status, "upstream_refused", message, detail=detail)
-        return bad_gateway(detail)
+        except EngineError as error:
+            raise bad_gateway(str(error)) from None
 
     async def watch(self) -> None:
         """Look at the server again and again: every few seconds, and soon after it lost a request."""
@@ -138,11 +123,14 @@ class Upstream:
         """Ask the server whether it is well, and find out anew what it serves where it was not before."""
         try:
             async with asyncio.timeout(_HEALTH_LIMIT):
-                reply = await send(self.client, "GET", f"{self.url}/health", None, 1 << 20)
-                if reply.status == 404:  # a server without such a route
-                    reply = await send(self.client, "GET", f"{self.url}/v1/models", None, 4 << 20)
-            well = 200 <= reply.status < 300
-        except (httpx.HTTPError, OSError, TimeoutError, RadmoeError):
+                try:
+                    await self.client.ask("GET", "/health", None, 1 << 20)
+                except Refused as error:
+                    if error.status != 404:  # a server without such a route
+                        raise
+                    await self.client.ask("GET", "/v1/models", None, 4 << 20)
+            well = True
+        except (TimeoutError, RadmoeError):
             well = False
         if well and not self.up:
             try:
@@ -216,7 +204,7 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*self._health, return_exceptions=True)
         for upstream in self.upstreams:
-            await upstream.client.aclose()
+            await upstream.client.close()
 
     def models(self) -> dict[str, int | None]:
         """Every model of a server that is up."""
@@ -230,41 +218,33 @@ class Fleet:
         With `routing`, servers that give routing come first. Raises a Fault where all attempts are spent.
         """
         tried: list[Upstream] = []
-        last: Lost | None = None
-        for attempt in range(self._retries + 1):
+        last = Busy("no server is up")
+
+        async def once() -> Result:
+            nonlocal last
             upstream = self._choose(model, tried, routing)
-            if upstream is not None:
-                try:
-                    with upstream.lease():
-                        return await work(upstream)
-                except Lost as error:
-                    last = error
-                    tried.append(upstream)
-                    upstream.look_now.set()
-                    log("retry", level="warning", upstream=upstream.name, attempt=attempt + 1, detail=str(error))
-                if self._choose(model, tried, routing) not in (None, *tried):
-                    continue  # another one is there: no need to wait
-            wait = min(_FIRST_WAIT * 2**attempt * (1 + random.random() / 4), _LONGEST_WAIT)
-            if last is not None and last.after is not None:
-                wait = min(max(wait, last.after), _LONGEST_WAIT)
-            if attempt < self._retries:
-                await asyncio.sleep(wait)
-        if last is not None and last.status == 429:
-            raise Fault(
-                429,
-                "upstream_busy",
-                "the model servers are busy: come back later",
-                after=last.after or 5.0,
-                detail=str(last),
-            )
-        detail = "no server is up" if last is None else str(last)
-        raise Fault(
-            503,
-            "upstream_unavailable",
-            "no model server answers at the moment: come back later",
-            after=5.0,
-            detail=detail,
-        )
+            if upstream is None:
+                last.elsewhere = False
+                raise last
+            try:
+                with upstream.lease():
+                    return await work(upstream)
+            except Busy as error:
+                last = error
+                tried.append(upstream)
+                upstream.look_now.set()
+                log("retry", level="warning", upstream=upstream.name, attempt=len(tried), detail=str(error))
+                error.elsewhere = self._choose(model, tried, routing) not in (None, *tried)
+                raise
+
+        try:
+            return await with_retries(once, self._retries, _FIRST_WAIT, patience=math.inf, longest_after=LONGEST_WAIT)
+        except Busy as error:
+            if error.status == 429:
+                message, after = "the model servers are busy: come back later", error.after or 5.0
+                raise Fault(429, "upstream_busy", message, after=after, detail=str(error)) from None
+            message = "no model server answers at the moment: come back later"
+            raise Fault(503, "upstream_unavailable", message, after=5.0, detail=str(error)) from None
 
     def _choose(self, model: str, tried: list[Upstream], routing: bool) -> Upstream | None:
         able = [upstream for upstream in self.upstreams if upstream.up and model in upstream.card.models]

@@ -14,7 +14,6 @@ from radmoe.engines.base import Sampling
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.dialects import Request, Sglang, Vllm, answer_limit
 from radmoe.engines.http.fields import Field, parse, short
-from radmoe.engines.http.wire import Limit, Server
 from radmoe.errors import EngineError
 
 ANY_JSON = st.recursive(
@@ -105,16 +104,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-class Answering(Server):
-    """A server whose answer is given, without a connection."""
-
-    def __init__(self, answer: Any) -> None:
-        self.url, self.answer = "http://host", answer
-
-    def post(self, path: str, body: dict[str, Any], limit: Limit | None = None) -> Field:
-        return parse(json.dumps(self.answer).encode(), self.url + path, 10_000)
-
-
 @settings(max_examples=300, deadline=None)
 @example(place=("vllm", ("choices", 0, "logprobs", "top_logprobs", 1)), value={"\r\x1b[2J": None})
 @given(place=st.sampled_from(PLACES), value=ANY_JSON)
@@ -130,9 +119,11 @@ def test_an_answer_with_anything_anywhere_is_read_or_is_one_line(
     dialect = Vllm() if kind == "vllm" else Sglang()
     request = Request((5, 6), 2, Sampling(max_tokens=2, topk_logprobs=3), 0, 1)
     try:
-        tokens = dialect.ask(Answering(answer), "tiny", request, local, False).tokens
-        assert 1 <= len(tokens) <= 2
-        assert all(type(token) is int and 0 <= token < len(local.vocab) for token in tokens)
+        read = dialect.read(parse(json.dumps(answer).encode(), "http://host", 10_000), request, len(local.vocab))
+        assert 1 <= len(read.tokens) <= 2
+        assert 0 <= read.tokens.min() <= read.tokens.max() < len(local.vocab)
+        if read.routed is not None:
+            dialect.unpack(read.routed, 3, local.router)
     except EngineError as error:
         (line,) = str(error).splitlines()
         assert len(line) < 400
@@ -147,9 +138,9 @@ def local(checkpoint: Any) -> Checkpoint:
 def test_the_size_limit_leaves_room_for_an_honest_answer(local: Checkpoint, limit: int) -> None:
     """Ids as int32 in base64, twenty logprobs of every token as SGLang spells them, and long words."""
     request = Request((5,) * 1000, limit, Sampling(max_tokens=limit), 0, 0)
-    routing = (1000 + limit) * local.layers * local.shape.top_k * 4 * 4 / 3
+    routing = (1000 + limit) * local.router.layers * local.shape.top_k * 4 * 4 / 3
     logprobs = limit * 21 * len('[-12.345678901234567, 123456, "\\u4f60\\u597d\\u4f60\\u597d"], ')
-    most = answer_limit(request, local)
+    most = answer_limit(request, local.router)
     assert routing + logprobs + 100 * limit < most.size
     assert limit * 21 * 4 < most.values
 

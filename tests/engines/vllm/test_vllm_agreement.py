@@ -48,8 +48,7 @@ def captured(request: pytest.FixtureRequest, checkpoint: Any) -> Iterator[Simple
     groups = [
         from_vllm(
             output,
-            vocab=engine.vocab,
-            shape=engine.shape,
+            engine.llm,
             routing=taken(engine.llm.collective_rpc(TAKE, args=({"key": f"key{i}", "n": 4},))),
         )
         for i, output in enumerate(outputs)
@@ -69,7 +68,7 @@ def test_the_plugin_sees_what_vllm_returns_itself(captured: SimpleNamespace) -> 
     from radmoe.engines.vllm.engine import from_vllm
 
     for output, group in zip(captured.outputs, captured.groups, strict=True):
-        stock = from_vllm(output, vocab=captured.engine.vocab, shape=captured.engine.shape, problem_id="p")
+        stock = from_vllm(output, captured.engine.llm, problem_id="p")
         assert stock.problem_id == "p"
         for mine, theirs in zip(group.rollouts, stock.rollouts, strict=True):
             assert np.array_equal(mine.token_ids, theirs.token_ids)

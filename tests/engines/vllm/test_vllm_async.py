@@ -11,8 +11,6 @@ import pytest
 from radmoe.engines.base import Sampling
 from radmoe.engines.vllm.engine import from_vllm, request_parameters, taken
 from radmoe.engines.vllm.plugin import STATUS, TAKE
-from radmoe.types import RouterShape
-from radmoe.vocab import Vocab
 from vllm_parts import OPTIONS, replayed, same_sets
 
 PROMPTS = {f"p{i}": [(3 * i + 5 * j) % 800 for j in range(20 + i)] for i in range(4)}
@@ -54,10 +52,9 @@ async def drive(model: str) -> dict[str, Any]:
         payloads = {name: await engine.collective_rpc(TAKE, args=({"key": name, "n": 3},)) for name in PROMPTS}
         await engine.collective_rpc(TAKE, args=({"key": "left", "n": 2, "spans": {}},))
         status = (await engine.collective_rpc(STATUS))[0]
-        vocab = Vocab.from_tokenizer(engine.get_tokenizer())
     finally:
         engine.shutdown()
-    return {"outputs": outputs, "payloads": payloads, "held": held, "status": status, "vocab": vocab}
+    return {"outputs": outputs, "payloads": payloads, "held": held, "status": status, "engine": engine}
 
 
 def test_outputs_of_the_asynchronous_engine(checkpoint: Any, replay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +63,9 @@ def test_outputs_of_the_asynchronous_engine(checkpoint: Any, replay: Any, monkey
     assert found["held"] == 4 * 3 + 2
     assert found["status"]["requests"] == found["status"]["bytes"] == 0
     for name, prompt in PROMPTS.items():
-        output, options = found["outputs"][name], {"vocab": found["vocab"], "shape": RouterShape(11, 32, 8)}
-        stock = from_vllm(output, **options)
-        group = from_vllm(output, routing=taken(found["payloads"][name]), **options)
+        output = found["outputs"][name]
+        stock = from_vllm(output, found["engine"])
+        group = from_vllm(output, found["engine"], routing=taken(found["payloads"][name]))
         assert group.problem_id == name
         assert len(group) == 3
         for mine, theirs in zip(group.rollouts, stock.rollouts, strict=True):

@@ -11,16 +11,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radmoe.engines.vllm.outputs import from_vllm, stock_rows
+from radmoe.engines.vllm.outputs import from_vllm
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError, InputError, RolloutError
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
-from radmoe_lab.tokenizer import build, fast_tokenizer
+from radmoe_lab.tokenizer import fast_tokenizer
 from vllm_parts import OPTIONS
 
-SHAPE = RouterShape(2, 8, 2)
-VOCAB = Vocab.from_json(build("chatml").to_str())
+
+class FakeLLM:
+    """What `from_vllm` reads of an LLM: a model of two layers, eight experts and top-2, `dense` layers before them."""
+
+    def __init__(self, dense: int = 0) -> None:
+        text = SimpleNamespace(
+            num_hidden_layers=2 + dense,
+            first_k_dense_replace=dense,
+            num_experts=8,
+            num_experts_per_tok=2,
+            model_type="fake",
+        )
+        model = SimpleNamespace(hf_text_config=text, model="fake")
+        self.vllm_config = SimpleNamespace(model_config=model)
+
+    def get_tokenizer(self) -> Any:
+        return fast_tokenizer("chatml")
+
+
+LLM = FakeLLM()
 
 
 def completion(**changes: Any) -> Any:
@@ -42,14 +60,14 @@ def output(*completions: Any, finished: bool = True) -> Any:
             "completion 0 of request r1 has no routed experts: make the engine with enable_return_routed_experts=True",
         ),
         ({"finish_reason": "abort"}, "completion 0 of request r1 was aborted"),
-        ({"routed_experts": np.zeros((1, 2, 2))}, r"shape \(1, 2, 2\) for 2 tokens"),
-        ({"routed_experts": np.zeros((5, 2, 3))}, r"shape \(5, 2, 3\) for 2 tokens and a router 2x8 top-2"),
-        ({"routed_experts": np.zeros((5, 2, 2))}, "rows without routing, 4 of 4"),
+        ({"routed_experts": np.zeros((1, 2, 2))}, "1 rows of routing for a prompt of unknown length and 2 tokens"),
+        ({"routed_experts": np.zeros((5, 2, 3))}, "2 layers, top-3; fake has 2 layers, 2 of them with experts, top-2"),
+        ({"routed_experts": np.zeros((5, 2, 2))}, r"4 of 4 \(row, layer\) pairs have no routing"),
     ],
 )
 def test_outputs_that_hold_no_routing(made: dict[str, Any], line: str) -> None:
     with pytest.raises(EngineError, match=line):
-        from_vllm(output(completion(**made)), vocab=VOCAB, shape=SHAPE)
+        from_vllm(output(completion(**made)), LLM)
 
 
 def logprobs(*ranks: int) -> list[dict[int, Any]]:
@@ -65,11 +83,11 @@ def logprobs(*ranks: int) -> list[dict[int, Any]]:
 def test_the_sampled_token_is_not_counted_among_the_largest(ranks: tuple[int, int]) -> None:
     rows = np.tile(np.array([[1, 5], [2, 3]], np.uint8), (4, 1, 1))
     made = completion(token_ids=[1, 1], routed_experts=rows, logprobs=logprobs(*ranks))
-    (rollout,) = from_vllm(output(made), vocab=VOCAB, shape=SHAPE, topk_logprobs=2).rollouts
+    (rollout,) = from_vllm(output(made), LLM, topk_logprobs=2).rollouts
     assert np.allclose(rollout.sampled_logprobs, [-0.1 * rank for rank in ranks])
     assert np.allclose(rollout.topk_logprobs, [[-0.1, -0.2]] * 2)
     if ranks != (3, 3):  # the third largest is known in every step, and kept unless C is said
-        (seen,) = from_vllm(output(made), vocab=VOCAB, shape=SHAPE).rollouts
+        (seen,) = from_vllm(output(made), LLM).rollouts
         assert seen.topk_logprobs.shape == (2, 2)
 
 
@@ -77,8 +95,7 @@ def test_the_group_has_the_kind_and_the_vocabulary_of_a_tokenizer() -> None:
     rows = np.tile(np.array([[1, 5], [2, 3]], np.uint8), (4, 1, 1))
     group = from_vllm(
         output(completion(routed_experts=rows)),
-        vocab=fast_tokenizer("chatml"),
-        shape=SHAPE,
+        LLM,
         kind="code",
         problem_id="p",
     )
@@ -94,7 +111,7 @@ def test_rows_that_were_not_fetched_are_absent() -> None:
         np.full((2, 2, 2), 0.5, np.float16),
         np.array([0, 1], np.int32),
     )
-    (rollout,) = from_vllm(output(completion()), vocab=VOCAB, shape=SHAPE, routing={0: routing}).rollouts
+    (rollout,) = from_vllm(output(completion()), LLM, routing={0: routing}).rollouts
     assert rollout.positions.tolist() == [1]
     assert rollout.rows(1, 2)[0].tolist() == [[[0, 4], [6, 7]]]
     with pytest.raises(RolloutError, match="has the routing of 1 of its tokens"):
@@ -103,24 +120,25 @@ def test_rows_that_were_not_fetched_are_absent() -> None:
 
 def test_an_unfinished_output() -> None:
     with pytest.raises(EngineError, match="request r1 is not finished"):
-        from_vllm(output(completion(), finished=False), vocab=VOCAB, shape=SHAPE)
+        from_vllm(output(completion(), finished=False), LLM)
 
 
 def test_a_completion_the_capture_lacks() -> None:
     with pytest.raises(EngineError, match=r"completion 0 of request r1 is not in the capture, which holds \[\]"):
-        from_vllm(output(completion()), vocab=VOCAB, shape=SHAPE, routing={})
+        from_vllm(output(completion()), LLM, routing={})
 
 
 def test_layers_without_experts_are_left_out() -> None:
     rows = np.tile(np.array([[0, 0], [1, 5], [2, 3]], np.uint8), (6, 1, 1))
-    assert stock_rows(rows, 4, SHAPE, "it").tolist() == [[[1, 5], [2, 3]]] * 4
+    (rollout,) = from_vllm(output(completion(routed_experts=rows)), FakeLLM(dense=1)).rollouts
+    assert rollout.expert_ids.tolist() == [[[1, 5], [2, 3]]] * 2
 
 
 def test_a_row_of_zeros_is_not_taken_for_routing() -> None:
     rows = np.tile(np.array([[1, 5], [2, 3]], np.uint8), (6, 1, 1))
     rows[4, 1] = 0
-    with pytest.raises(EngineError, match=r"1 of 8 \(row, layer\) pairs"):
-        stock_rows(rows, 4, SHAPE, "it")
+    with pytest.raises(EngineError, match=r"1 of 4 \(row, layer\) pairs"):
+        from_vllm(output(completion(routed_experts=rows)), LLM)
 
 
 def test_a_dense_model(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_requests_without_a_key_are_not_recorded(engine: Any) -> None:
 
     (output,) = engine.llm.generate([{"prompt_token_ids": [1, 2, 3]}], request_parameters(GREEDY, 1), use_tqdm=False)
     assert status(engine)["requests"] == 0
-    assert from_vllm(output, vocab=engine.vocab, shape=engine.shape).rollouts[0].weights is None
+    assert from_vllm(output, engine.llm).rollouts[0].weights is None
 
 
 def test_an_abandoned_run_leaves_nothing_in_the_way(engine: Any, replay: Any) -> None:
@@ -121,4 +121,4 @@ def rollouts(engine: Any, output: Any, key: str) -> list[Any]:
 
     n = len(output.outputs)
     routing = taken(engine.llm.collective_rpc(TAKE, args=({"key": key, "n": n},)))
-    return list(from_vllm(output, vocab=engine.vocab, shape=engine.shape, routing=routing).rollouts)
+    return list(from_vllm(output, engine.llm, routing=routing).rollouts)

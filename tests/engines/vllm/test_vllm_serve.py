@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radmoe.engines.vllm.outputs import stock_rows
+from radmoe.engines.checkpoint import RouterLayout
+from radmoe.engines.http.answers import stock_rows
 from radmoe.engines.vllm.plugin.endpoint import ROUTING, STATUS_PATH
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.types import RouterShape
 from vllm_parts import replayed, same_sets
 from vllm_server import OPTIONS, Server
 
-SHAPE = RouterShape(11, 32, 8)
+LAYOUT = RouterLayout(RouterShape(11, 32, 8), 11, tuple(range(11)), "lab-qwen")
 PROMPT = [(5 * j) % 800 for j in range(40)]
 
 
@@ -57,7 +58,7 @@ def test_ids_and_weights_over_http_agree_with_a_replay(server: Server, replay: A
         tokens = np.array(choice["token_ids"])
         ids, weights = routing[choice["index"]].generated(len(tokens))
         sent = np.load(io.BytesIO(base64.b64decode(choice["routed_experts"])))
-        assert np.array_equal(stock_rows(sent, len(tokens), SHAPE, "it"), ids)
+        assert np.array_equal(stock_rows(sent, None, len(tokens), LAYOUT, "it"), ids)
         truth, mass = replayed(replay("lab-qwen", "float32"), PROMPT, tokens)
         assert same_sets(ids, truth).mean() >= 0.999
         assert weights is not None

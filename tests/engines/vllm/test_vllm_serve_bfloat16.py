@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radmoe.engines.vllm.outputs import stock_rows
+from radmoe.engines.checkpoint import Checkpoint
+from radmoe.engines.http.answers import stock_rows
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe_lab.tasks import problems
@@ -41,7 +42,7 @@ def test_ids_and_weights_over_http_agree_with_a_replay(name: str, replay: Any, t
                 tokens = np.array(choice["token_ids"])
                 ids, weights = routing[choice["index"]].generated(len(tokens))
                 sent = np.load(io.BytesIO(base64.b64decode(choice["routed_experts"])))
-                assert np.array_equal(stock_rows(sent, len(tokens), own.shape, "it"), ids)
+                assert np.array_equal(stock_rows(sent, None, len(tokens), Checkpoint(source).router, "it"), ids)
                 again = replayed(own, prompt, tokens)
                 agree.append(same_sets(ids, again[0]).ravel())
                 apart.append(weights_apart((ids, weights), again))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.engines.base import Observation
-from radmoe.engines.http.routed import unrouted
+from radmoe.engines.http.answers import unrouted
 from radmoe.engines.kept_rows import format_layers
 from radmoe.types import WEIGHT_SUM_TOLERANCE, RouterShape
 

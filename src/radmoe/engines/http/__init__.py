@@ -1,11 +1,11 @@
 """Rollouts with their routing from a running vLLM or SGLang server.
 
-wire.py      one server: requests with limits on time, size and retries
+client.py    one client for servers: requests with limits on time, size and retries
 loop.py      the event loop in which requests run, in a thread of its own
 fields.py    answers read field by field, each with the type it must have
 jobs.py      many rollouts at a time, each as it arrives
-routed.py    routing as servers encode it, and the rows R(t) in it
-dialects.py  what differs between vLLM and SGLang: requests, answers, advice
+answers.py   what vLLM and SGLang answer, as rollouts: tokens, log-probabilities, and the rows R(t) of their routing
+dialects.py  what differs between vLLM and SGLang: what they are asked, and advice
 engine.py    the engines "vllm-http" and "sglang-http"
 
 A server says neither how many experts a layer has nor how its tokens are spelled. Both come from the model's directory,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,17 +24,17 @@ from radmoe.engines.base import (
     wanted_rollouts,
 )
 from radmoe.engines.checkpoint import Checkpoint
-from radmoe.engines.http.dialects import Answer, Dialect, Request, Sglang, Vllm, answer_limit, fetch, logprobs_of
+from radmoe.engines.http.answers import Answer, Raw, plugin_routing, stock_rows
+from radmoe.engines.http.client import Refused, Server
+from radmoe.engines.http.dialects import Dialect, Request, Sglang, Vllm, answer_limit, rows_request
 from radmoe.engines.http.fields import Field, short
 from radmoe.engines.http.jobs import each_as_finished
-from radmoe.engines.http.routed import generated
-from radmoe.engines.http.wire import Refused, Server
 from radmoe.engines.kept_rows import check_profile
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options
+from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError, InputError, RadmoeError
-from radmoe.pool.profile import spans
 from radmoe.types import Kind, Rollout, RouterShape, Rows, check_ids
 from radmoe.vocab import MAX_TOKENS
 
@@ -56,14 +56,6 @@ class _Job(NamedTuple):
     limit: int
 
 
-class _Sampled(NamedTuple):
-    """An answer, and with the plugin the rows of its tokens: those at `positions`, or all where that is None."""
-
-    answer: Answer
-    routing: Routing | None = None
-    positions: NDArray[np.int32] | None = None
-
-
 class HttpEngine(Engine):
     """A server that samples, and the directory of the model that it serves.
 
@@ -73,7 +65,7 @@ class HttpEngine(Engine):
     a vLLM server rollouts have weights, else expert ids only. `shape` is the router's; where the plugin captures a
     layer subset, `layers` has its numbers, and `generate` needs a profile that keeps no others. `probe=False` leaves
     out the first short request, which shows whether the server returns routing. `timeout`, `retries`, `backoff` and
-    `largest` are limits of a request (see `wire.Server`).
+    `largest` are limits of a request (see `client.Server`).
     """
 
     dialect: Dialect
@@ -118,9 +110,11 @@ class HttpEngine(Engine):
         if probe:
             self.check_tokenizer()
             prompt = self.tokenizer(_SPELLING)["input_ids"]
-            sampled = self._sample(prompt, Sampling(temperature=0, max_tokens=2, topk_logprobs=0), 0)
+            request = Request(tuple(prompt), 2, Sampling(temperature=0, max_tokens=2, topk_logprobs=0), 0, 0)
             try:
-                self._rollout(prompt, sampled)
+                answer, key = self._ask(request)
+                _check_end(answer)
+                self.rollout(answer, len(prompt), None if key is None else self._rows(request, key, None))
             except InputError as error:
                 raise EngineError(f"{self.server.url} answered with a faulty rollout: {error}") from None
 
@@ -184,12 +178,19 @@ class HttpEngine(Engine):
 
     def observe(self, prompt: Sequence[int], sampling: Sampling, seed: int) -> Observation:
         """Sample one rollout and hand it over as it came, with the rows of the prompt's positions where they come."""
-        answer, routing, _ = self._sample(prompt, sampling, seed)
-        ids, weights, first, dense = answer.raw, None, answer.first, self.local.dense
-        if routing is not None:
+        request = Request(tuple(prompt), sampling.max_tokens, sampling, seed, 0)
+        answer, key = self._ask(request)
+        ids: Raw | None = None
+        weights, first, dense = None, 0, self.local.router.dense
+        if key is not None:
+            routing = self._rows(request, key, None)
             ids, weights, dense = routing.ids, routing.weights, ()
             first = len(prompt) - 1 + (int(routing.token[0]) if len(routing.token) else 0)
-        return Observation(tuple(prompt), tuple(answer.tokens), ids, weights, first, *logprobs_of(answer), dense)
+        elif answer.routed is not None:
+            ids = self._unpacked(answer, len(prompt) + len(answer.tokens) - 1)
+        return Observation(
+            tuple(prompt), tuple(answer.tokens.tolist()), ids, weights, first, answer.sampled, answer.top, dense
+        )
 
     def check_tokenizer(self) -> bool:
         text = _SPELLING + "".join(islice(self.vocab.added, 8))
@@ -212,69 +213,77 @@ class HttpEngine(Engine):
         """Close the connections to the server and end the client's thread."""
         self.server.close()
 
-    def _sample(
+    def rollout(
         self,
-        prompt: Sequence[int],
-        sampling: Sampling,
-        seed: int,
+        answer: Answer,
+        prompt: int | None,
+        routing: Routing | None = None,
+        positions: NDArray[np.int32] | None = None,
         *,
         first: int = 0,
-        profile: Profile | None = None,
-        kind: Kind | None = None,
-    ) -> _Sampled:
-        """Sample one rollout, unchecked, with routing from input position `first` on.
+        layers: tuple[int, ...] | None = None,
+    ) -> Rollout:
+        """The rollout of an answer to a prompt of so many tokens (None: not known); EngineError where its routing is faulty.
 
-        Of what the plugin recorded the rows that the `profile` keeps are fetched, without one all rows.
+        With the plugin's `routing` it has the rows at `positions` (None: of all tokens) and these `layers` alone (None:
+        all). Else it has the server's own rows, which begin at input position `first`.
         """
-        request = Request(tuple(int(t) for t in prompt), sampling.max_tokens, sampling, seed, first)
-        answer = self.dialect.ask(self.server, self.served, request, self.local, self.plugin is not None)
-        if answer.key is None:
-            return _Sampled(answer)
-        positions = None if profile is None else profile.kept_rows(self._tokens(answer), self.vocab, kind)
-        limit = answer_limit(request, self.local)
-        routing = fetch(self.server, answer.key, limit, None if positions is None else spans(positions))
-        return _Sampled(answer, routing, positions)
-
-    def _rollout(self, prompt: Sequence[int], sampled: _Sampled, layers: tuple[int, ...] | None = None) -> Rollout:
-        """The rollout of an answer, of the plugin's rows with these layers alone; EngineError where it is faulty."""
-        answer, routing, positions = sampled
-        tokens = self._tokens(answer)
+        tokens = len(answer.tokens)
         if routing is not None:
-            rows: Rows = routing.of_layers(layers, self.shape, self.layers).generated(len(tokens), positions)
+            rows: Rows = routing.of_layers(layers, self.shape, self.layers).generated(tokens, positions)
             check_ids(rows[0], self.shape.experts)
-        elif answer.raw is not None:
-            ids = generated(answer.raw, answer.first, len(prompt), len(tokens), self.local, self.dialect.kernel)
-            rows = ids, None
-        else:
+        elif answer.routed is None:
             raise EngineError(f"this server returns no routing: {self.dialect.flag}")
-        return Rollout(tokens, *rows, *logprobs_of(answer), positions)
+        else:
+            wanted = tokens if prompt is None else prompt + tokens - 1 - first
+            raw = self._unpacked(answer, wanted)
+            rows = stock_rows(raw, prompt, tokens, self.local.router, self.dialect.kernel, first=first), None
+        return Rollout(answer.tokens, *rows, answer.sampled, answer.top, positions)
 
-    def _tokens(self, answer: Answer) -> NDArray[np.int32]:
-        """The tokens [T] of a rollout; EngineError where it did not come to its end."""
-        tokens = np.array(answer.tokens, np.int32)
-        if answer.reason not in ("stop", "length"):
-            raise EngineError(
-                f"it ended with {short(answer.reason)} after {len(tokens)} tokens: such a rollout is not kept"
-            )
-        return tokens
+    def _unpacked(self, answer: Answer, rows: int) -> Raw:
+        assert answer.routed is not None
+        return self.dialect.unpack(answer.routed, rows, self.local.router)
+
+    def _ask(self, request: Request) -> tuple[Answer, str | None]:
+        """Sample one rollout, unchecked; with the plugin, the key under which it holds the rows comes too."""
+        key = None if self.plugin is None else uuid.uuid4().hex
+        body = self.dialect.body(request, self.served, key)
+        answer = self.server.post(self.dialect.path, body, answer_limit(request, self.local.router))
+        return self.dialect.read(answer, request, len(self.vocab)), key
+
+    def _rows(self, request: Request, key: str, positions: NDArray[np.int32] | None) -> Routing:
+        """The rows that the plugin holds under a key, of the tokens at `positions` (None: all). It forgets the others."""
+        body, limit = rows_request(key, 1, [positions]), answer_limit(request, self.local.router)
+        payload = self.server.fetch("POST", ROUTING, body, limit=limit)
+        return plugin_routing(payload, 1, self.server.url + ROUTING)[0]
+
+    def _sample(self, request: Request, kind: Kind | None, profile: Profile | None) -> tuple[Rollout, str]:
+        """Sample one rollout with the rows that the profile keeps, and say why it ended."""
+        answer, key = self._ask(request)
+        _check_end(answer)
+        routing = positions = None
+        if key is not None:
+            positions = None if profile is None else profile.kept_rows(answer.tokens, self.vocab, kind)
+            routing = self._rows(request, key, positions)
+        layers = None if profile is None else profile.layers
+        prompt, first = len(request.prompt), request.first
+        return self.rollout(answer, prompt, routing, positions, first=first, layers=layers), answer.reason
 
     def _complete(self, job: _Job, *, sampling: Sampling, profile: Profile | None) -> Completion:
         """Sample the rollout of a job; once more where the plugin has lost its rows."""
-        own, seed = replace(sampling, max_tokens=job.limit), rollout_seed(sampling.seed, job.key, job.rollout_index)
-        sample = partial(self._sample, job.prompt, own, seed, first=len(job.prompt) - 1, profile=profile, kind=job.kind)
+        seed = rollout_seed(sampling.seed, job.key, job.rollout_index)
+        request = Request(job.prompt, job.limit, sampling, seed, len(job.prompt) - 1)
         try:
             try:
-                sampled = sample()
+                rollout, reason = self._sample(request, job.kind, profile)
             except Refused as error:
                 if error.status != _LOST:
                     raise
-                sampled = sample()
-            rollout = self._rollout(job.prompt, sampled, None if profile is None else profile.layers)
+                rollout, reason = self._sample(request, job.kind, profile)
         except RadmoeError as error:
             raise EngineError(f"rollout {job.rollout_index} of {job.key!r}: {error}") from None
         with self._counting:
             self.tokens_sampled += len(rollout)
-        reason = sampled.answer.reason
         text = completion_text(self.tokenizer, rollout.token_ids, reason)
         return Completion(job.prompt_index, job.rollout_index, rollout, text, reason)
 
@@ -301,6 +310,14 @@ class SglangHttpEngine(HttpEngine):
     """An SGLang server at a URL."""
 
     name, dialect = "sglang-http", Sglang()
+
+
+def _check_end(answer: Answer) -> None:
+    """Refuse a rollout that did not come to its end."""
+    if answer.reason not in ("stop", "length"):
+        raise EngineError(
+            f"it ended with {short(answer.reason)} after {len(answer.tokens)} tokens: such a rollout is not kept"
+        )
 
 
 def _card(server: Server, served: str | None) -> Field:

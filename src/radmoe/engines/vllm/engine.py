@@ -24,7 +24,7 @@ from radmoe.engines.base import (
     rollout_seed,
     wanted_rollouts,
 )
-from radmoe.engines.checkpoint import sparse_layers
+from radmoe.engines.checkpoint import RouterLayout
 from radmoe.engines.kept_rows import check_profile
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options, refuse_server_options, required_model
@@ -102,7 +102,8 @@ class VllmEngine(Engine):
         self.dtype = str(self._config.dtype).removeprefix("torch.")
         self.context = self._config.max_model_len
         self._sampled = 0
-        self.shape = self._plugin_shape() if weights else _stock_shape(self._config)
+        self._layout = RouterLayout.of_config(self._config.hf_text_config, str(model))
+        self.shape = self._plugin_shape() if weights else self._layout.shape
 
     @classmethod
     def open(cls, model: str | None, options: EngineOptions) -> Self:
@@ -196,7 +197,7 @@ class VllmEngine(Engine):
         for completion in output.outputs:
             index, where = completion.index, f"completion {completion.index} of request {output.request_id}"
             rollout = to_rollout(
-                completion, where, self.shape, routing.get(index), positions[index], sampling.topk_logprobs
+                completion, where, self._layout, routing.get(index), positions[index], sampling.topk_logprobs
             )
             self._sampled += len(rollout)
             text = completion_text(self.tokenizer, rollout.token_ids, completion.finish_reason)
@@ -279,10 +280,3 @@ def _vllm() -> Any:
         return vllm
     except ImportError as error:
         raise EngineError(f"this engine needs vLLM ({error}): pip install 'radmoe[vllm]'") from None
-
-
-def _stock_shape(config: Any) -> RouterShape:
-    """The router's shape; L counts the layers with experts, as far as the configuration names those without."""
-    return RouterShape(
-        len(sparse_layers(config.hf_text_config)), config.get_num_experts(), config.get_num_experts_per_tok()
-    )

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.engines.advice import VLLM_STOCK_KERNEL
+from radmoe.engines.checkpoint import RouterLayout
+from radmoe.engines.http.answers import stock_rows
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape, Rows
 from radmoe.vocab import Vocab
 
 
+class _Model(NamedTuple):
+    layout: RouterLayout
+    vocab: Vocab
+
+
+_MODELS: WeakKeyDictionary[Any, _Model] = WeakKeyDictionary()  # a large vocabulary takes half a second to read
+
+
 def from_vllm(
     output: Any,
+    llm: Any,
     *,
-    vocab: Vocab | Any,
-    shape: RouterShape,
     kind: Kind | None = None,
     problem_id: str | None = None,
     routing: dict[int, Routing] | None = None,
@@ -26,13 +36,15 @@ def from_vllm(
 ) -> RolloutGroup:
     """The group of a finished `RequestOutput`: its completions, in their order.
 
-    `vocab` is a Vocab or a tokenizer, such as `llm.get_tokenizer()`. `kind` says what an answer looks like.
-    `shape.layers` counts the layers that have experts. Without `routing` the ids are those that vLLM returned itself
+    `llm` is the `vllm.LLM` or `AsyncLLM` that made the output; the router and the vocabulary are read from it. `kind`
+    says what an answer looks like. Without `routing` the ids are those that vLLM returned itself
     (`enable_return_routed_experts=True`), and the group has no weights. With `routing`
     (`radmoe.engines.vllm.plugin.payload.decode`) ids and weights are the plugin's; where it holds the rows of some
     tokens only, so does the rollout (`Rollout.positions`). Logprobs are kept where the request asked for them, the C
     largest of each token; `topk_logprobs` is C, and is read off the output where it is None.
     """
+    layout, vocab = _model(llm)
+    shape = layout.shape
     if not output.finished:
         raise EngineError(f"request {output.request_id} is not finished: pass its last RequestOutput")
     rollouts = []
@@ -42,15 +54,17 @@ def from_vllm(
             raise EngineError(f"{where} is not in the capture, which holds {sorted(routing)}")
         rows = None if routing is None else routing[completion.index]
         positions = None if rows is None else rows.positions(len(completion.token_ids))
-        rollouts.append(to_rollout(completion, where, shape, rows, positions, topk_logprobs))
+        if rows is not None:
+            shape = RouterShape(len(rows.layers), layout.shape.experts, layout.shape.top_k)
+        rollouts.append(to_rollout(completion, where, layout, rows, positions, topk_logprobs))
     name = output.request_id if problem_id is None else problem_id
-    return RolloutGroup(name, rollouts, shape, Vocab.of(vocab), kind)
+    return RolloutGroup(name, rollouts, shape, vocab, kind)
 
 
 def to_rollout(
     completion: Any,
     where: str,
-    shape: RouterShape,
+    layout: RouterLayout,
     routing: Routing | None,
     positions: NDArray[np.int32] | None,
     topk_logprobs: int | None,
@@ -63,38 +77,31 @@ def to_rollout(
     if completion.finish_reason == "abort":
         raise EngineError(f"{where} was aborted: it has no end, and its routing is not kept")
     tokens = np.asarray(completion.token_ids, np.int32)
-    if routing is None:
-        rows: Rows = (stock_rows(completion.routed_experts, len(tokens), shape, where), None)
-    else:
-        rows = routing.generated(len(tokens), positions)
-    return Rollout(tokens, *rows, *_logprobs(completion, tokens, topk_logprobs), positions)
-
-
-def stock_rows(rows: Any, tokens: int, shape: RouterShape, where: str) -> NDArray[np.int16]:
-    """R(t) [T, L, K] from vLLM's routed experts, which have one row per input position up to the last token but one.
-
-    A layer without experts has zeros there, and is left out. Zeros where experts should be are an EngineError: kernels
-    that route by themselves and reused slots leave such rows.
-    """
-    if rows is None:
+    if routing is not None:
+        rows: Rows = routing.generated(len(tokens), positions)
+    elif completion.routed_experts is None:
         raise EngineError(
             f"{where} has no routed experts: make the engine with enable_return_routed_experts=True "
             "(vllm serve --enable-return-routed-experts)"
         )
-    array = np.asarray(rows)
-    if array.ndim != 3 or len(array) < tokens or array.shape[2] != shape.top_k:
-        raise EngineError(f"{where} has routed experts of shape {array.shape} for {tokens} tokens and a router {shape}")
-    ids: NDArray[np.int16] = array[len(array) - tokens :].astype(np.int16)
-    if shape.top_k == 1:
-        return ids
-    empty = ids[:, :, 0] == ids[:, :, 1]  # a token never goes to one expert twice
-    routed = ~empty.all(0)
-    if int(routed.sum()) != shape.layers or empty[:, routed].any():
-        raise EngineError(
-            f"{where} has rows without routing, {int(empty.sum())} of {empty.size} (row, layer) pairs, and {shape.layers} "
-            f"layers have experts: an MoE kernel that routes by itself; {VLLM_STOCK_KERNEL}"
+    else:
+        raw = np.asarray(completion.routed_experts)
+        kernel = f"an MoE kernel that routes by itself: {VLLM_STOCK_KERNEL}"
+        try:
+            rows = stock_rows(raw, None, len(tokens), layout, kernel), None
+        except EngineError as error:
+            raise EngineError(f"{where}: {error}") from None
+    return Rollout(tokens, *rows, *_logprobs(completion, tokens, topk_logprobs), positions)
+
+
+def _model(llm: Any) -> _Model:
+    """The router and the vocabulary of a vLLM engine, which are read once."""
+    if llm not in _MODELS:
+        config = getattr(llm, "llm_engine", llm).vllm_config.model_config
+        _MODELS[llm] = _Model(
+            RouterLayout.of_config(config.hf_text_config, config.model), Vocab.from_tokenizer(llm.get_tokenizer())
         )
-    return ids[:, routed]
+    return _MODELS[llm]
 
 
 def _logprobs(completion: Any, tokens: NDArray[np.int32], most: int | None) -> tuple[Any, Any]:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import base64
 import io
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radmoe.engines.http.routed import generated, moe_layers, unpack_int32, unpack_npy, unrouted
+from radmoe.engines.checkpoint import RouterLayout
+from radmoe.engines.http.answers import moe_layers, stock_rows, unpack_int32, unpack_npy, unrouted
 from radmoe.errors import EngineError, RadmoeError
 from radmoe.types import RouterShape
 
 
-def model(layers: int, sparse: list[int], experts: int = 8, top_k: int = 2) -> Any:
-    """What `Checkpoint` says of a model, without a directory."""
-    shape = RouterShape(len(sparse), experts, top_k)
-    return SimpleNamespace(layers=layers, sparse=sparse, shape=shape, path=SimpleNamespace(name="model"))
+def model(layers: int, sparse: list[int], experts: int = 8, top_k: int = 2) -> RouterLayout:
+    return RouterLayout(RouterShape(len(sparse), experts, top_k), layers, tuple(sparse), "model")
 
 
 def routing(rows: int, layers: int, top_k: int, seed: int = 0) -> np.ndarray:
@@ -85,9 +82,10 @@ def test_the_last_rows_are_the_tokens(rows: int, layers: int, top_k: int, seed: 
     local = model(layers + dense, list(range(dense, layers + dense)), top_k=top_k)
     placed = np.pad(ids, ((0, 0), (dense, 0), (0, 0)))
     for raw in (ids, placed):
-        assert np.array_equal(generated(raw, 0, rows, tokens, local, "advice"), ids[rows - 1 :])
+        assert np.array_equal(stock_rows(raw, rows, tokens, local, "advice"), ids[rows - 1 :])
+        assert np.array_equal(stock_rows(raw[rows - 1 :], rows, tokens, local, "", first=rows - 1), ids[rows - 1 :])
     with pytest.raises(EngineError, match="rows of routing for a prompt of"):
-        generated(ids[1:], 0, rows, tokens, local, "advice")
+        stock_rows(ids[1:], rows, tokens, local, "advice")
 
 
 def test_layers_of_another_model_are_refused() -> None:
@@ -104,4 +102,4 @@ def test_rows_without_routing_are_told_from_routing() -> None:
     ids[3, 0, 2] = ids[3, 0, 0]
     assert np.argwhere(unrouted(ids)).tolist() == [[1, 2], [3, 0]]
     with pytest.raises(EngineError, match=r"2 of 12 \(row, layer\) pairs have no routing: change the kernel"):
-        generated(ids, 0, 1, 4, model(3, [0, 1, 2], top_k=3), "change the kernel")
+        stock_rows(ids, 1, 4, model(3, [0, 1, 2], top_k=3), "change the kernel")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ended_threads import every_thread_ends  # noqa: F401 used by all tests here
-from radmoe.engines.http.wire import Refused, Server
+from radmoe.engines.http.client import Refused, Server
 from radmoe.errors import EngineError, InputError
 
 Serve = Callable[..., Any]
