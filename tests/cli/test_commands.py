@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -49,34 +52,49 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
     assert heavy.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "demo",
-        "capture",
-        "inspect",
-        "verify",
-        "merge",
-        "select",
-        "grade",
-        "evaluate",
-        "report",
-        "audit",
-        "doctor",
-        "bench",
-        "serve",
-    ],
-)
-def test_every_command_shows_examples_that_eighty_columns_do_not_break(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("command", [name for name, one in commands().items() if not hasattr(one, "commands")])
+def test_help_wraps_its_paragraphs_and_not_its_examples(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
     module = import_module(commands()[command].callback.__module__)
-    lines = [" ".join(line.split()) for line in CliRunner().invoke(app, [command, "--help"]).stdout.splitlines()]
-    examples = [" ".join(example.split()) for example in module.EXAMPLES]
-    assert any(example.startswith(f"radmoe {command}") for example in examples)
-    assert [line for line in lines if line in examples] == examples
+    shown = CliRunner().invoke(app, [*command.split(), "--help"]).stdout
+    for line, following in pairwise(line.strip() for line in shown.partition("╭")[0].splitlines()):
+        assert not (line and following) or len(f"{line} {following.split()[0]}") > 78, "a line ends before it is full"
+    lines = [line.strip() for line in shown.splitlines()]
+    assert any(example.startswith(f"radmoe {command}") for example in module.EXAMPLES)
+    assert [line for line in lines if line in module.EXAMPLES] == list(module.EXAMPLES)
+    for example in module.EXAMPLES:
+        assert example.startswith("radmoe ")  # a line is a whole command, without what some shells take for arguments
+        assert not set("#\\") & set(example)
+
+
+def test_help_groups_the_commands_under_headings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    headings: dict[str, list[str]] = {}
+    for line in radmoe("--help").stdout.splitlines():
+        if heading := re.match("╭─ ([A-Z][a-z]+) ─", line):
+            headings[heading[1]] = []
+        elif command := re.match("│ ([a-z]+) ", line):
+            headings[list(headings)[-1]].append(command[1])
+    assert list(headings) == ["Options", "Select", "Capture", "Judge", "Serve", "Research"]
+    assert headings["Select"] == ["select", "advise", "calibrate"]
+    assert headings["Capture"][:2] == ["capture", "inspect"]
+    assert headings["Serve"] == ["serve", "agent"]
+    assert sorted(headings["Research"]) == ["audit", "bench", "demo", "lab", "study"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("sel", ["select"]), ("lab po", ["pools"]), ("select --pre", ["--preset"]), ("stu", ["study"])],
+)
+def test_the_shell_completes_commands_and_options(typed: str, offered: list[str]) -> None:
+    words = f"radmoe {typed}"
+    asked = {"_RADMOE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    code = "from radmoe.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | asked, check=False
+    )
+    assert done.stdout.split() == offered, done.stderr
 
 
 def test_version() -> None:

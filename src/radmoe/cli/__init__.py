@@ -6,13 +6,14 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from inspect import cleandoc
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from radmoe.cli import (
     advise,
@@ -46,7 +47,7 @@ _RESUMED = (
 
 @contextmanager
 def _visible_usage() -> Iterator[None]:
-    """A wrong call is typer's to show, and its message repeats what was typed."""
+    """Make the characters of a usage error visible: typer shows it, and its message repeats what was typed."""
     try:
         yield
     except Exception as error:
@@ -56,9 +57,28 @@ def _visible_usage() -> Iterator[None]:
         raise
 
 
-class _Commands(TyperGroup):
-    """Typer's group of commands, with visible messages. Its own options are parsed in `make_context`, a command's in
-    `invoke`."""
+class _Help:
+    """Help whose examples can be pasted: typer would break a long line where the terminal ends."""
+
+    epilog: str | None
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        examples, self.epilog = self.epilog, None
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+        self.epilog = examples
+        if examples:
+            say_block(f" Examples:\n\n{examples}")
+
+
+class _Command(_Help, TyperCommand):
+    """Typer's command, with examples that can be pasted."""
+
+
+class _Commands(_Help, TyperGroup):
+    """Typer's group of commands, with messages in which every character is visible.
+
+    Typer parses the group's own options in `make_context` and a command's options in `invoke`.
+    """
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _visible_usage():
@@ -74,21 +94,23 @@ app = typer.Typer(
     cls=_Commands,
     help="Best-of-N for open MoE models by routing agreement (RAD): no answer is parsed, compared or voted on.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 
 
 def _interruptible(name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """Ctrl-C is one line on stderr and exit code 130, and a closed pipe 141; typer alone would say nothing, and exit 1."""
+    """Wrap a command so that Ctrl-C prints one line on stderr and exits with 130, and a closed pipe exits with 141.
+
+    Typer alone would print nothing and exit with 1.
+    """
 
     @wraps(command)
     def run(*args: object, **kwargs: object) -> None:
         try:
             command(*args, **kwargs)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader has gone (`| head`): end as other programs do, without a word
+        except BrokenPipeError:  # the reader has gone (`| head`): end silently, as other programs do
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(128 + signal.SIGPIPE) from None
         except KeyboardInterrupt as interrupt:
@@ -101,24 +123,39 @@ def _interruptible(name: str, command: Callable[..., None]) -> Callable[..., Non
     return run
 
 
-def _epilog(examples: Iterable[str]) -> str:
-    return "\n\n".join(("Examples:", *examples))  # a blank line is a line break in typer's epilog
+def _help(docstring: str | None) -> str:
+    """The paragraphs of a docstring, each in one line, so that the terminal wraps them."""
+    paragraphs = cleandoc(docstring or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def _add(name: str, command: Callable[..., None], examples: Iterable[str]) -> None:
-    """Add a command, "name" or "group name"."""
+def _add(name: str, command: Callable[..., None], module: Any) -> None:
+    """Add a command, "name" or "group name", with the examples of its module, under the module's heading in the help."""
     group, _, own = name.rpartition(" ")
     _NAMES.add(name)
-    (_GROUPS[group] if group else app).command(own, epilog=_epilog(examples))(_interruptible(name, command))
+    add = (_GROUPS[group] if group else app).command
+    options: dict[str, Any] = {"cls": _Command, "help": _help(command.__doc__), "epilog": _epilog(module)}
+    add(own, rich_help_panel=None if group else _heading(module), **options)(_interruptible(name, command))
 
 
-def _add_group(name: str, description: str, examples: Iterable[str]) -> None:
-    _GROUPS[name] = typer.Typer(cls=_Commands, help=description, epilog=_epilog(examples), no_args_is_help=True)
-    app.add_typer(_GROUPS[name], name=name)
+def _add_group(name: str, module: Any) -> None:
+    """Add a group of commands, described by its module's HELP."""
+    _GROUPS[name] = typer.Typer(cls=_Commands, help=module.HELP, epilog=_epilog(module), no_args_is_help=True)
+    app.add_typer(_GROUPS[name], name=name, rich_help_panel=_heading(module))
+
+
+def _epilog(module: Any) -> str:
+    return "".join(f" {example}\n" for example in module.EXAMPLES)
+
+
+def _heading(module: Any) -> str:
+    """The heading of the help under which a module's commands stand. A plugin's module says it as HEADING."""
+    own = next((heading for heading, modules in _HEADINGS.items() if module in modules), "Plugins")
+    return str(getattr(module, "HEADING", own))
 
 
 def _add_plugins() -> None:
-    """Add the commands of installed plugins, and for those of a companion that is not installed one that says so."""
+    """Add the commands of installed plugins. A companion's command that is not installed becomes one that says so."""
     missing = dict(_COMPANIONS)
     for name, path in added("commands").items():
         if name in _NAMES or name in _GROUPS:
@@ -128,8 +165,8 @@ def _add_plugins() -> None:
             command = attribute(path)
             module = sys.modules[command.__module__]
             if group and group not in _GROUPS:
-                _add_group(group, module.HELP, module.EXAMPLES)
-            _add(name, command, module.EXAMPLES)
+                _add_group(group, module)
+            _add(name, command, module)
         except Exception as error:  # somebody else's module may raise anything while it is imported
             say(f"radmoe: warning: the command {name!r} of a plugin cannot be loaded: {error}", err=True)
             continue
@@ -160,25 +197,21 @@ _COMPANIONS = {  # commands that stand in the documentation, and the package tha
     "audit": "radmoe-studies",
 }
 
-for module in (
-    capture,
-    inspect,
-    verify,
-    merge,
-    select,
-    advise,
-    grade,
-    calibrate,
-    evaluate,
-    rivals,
-    report,
-    doctor,
-    serve,
-):
-    _add(module.__name__.rpartition(".")[2], module.command, module.EXAMPLES)
-_add_group("agent", agent.HELP, agent.EXAMPLES)
-for name, command in agent.COMMANDS.items():
-    _add(f"agent {name}", command, agent.EXAMPLES)
+_HEADINGS: dict[str, tuple[Any, ...]] = {  # of `radmoe --help`, each with its commands in their order
+    "Select": (select, advise, calibrate),
+    "Capture": (capture, inspect, verify, merge, doctor),
+    "Judge": (grade, evaluate, rivals, report),
+    "Serve": (serve, agent),
+}
+
+for module in (module for modules in _HEADINGS.values() for module in modules):
+    name = module.__name__.rpartition(".")[2]
+    if hasattr(module, "COMMANDS"):
+        _add_group(name, module)
+        for inner, command in module.COMMANDS.items():
+            _add(f"{name} {inner}", command, module)
+    else:
+        _add(name, module.command, module)
 _add_plugins()
 
 
@@ -192,8 +225,11 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
 
 
 def main() -> None:
-    """Run the command line: a known error is one line on stderr and exit code 2, and so is a file that the system
-    refuses. The traceback of any other is visible text too."""
+    """Run the command line.
+
+    A known error, or a file that the system refuses, is one line on stderr and exit code 2. Any other error prints its
+    traceback, with all characters made visible, and exits with 1.
+    """
     prepare_process()
     try:
         app(prog_name="radmoe")

@@ -23,9 +23,10 @@ def command(
     limit: Annotated[int | None, typer.Option("--limit", help="Look at the first problems only.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell from routing and likelihoods, without labels, which regime a pool is in and which preset to use there.
+    """Say which preset suits a pool, without labels.
 
-    docs/choosing.md says what the regimes mean. Problems of several kinds are told apart.
+    Routing and likelihoods tell which regime the pool is in; docs/choosing.md says what the regimes mean. A pool of
+    several kinds gets one answer per kind.
     """
     from radmoe.pool import open_pool
     from radmoe.selection.regime import advise, survey

@@ -1,4 +1,4 @@
-"""`radmoe agent`: N trajectories of a coding agent per issue, and the one patch to submit."""
+"""`radmoe agent` runs or imports N trajectories of a coding agent per issue, and picks the patch to submit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from radmoe.agents.run import AgentPlan, AgentProgress, AgentRun
 
-HELP = "One patch out of N finished trajectories of a coding agent (mini-swe-agent)."
+HELP = "Pick one patch out of N trajectories of a coding agent."
 EXAMPLES = (
     "radmoe agent run --model MODEL --data issues/ -n 16 --out runs/",
     "radmoe agent import theirs/run_* --model MODEL --out runs/",
@@ -112,9 +112,9 @@ def run_command(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Run mini-swe-agent n times on every issue, each command confined, and keep the routing of every step.
+    """Run mini-swe-agent n times on every issue, with routing.
 
-    A trajectory is safe on disk once finished: run the same command again to go on, or with a higher -n for more. Nothing
+    Each command is confined, and the routing of every step is kept. A trajectory is safe on disk once finished: run the same command again to go on, or with a higher -n for more. Nothing
     is graded.
     """
     from radmoe.agents.instances import load_instances
@@ -191,9 +191,9 @@ def import_command(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Give finished trajectories their routing: each step is replayed as its own request through a local model.
+    """Give finished trajectories their routing.
 
-    Run r of an issue is its trajectory in the r-th directory. What cannot be used is listed with its reason, and the rest
+    Each step is replayed as its own request through a local model. Run r of an issue is its trajectory in the r-th directory. What cannot be used is listed with its reason, and the rest
     goes on. Tokens of texts are those of the model's tokenizer, which may not be those that were sampled.
     """
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
@@ -247,9 +247,9 @@ def select_command(
     jobs: Annotated[int, typer.Option("--jobs", help="Threads; changes no result.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Pick one patch per issue by routing agreement, and write the predictions and a record of every decision.
+    """Pick one patch per issue by routing agreement.
 
-    With --data, a patch that does not apply to its repository is not submitted. An issue with nothing to submit gets an
+    Writes the predictions and a record of every decision. With --data, a patch that does not apply to its repository is not submitted. An issue with nothing to submit gets an
     empty patch, and a line that says so.
     """
     from radmoe.agents.candidates import read_candidates

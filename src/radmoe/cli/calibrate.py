@@ -18,7 +18,7 @@ EXAMPLES = (
     "radmoe calibrate graded/ --out sure.json",
     "radmoe calibrate pools/lab-qwen-thinking-*/ --out sure.json --report report/",
     "radmoe calibrate graded/ --preset best --out sure.json",
-    "radmoe calibrate graded/ --check fresh/    # measured on another pool",
+    "radmoe calibrate graded/ --check fresh/",
     "radmoe select new/ --calibration sure.json --abstain-below 0.7",
 )
 
@@ -66,9 +66,9 @@ def command(
     seed: Annotated[int, typer.Option("--seed", help="Of the folds and the bootstrap.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Fit the probability that a pick is right, from its density, on graded pools of one model, style and sampling.
+    """Fit the probability that a pick is right, on graded pools.
 
-    Random subsets of the rollouts stand for smaller N, from 8 up. Prints whether the probabilities are calibrated on
+    The pools are of one model, style and sampling, and the probability follows from a pick's density. Random subsets of the rollouts stand for smaller N, from 8 up. Prints whether the probabilities are calibrated on
     problems that were not fitted (pass or FAIL for each N), how they compare with the base rate of each task, and how
     many picks are wrong among the surest. The file is for radmoe select --calibration; outside of what was fitted it
     gives no number.

@@ -26,11 +26,9 @@ EXAMPLES = (
     "radmoe capture --model lab-oss --style high --task code --out pool/",
     "radmoe capture --model ./model --task aime_2025 --data aime.jsonl --out pool/",
     "radmoe capture --model ./model --data mine.jsonl --kind code --out pool/",
-    "radmoe capture --engine vllm-http --url http://localhost:8000 \\",
-    "--model ./model --data mine.jsonl --out pool/",
+    "radmoe capture --engine vllm-http --url http://localhost:8000 --model ./model --data mine.jsonl --out pool/",
     "radmoe capture --model ./model --rollouts texts.jsonl --out pool/",
     "radmoe capture --model lab-qwen --task math-2 -n 64 --adaptive --out pool/",
-    "The same command again goes on where it was interrupted.",
 )
 
 
@@ -148,7 +146,7 @@ def command(
     no_grade: Annotated[bool, typer.Option("--no-grade", help="Do not grade what has gold answers.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Sample n rollouts of every problem and write them, with the routing behind every token, to a pool.
+    """Sample rollouts, with their routing, into a pool.
 
     A rollout is safe on disk once finished, so an interrupted or killed capture goes on when the same
     command is run again: finished rollouts are not repeated, and the rest come out as they would have.

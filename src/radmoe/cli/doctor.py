@@ -1,4 +1,4 @@
-"""`radmoe doctor`: is the routing an engine hands over the routing of its tokens."""
+"""`radmoe doctor` checks that the routing which an engine returns is that of its tokens."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a live engine with seven short rollouts: rows, layers, experts, weights, alignment, repeatability, caches.
+    """Check that a live engine returns the routing of its tokens.
 
-    Prints what is wrong and the flag to change; the exit code is 1 if something is.
+    Seven short rollouts show whether rows, layers, experts, weights, alignment, repeatability and caches are right. Prints what is wrong and the flag to change; the exit code is 1 if something is.
     """
     from radmoe.engines import EngineOptions, engine_class, open_engine
     from radmoe.engines.doctor import examine
@@ -83,7 +83,7 @@ def command(
 
 
 def _show(finding: Finding) -> None:
-    """One line as soon as it is known, and what to do below it."""
+    """Print a finding in one line as soon as it is known, and below it what to do."""
     from rich.padding import Padding
 
     out, status = console(), (f"{finding.status:<8}", _COLOURS[finding.status])
@@ -93,7 +93,7 @@ def _show(finding: Finding) -> None:
 
 
 def _reference(engine: Engine, named: str | None) -> Engine | None:
-    """What to replay with: the checkpoint that is named, or the engine's own where it is small."""
+    """The engine to replay with: that of the named checkpoint, or of the engine's own checkpoint if it is small, or None."""
     from radmoe.engines import EngineOptions, open_engine
 
     if named == "none":

@@ -1,4 +1,4 @@
-"""`radmoe grade`: which rollouts of a pool are right."""
+"""`radmoe grade` finds which rollouts of a pool are right."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Extract and check every rollout's answer, and write the pool's labels.
+    """Check every rollout's answer and write the pool's labels.
 
-    Mathematics is compared by value, in a process that is killed when it takes too long, letters and texts by their one
-    spelling, and programs by their tests in a sandbox. The labels are for evaluation: nothing that selects ever reads
-    them.
+    Math answers are compared by value, in a process that is killed when it takes too long; letters and texts are
+    normalised and compared; programs run their tests in a sandbox. The labels are for evaluation: nothing that selects
+    ever reads them.
     """
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 

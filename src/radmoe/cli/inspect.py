@@ -37,7 +37,7 @@ def command(
     limit: Annotated[int | None, typer.Option("--limit", help="Look for anchors in the first problems only.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a pool's model, shape, problems, rollouts, tokens, bytes, and which anchors its rollouts have."""
+    """Show what a pool holds, and which anchors its rollouts have."""
     from radmoe.pool import open_pool
 
     opened = open_pool(pool)

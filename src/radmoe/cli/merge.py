@@ -21,9 +21,9 @@ def command(
     out: Annotated[Path, typer.Option("--out", help="The new pool's directory.")],
     as_json: Json = False,
 ) -> None:
-    """Merge complete pools of one run: same model, task, settings and tokenizer, and no rollout in two of them.
+    """Merge the pools of several workers into one.
 
-    Shards are linked, or copied where links are not possible; none is rewritten. Labels are not merged.
+    The pools are complete, of the same model, task, settings and tokenizer, and no rollout is in two of them. Shards are linked, or copied where links are not possible; none is rewritten. Labels are not merged.
     """
     from rich.progress import MofNCompleteColumn
 

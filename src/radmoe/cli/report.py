@@ -41,9 +41,9 @@ def command(
         int | None, typer.Option("--jobs", help="Processes of the evaluation.", show_default="all cores")
     ] = None,
 ) -> None:
-    """Write one self-contained HTML file that shows what the routing saw: no server, no network.
+    """Write pools as one HTML page to look at.
 
-    It has the evaluation's tables, and for every problem the agreement of its rollouts, a map of them, their texts with
+    The page needs no server and no network. It has the evaluation's tables, and for every problem the agreement of its rollouts, a map of them, their texts with
     anchors, windows and log-probabilities, two of them side by side, and the experts that fired. Pools need no labels.
     """
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn

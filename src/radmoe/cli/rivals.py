@@ -26,7 +26,7 @@ from radmoe.cli.evaluate import (
 EXAMPLES = (
     "radmoe rivals pools/*/",
     "radmoe rivals pools/lab-*/ -n 8 -n 16 -n 32 --out rivals.md",
-    "radmoe grade pools/lab-qwen-thinking-code --behaviours    # so that programs are grouped by what they do, too",
+    "radmoe grade pools/lab-qwen-thinking-code --behaviours",
 )
 
 

@@ -98,9 +98,9 @@ def command(
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the JSON lines to this file instead.")] = None,
 ) -> None:
-    """Pick one rollout per problem from a pool. Text is compared under --preset best+text or --compare, else routing alone.
+    """Pick one rollout per problem by routing agreement.
 
-    Under --json (or --out) each line holds problem_id, kind, readout, preset, fusion, confidence, compare, index (the pick's
+    Texts are compared only under --preset best+text or with --compare. Under --json (or --out) each line holds problem_id, kind, readout, preset, fusion, confidence, compare, index (the pick's
     place among the problem's rollouts; null if RAD abstained), its rollout_index, density and located (one entry per
     rollout; density is null where a rollout was not scored), abstained, margin, basin, k, and the probability that the pick
     is right and whether it is dense (null without a calibration for such picks; probability_reason says why). A line is printed as soon as its pick is made.

@@ -1,4 +1,4 @@
-"""`radmoe serve`: best-of-N behind one URL, for every client of OpenAI's API."""
+"""`radmoe serve` puts best-of-N behind one URL, for every client of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def command(
     device: Annotated[str, typer.Option("--device", help="Where --model runs: cpu or cuda.")] = "cpu",
     threads: Annotated[int | None, typer.Option("--threads", help="Cores for --model.", show_default="all")] = None,
 ) -> None:
-    """Serve OpenAI's API; MODEL#rad-16 samples 16 rollouts and answers with the one that RAD picks.
+    """Serve OpenAI's API with best-of-N behind it.
 
-    A request's own n keeps its meaning. The log goes to stderr, one line of JSON per request, without prompts.
+    A request for MODEL#rad-16 samples 16 rollouts and is answered with the one that RAD picks. A request's own n keeps its meaning. The log goes to stderr, one line of JSON per request, without prompts.
     """
     from radmoe.serve.picks import check_preset
     from radmoe.serve.run import serve

@@ -11,7 +11,7 @@ from radmoe.system.printing import bar, say, say_json
 
 EXAMPLES = (
     "radmoe verify pool/",
-    "radmoe verify pool/ --recover          # after a killed capture",
+    "radmoe verify pool/ --recover",
 )
 
 
@@ -20,7 +20,11 @@ def command(
     recover: Annotated[bool, typer.Option("--recover", help="First complete a pool whose writer was killed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check a pool against its checksums, and name each damaged file and the rollouts it touches."""
+    """Check a pool against its checksums, or recover it.
+
+    Names each damaged file and the rollouts it touches. After a killed capture, --recover makes a pool of what was
+    finished.
+    """
     from rich.progress import DownloadColumn, TimeRemainingColumn
 
     from radmoe.errors import PoolCorrupt

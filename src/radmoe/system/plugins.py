@@ -42,7 +42,8 @@ class Model:
 class Plugin:
     """What a package adds, by dotted paths.
 
-    commands      "name", or "group name", of a command of `radmoe`: the path of its function, in a module with EXAMPLES
+    commands      "name", or "group name", of a command of `radmoe`: the path of its function, in a module with EXAMPLES, and
+                  with HEADING if it shall not stand under "Plugins" in the help
     engines       name for `--engine`: the path of a subclass of `radmoe.engines.base.Engine`
     tasks         name for `--task`: the path of a `radmoe.problems.Dataset`
     models        name for `--model`: a `Model`

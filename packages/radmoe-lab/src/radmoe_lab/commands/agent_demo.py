@@ -23,9 +23,9 @@ def demo_command(
     limit: Annotated[int, typer.Option("--limit", help="Issues.")] = 10,
     seed: Annotated[int, typer.Option("--seed", help="Another seed: other repositories and trajectories.")] = 0,
 ) -> None:
-    """Run the lab's agent under mini-swe-agent on this machine, select by routing, and look at how it did.
+    """Run the lab's agent on this machine, select, compare.
 
-    Everything is real and local: the model (7M parameters, trained for this project), bash commands in a sandbox, the
+    The agent is mini-swe-agent with a lab model, and the selection is by routing. Everything is real and local: the model (7M parameters, trained for this project), bash commands in a sandbox, the
     routing, the patches, the hidden tests. What was run already is not run again.
     """
     from radmoe.agents.candidates import read_candidates
@@ -62,7 +62,7 @@ def demo_command(
 
 
 def _table(decisions: list[Decision], verdicts: dict[tuple[str, int], str], n: int) -> None:
-    """What the hidden tests say of every issue, and of a random, the shortest, the picked and the best trajectory."""
+    """Print the hidden tests' verdicts per issue, and the rates of a random, the shortest, the picked and the best trajectory."""
     from radmoe.system.screen import Table
     from radmoe_lab.agent.verdicts import NO_PATCH, RESOLVED
 

@@ -27,8 +27,9 @@ from radmoe.system.printing import console, say_json
 
 _SAMPLES = 20  # the least number of measurements per stage
 
+HEADING = "Research"
 EXAMPLES = (
-    "radmoe bench                       # a planted pool of 64 x 2,000 tokens",
+    "radmoe bench",
     "radmoe bench mine/ --kind code",
 )
 
@@ -42,7 +43,11 @@ def command(
     limit: Annotated[int, typer.Option("--limit", help="Only the first problems.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Time opening, locating, reading windows, the kernel and the density, per problem and on one thread."""
+    """Time each stage of a selection, per problem and on one thread.
+
+    The stages are opening a pool, locating anchors, reading windows, the kernel and the density. Without a pool, one of
+    64 rollouts x 2,000 tokens is planted.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         if pool is None:
             pool = _plant(Path(scratch) / "pool")

@@ -13,6 +13,7 @@ from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, sum
 from radmoe.cli.common import progress
 from radmoe.system.printing import block, console, say, styled
 
+HEADING = "Research"
 EXAMPLES = (
     "radmoe demo",
     "radmoe demo --out /tmp/demo --seed 7",
@@ -25,7 +26,7 @@ SHOWN = ("average", "majority", "rad", "rad+dc", "oracle")  # methods, by their 
 
 
 class Shown(NamedTuple):
-    """One problem: how right each method is on it (NaN: there is nothing to vote on), and where its picture is."""
+    """One problem of the demo: how right each method is on it (NaN if there is nothing to vote on), and its picture."""
 
     problem_id: str
     hits: dict[str, float]
@@ -41,7 +42,7 @@ def command(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed, fresh problems and rollouts.")] = 0,
 ) -> None:
-    """Sample real rollouts from the lab models on this machine, select, and compare.
+    """Sample from the lab models on this machine, select, compare.
 
     Everything is real and local: the models (8M parameters, trained for this project), their rollouts, the
     routing. Running it again samples nothing anew. At the end stands what the lab's models did at full size, which is

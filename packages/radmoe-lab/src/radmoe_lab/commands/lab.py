@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from radmoe_lab.archive.pools import BuiltPool, PoolBuilder, WantedPool
 
-HELP = "The lab's shipped rollouts and trajectories: list them, make pools and results of them."
+HEADING = "Research"
+HELP = "List the lab's shipped rollouts, and make pools of them."
 EXAMPLES = (
     "radmoe lab list",
     "radmoe lab pools --out pools/ --limit 12",
@@ -86,9 +87,9 @@ def pools_command(
     threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
     as_json: Json = False,
 ) -> None:
-    """Turn shipped rollouts into pools: their routing and log-probabilities are computed again by replay, labels come along.
+    """Turn shipped rollouts into graded pools.
 
-    What is there already is not done again, so the same command goes on after an interrupt, and a larger -n or --limit
+    Routing and log-probabilities are computed again by replay, and labels come along. What is there already is not done again, so the same command goes on after an interrupt, and a larger -n or --limit
     adds what is missing. A pool whose log-probabilities or expert sets are not those of the GPU that sampled is left
     under the name CONFIG-TASK.unchecked.
     """
@@ -124,9 +125,9 @@ def agent_command(
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = "cpu",
     threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
 ) -> None:
-    """From an agent's shipped trajectories to the results: replay, the hidden tests' verdicts, and study 28.
+    """Turn an agent's shipped trajectories into results.
 
-    What is replayed already is not replayed again. Everything is in --out: runs/ as radmoe agent import makes it (with
+    The trajectories are replayed, joined with the hidden tests' verdicts, and analysed by study 28. What is replayed already is not replayed again. Everything is in --out: runs/ as radmoe agent import makes it (with
     the routing of every token), verdicts.jsonl, and results/ with tables and figures.
     """
     from radmoe.cli.agent import import_command
@@ -149,7 +150,7 @@ def agent_command(
 
 
 def _build(builder: PoolBuilder, pool: WantedPool, seconds_each: float, later: float) -> BuiltPool:
-    """Build a pool with a bar, which also says how long the rest takes, later pools (in seconds) included."""
+    """Build a pool with a bar, which also shows the time left, including `later` seconds for the pools that follow."""
     from rich.progress import MofNCompleteColumn, ProgressColumn, Task
 
     class Left(ProgressColumn):

@@ -33,9 +33,9 @@ def evaluate_command(
     jobs: Annotated[int | None, typer.Option("--jobs", help="Processes.", show_default="all cores")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare selectors on trajectories with verdicts: SWE-bench's reports, or a file of labels.
+    """Compare selectors on trajectories that have verdicts.
 
-    Verdicts are read here and by nothing that selects. Without any, those of an earlier call are used.
+    Verdicts are SWE-bench's reports or a file of labels. They are read here and by nothing that selects. Without any, those of an earlier call are used.
     """
     from radmoe.agents.candidates import POOL, read_candidates
     from radmoe_studies.commands import study

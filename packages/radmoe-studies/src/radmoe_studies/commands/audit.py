@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from radmoe_studies.audit import Check
     from radmoe_studies.audit.summary import Summary
 
+HEADING = "Research"
 EXAMPLES = (
     "radmoe audit",
     "radmoe audit --table wjja-power --all",
@@ -35,9 +36,9 @@ def command(
     out: Annotated[Path | None, typer.Option("--out", help="Write the whole report as Markdown to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute every published figure of the paper that follows from other published figures.
+    """Recompute the paper's figures from its other figures.
 
-    A figure agrees, is within what the rounding of its inputs allows, or differs.
+    Only figures that follow from other published ones are recomputed. A figure agrees, is within what the rounding of its inputs allows, or differs.
     A difference is a finding about the paper and not an error: the exit code is 0.
     """
     try:

@@ -12,6 +12,7 @@ from radmoe.cli.common import Json
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, say, say_block
 
+HEADING = "Research"
 EXAMPLES = (
     "radmoe study --list",
     "radmoe study readouts pools/lab-qwen-thinking-*",
@@ -67,9 +68,9 @@ def command(
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Run analyses of the paper on graded pools: tables, figures, and for every claim a verdict by a rule written before.
+    """Run the paper's analyses on graded pools.
 
-    A study says what it needs; where pools lack that, it says what is missing and which command would capture it, and the
+    They give tables, figures, and for every claim a verdict by a rule written before. A study says what it needs; where pools lack that, it says what is missing and which command would capture it, and the
     others go on. The exit code is 0 only if every study that was named ran; with all, every one that these pools allow.
     """
     if listed:
