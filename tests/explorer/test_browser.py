@@ -177,6 +177,44 @@ def test_keys_move_find_and_help(page: Page) -> None:
     page.wait("document.querySelector('table.problems')")
 
 
+def test_bars_of_density_span_the_problem_and_say_so(page: Page) -> None:
+    page.open("#problem/1")
+    widths = page.run("return [...document.querySelectorAll('.rollouts .meter span')].map((x) => x.style.width)")
+    shares = [float(width.rstrip("%")) for width in widths]
+    densities = [float(text) for text in page.texts(".rollouts td:nth-child(3)")]
+    assert (min(shares), max(shares)) == (6, 100)
+    assert shares.index(min(shares)) == densities.index(min(densities))
+    words = f"from the lowest, {min(densities):.3f}, to the highest, {max(densities):.3f}"
+    assert words in page.texts(".panel .about")[2]
+
+
+def test_large_cells_have_numbers_and_small_ones_none(page: Page) -> None:
+    page.open("#problem/5")
+    assert len(page.texts(".numbers text")) == len(page.texts(".map .point")) ** 2 >= 64
+    page.wait("!document.querySelector('.numbers').hasAttribute('hidden')")
+    first = page.text("table.rollouts tbody button")
+    assert page.texts(".numbers text")[0] == first
+    page.run("document.querySelector('.matrix').style.width = '150px'")
+    page.wait("document.querySelector('.numbers').hasAttribute('hidden')")
+
+
+@pytest.mark.parametrize("problem", [1, 2, 3, 5])
+def test_words_on_the_map_cover_no_point_and_no_other_word(page: Page, problem: int) -> None:
+    page.open(f"#problem/{problem}")
+    boxes = """return ['.map .point', '.map text'].map((own) => [...document.querySelectorAll(own)].map((node) => {
+        const box = node.getBoundingClientRect();
+        return [box.left, box.top + (own.endsWith('text') ? 4 : 0), box.right, box.bottom - (own.endsWith('text') ? 4 : 0)];
+    }))"""
+    points, words = page.run(boxes)
+    assert len(words) == 3
+
+    def apart(one: list[float], other: list[float]) -> bool:
+        return one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+    assert all(apart(word, point) for word in words for point in points)
+    assert all(apart(one, other) for one, other in combinations(words, 2))
+
+
 def test_the_pointer_brings_up_what_is_known(page: Page, made: list[PlantedGroup]) -> None:
     page.open("#problem/1")
 

@@ -43,7 +43,7 @@ def test_hostile_text_is_inert_and_seen(browser: Chrome, tmp_path: Path) -> None
         page.click("#tab-compare")
         assert visible(text, block=True) in page.text(".beside .text")
         page.click("#tab-text")
-    assert MARKUP in page.text(".prompt .text")
+    assert MARKUP in page.text(".prompt[open] .text")
     assert page.run("return window.hacked === undefined && document.querySelectorAll('img').length === 0")
     assert page.run("return document.querySelectorAll('script:not([type])').length") == 1
     assert (page.complaints(), page.requests()) == ([], [])

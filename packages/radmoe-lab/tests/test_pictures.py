@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from radmoe.errors import PoolError
 from radmoe.grading.labels import Label
 from radmoe.types import Rollout, RolloutGroup
-from radmoe_lab.pictures import draw_problem
+from radmoe_lab.pictures import draw_problem, point_classes
 from radmoe_lab.planted import PlantedGroup
 
 
@@ -35,6 +36,17 @@ def test_answers_colour_but_do_not_move(made: list[PlantedGroup], tmp_path: Path
     coloured = draw_problem(made[0].group, labels(made[0]), tmp_path / "a.png").read_bytes()
     assert coloured != draw_problem(made[0].group, None, tmp_path / "b.png").read_bytes()
     assert coloured == draw_problem(made[0].group, labels(made[0]), tmp_path / "c.png").read_bytes()
+
+
+def test_shape_alone_tells_right_from_wrong_and_from_no_answer(made: list[PlantedGroup]) -> None:
+    verdicts = [
+        Label("p", i, answer, answer == "7")
+        for i, answer in enumerate(["7", "7", "8", "8", "9", None, "a long answer"])
+    ]
+    shapes: dict[str, set[str]] = {}
+    for one in point_classes(np.arange(len(verdicts)), verdicts):
+        shapes.setdefault(one.name.split(":")[0].split(" (")[0].split(",")[0], set()).add(one.marker)
+    assert shapes == {"right": {"o"}, "wrong": {"D"}, "no answer": {"s"}}
 
 
 def test_a_problem_with_nothing_to_compare_says_so(made: list[PlantedGroup], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """One problem as a picture: who routes like whom.
 
 On the left is the consensus matrix ordered by basin; on the right are the rollouts on a plane, as far apart as their
-routing differs. Answers only colour what was laid out without them.
+routing differs. Answers decide the colour and the shape of a point, never its place.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,9 @@ def draw_problem(
     kind: Kind | None = None,
     title: str | None = None,
 ) -> Path:
-    """Write the picture of a problem as a PNG. `labels`, in the rollouts' order, colour it by what is right.
+    """Write the picture of a problem as a PNG. `labels`, in the rollouts' order, say which points are right.
 
-    `kind` is the group's own unless given; where neither says, it is told from the markers that are there.
+    `kind` is the group's own unless given; where neither says it, it is inferred from the markers in the rollouts.
     """
     try:
         from matplotlib.figure import Figure
@@ -92,9 +92,12 @@ def _map(
     axes: Any, S: NDArray[np.float32], selection: Selection, runs: NDArray[np.intp], labels: Sequence[Label] | None
 ) -> None:
     at = plane(S)
-    groups = _classes(runs, labels)
-    for name, colour, members in groups:
-        axes.scatter(*at[members].T, s=46, color=colour, alpha=0.75, linewidths=0, label=visible(name))
+    groups = point_classes(runs, labels)
+    for one in groups:
+        name = visible(one.name)
+        axes.scatter(
+            *at[one.members].T, s=46, color=one.colour, marker=one.marker, alpha=0.75, linewidths=0, label=name
+        )
     if selection.index is not None:
         pick = int(np.flatnonzero(runs == selection.index)[0])
         axes.scatter(*at[pick], s=190, facecolors="none", edgecolors=PICK, linewidths=1.6, label="RAD's pick", zorder=3)
@@ -110,14 +113,21 @@ def _map(
         text.set_parse_math(False)  # answers often hold one dollar sign
 
 
-def _classes(
-    runs: NDArray[np.intp], labels: Sequence[Label] | None
-) -> list[tuple[str, tuple[float, ...] | str, list[int]]]:
-    """Name, colour and members of each class of points: right and wrong answers, frequent short ones by their text."""
+class PointClass(NamedTuple):
+    """Points of a map that look alike. The marker alone tells right ("o") from wrong ("D") and from no answer ("s")."""
+
+    name: str
+    colour: tuple[float, ...] | str
+    marker: str
+    members: list[int]
+
+
+def point_classes(runs: NDArray[np.intp], labels: Sequence[Label] | None) -> list[PointClass]:
+    """The classes of points: right and wrong answers, and frequent short answers by their text."""
     from matplotlib import colormaps
 
     if labels is None:
-        return [("rollout", RIGHT, list(range(len(runs))))]
+        return [PointClass("rollout", RIGHT, "o", list(range(len(runs))))]
     members: dict[tuple[str, str | None], list[int]] = {}
     counts = Counter(labels[run].answer for run in runs)
     for place, run in enumerate(runs):
@@ -127,17 +137,17 @@ def _classes(
         members.setdefault((verdict, label.answer if named else None), []).append(place)
     ordered = sorted(members.items(), key=lambda item: (item[0][0] != "right", item[0][1] is None, -len(item[1])))
     wrong = iter(colormaps["autumn"](np.linspace(0.05, 0.75, _NAMED)))
-    shown: list[tuple[str, tuple[float, ...] | str, list[int]]] = []
+    shown: list[PointClass] = []
     others: list[int] = []
     for (verdict, answer), places in ordered:
         if verdict == "right":
-            shown.append((f"right{f': {answer}' if answer else ''} ({len(places)})", RIGHT, places))
+            shown.append(PointClass(f"right{f': {answer}' if answer else ''} ({len(places)})", RIGHT, "o", places))
         elif verdict == "wrong" and answer is not None and (colour := next(wrong, None)) is not None:
-            shown.append((f"wrong: {answer} ({len(places)})", tuple(colour), places))
+            shown.append(PointClass(f"wrong: {answer} ({len(places)})", tuple(colour), "D", places))
         elif verdict == "wrong":
             others += places
         else:
-            shown.append((f"no answer ({len(places)})", NONE, places))
+            shown.append(PointClass(f"no answer ({len(places)})", NONE, "s", places))
     if others:
-        shown.append((f"wrong, others ({len(others)})", "#b07aa1", others))
+        shown.append(PointClass(f"wrong, others ({len(others)})", "#b07aa1", "D", others))
     return shown

@@ -35,12 +35,17 @@ function mapPanel(problem, view, actions, colouring) {
   const select = (a, b) => {
     replaceChildren(rings);
     const pick = pickPlace === null ? [] : [[view.pick, "ring-pick", radius + 5, "pick"]];
+    const reach = 1.25 * radius + 1; // of a diamond, with its edge
+    const taken = xs.map((_, place) => [x(place) - reach, y(place) - reach, x(place) + reach, y(place) + reach]);
     for (const [rollout, name, r, word] of [...pick, [b, "ring-b", radius + 3, "B"], [a, "ring-a", radius + 3, "A"]]) {
       const place = view.placeOf.get(rollout);
       if (place === undefined) continue;
       rings.append(svg("circle", { cx: x(place), cy: y(place), r, class: name }));
-      const below = word === "pick";
-      rings.append(svg("text", { x: x(place), y: y(place) + (below ? r + 12 : -r - 3), class: `${name}-word` }, word));
+      const [own, far] = freePlace(x(place), y(place), radius + 5, word, taken, width, height);
+      taken.push(own);
+      const [middle, base] = [(own[0] + own[2]) / 2, own[3] - 4];
+      if (far) rings.append(svg("line", { x1: x(place), y1: y(place), x2: middle, y2: (own[1] + own[3]) / 2, class: `leader ${name}` }));
+      rings.append(svg("text", { x: middle, y: base, class: `${name}-word` }, word));
     }
   };
   const labelled = problem.arrays.correct !== undefined;
@@ -56,6 +61,30 @@ function mapPanel(problem, view, actions, colouring) {
   const about = "Rollouts lie close where their routing agrees. Lines join the pick to its nearest neighbours.";
   const node = panel("Map of the rollouts", about, drawing, el("div", { class: "under" }, legend, choice));
   return { node, select };
+}
+
+// The box of a word beside a point, as near as it covers least of the boxes that are taken, and whether that is some way off.
+function freePlace(x, y, r, word, taken, width, height) {
+  const [wide, tall] = [4 + 8 * word.length, 16];
+  let best = null;
+  for (let step = 0; step < 5; step++) {
+    for (let turn = 0; turn < 16; turn++) {
+      const angle = ((word === "pick" ? 4 : -4) + turn) * (Math.PI / 8);
+      const away = r + 2 + 16 * step;
+      const [cx, cy] = [x + Math.cos(angle) * (away + wide / 2), y + Math.sin(angle) * (away + tall / 2)];
+      const box = [cx - wide / 2, cy - tall / 2, cx + wide / 2, cy + tall / 2];
+      const inside = box[0] >= 0 && box[1] >= 0 && box[2] <= width && box[3] <= height;
+      const covered = taken.reduce((sum, other) => sum + overlap(box, other), inside ? 0 : wide * tall);
+      if (best === null || covered < best.covered) best = { box, covered, far: step > 0 };
+      if (covered === 0) return [box, step > 0];
+    }
+  }
+  return [best.box, best.far];
+}
+
+function overlap(one, other) {
+  const side = (low, high) => Math.max(0, Math.min(one[high], other[high]) - Math.max(one[low], other[low]));
+  return side(0, 2) * side(1, 3);
 }
 
 function basinWord(basin, view) {

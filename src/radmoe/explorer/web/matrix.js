@@ -1,11 +1,15 @@
 // Who agrees with whom: the similarity of every two rollouts, basin by basin, the pick's basin first.
 
+const MOST_NUMBERED = 24; // rollouts whose similarities may be written into the cells
+const NUMBERED_CELL = 19; // pixels that a cell needs for that
+
 function matrixPanel(problem, view, actions) {
   const n = view.members.length;
   const canvas = el("canvas", { width: n, height: n, class: "cells", "aria-hidden": "true" });
   const lines = svg("g", { class: "basin-lines" });
   const marks = svg("g", {});
-  const overlay = svg("svg", { viewBox: `0 0 ${n} ${n}`, preserveAspectRatio: "none", "aria-hidden": "true" }, lines, marks);
+  const numbers = svg("g", { class: "numbers" });
+  const overlay = svg("svg", { viewBox: `0 0 ${n} ${n}`, preserveAspectRatio: "none", "aria-hidden": "true" }, lines, numbers, marks);
   let [low, high] = [1, 0];
   for (const value of view.similar) {
     low = Math.min(low, value / 255);
@@ -17,6 +21,17 @@ function matrixPanel(problem, view, actions) {
   }
   const label = `Similarity of ${n} rollouts, from ${low.toFixed(2)} to ${high.toFixed(2)}, in ${plural(view.basinOf.size, "basin")}`;
   const stage = el("div", { class: "matrix", role: "img", "aria-label": label }, canvas, overlay);
+  if (n <= MOST_NUMBERED) {
+    for (let row = 0; row < n; row++) {
+      for (let column = 0; column < n; column++) {
+        const value = view.similarityOfPlaces(row, column);
+        const text = row === column ? `${problem.number(view.members[row])}` : value.toFixed(2).replace(/^0/, "");
+        const shade = row === column ? "own" : value - low > 0.55 * (high - low) ? "on-high" : "on-low";
+        numbers.append(svg("text", { x: column + 0.5, y: row + 0.5, class: shade }, text));
+      }
+    }
+    new ResizeObserver(() => numbers.toggleAttribute("hidden", stage.clientWidth < n * NUMBERED_CELL)).observe(stage);
+  }
   const at = (event) => {
     const box = stage.getBoundingClientRect();
     const place = (offset, side) => Math.max(0, Math.min(n - 1, Math.floor((offset / side) * n)));

@@ -102,7 +102,7 @@ function problemPage(problem, index, state, actions) {
 function promptNode(problem) {
   if (problem.prompt === null) return null;
   const rest = problem.prompt_length - Array.from(problem.prompt).length;
-  return el("details", { class: "prompt" }, el("summary", {}, "What was asked"), textBlock(problem.prompt),
+  return el("details", { class: "prompt", open: true }, el("summary", {}, "What was asked"), textBlock(problem.prompt),
     rest > 0 ? el("p", { class: "about" }, `${plural(rest, "character")} left out of this page (radmoe report --full-text keeps them)`) : null);
 }
 

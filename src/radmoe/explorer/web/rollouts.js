@@ -4,14 +4,15 @@ function rolloutsPanel(problem, view, actions) {
   const order = view ? view.order() : Array.from({ length: problem.rollouts }, (_, i) => i);
   const labelled = problem.arrays.answer !== undefined;
   const likely = problem.arrays.likelihood !== undefined;
-  const best = view && view.compared ? Math.max(...order.map((i) => view.meanSimilarity(i) ?? 0)) : 0;
+  const densities = order.map((i) => (view ? view.meanSimilarity(i) : null)).filter((mean) => mean !== null);
+  const [low, high] = [Math.min(...densities), Math.max(...densities)];
   const rows = new Map();
   const body = el("tbody", {}, order.map((i, k) => {
     const mean = view ? view.meanSimilarity(i) : null;
     const basin = view ? view.basinNumber(i) : null;
     const before = k > 0 && view ? view.basinNumber(order[k - 1]) : basin;
     const meter = el("span", { class: "meter", "aria-hidden": "true" }, el("span", {}));
-    meter.firstChild.style.width = `${(100 * (mean ?? 0)) / Math.max(best, 1e-9)}%`;
+    meter.firstChild.style.width = `${high > low ? 6 + (94 * ((mean ?? low) - low)) / (high - low) : 100}%`; // the lowest is seen too
     const row = el("tr", { class: basin !== before ? "new-basin" : null, onclick: (event) => actions.select(...(event.shiftKey ? [null, i] : [i, null])) },
       el("td", {}, button(`${problem.number(i)}`, `Show rollout ${problem.number(i)}`, () => {}), view && i === view.pick ? el("span", { class: "badge pick" }, "pick") : null),
       el("td", { class: "number" }, basin === null ? "–" : `${basin + 1}`),
@@ -26,7 +27,8 @@ function rolloutsPanel(problem, view, actions) {
   const table = el("table", { class: "rollouts" },
     el("thead", {}, el("tr", {}, heads.filter(Boolean).map((head, k) => el("th", { scope: "col", class: k > 0 && head !== "answer" ? "number" : null }, head)))), body);
   const box = scroller("Rollouts", table);
-  const node = panel("Rollouts", "Click one to read it (A); with the shift key, to compare with it (B).", box);
+  const bars = high > low ? ` The bars of density go from the lowest, ${low.toFixed(3)}, to the highest, ${high.toFixed(3)}.` : "";
+  const node = panel("Rollouts", `Click one to read it (A); with the shift key, to compare with it (B).${bars}`, box);
   const select = (a, b) => {
     for (const [i, row] of rows) {
       row.classList.toggle("chosen-a", i === a);
