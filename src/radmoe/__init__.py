@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from radmoe.capture import Keep, Plan, capture_pool
+    from radmoe.capture import Plan, capture_pool
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import Engine, Sampling
     from radmoe.engines.http.engine import SglangHttpEngine, VllmHttpEngine
@@ -37,7 +37,6 @@ _HOME = {
     "Decision": "selection.online",
     "Engine": "engines.base",
     "EngineOptions": "engines",
-    "Keep": "capture",
     "LlamaCppEngine": "engines.llamacpp.engine",
     "OnlineSelector": "selection.online",
     "Plan": "capture",
@@ -94,7 +93,6 @@ __all__ = [
     "Decision",
     "Engine",
     "EngineOptions",
-    "Keep",
     "LlamaCppEngine",
     "OnlineSelector",
     "Plan",

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import tiny_moe
-from radmoe.capture import CaptureInterrupted, Keep, Plan, Progress, capture_pool
+from radmoe.capture import CaptureInterrupted, Plan, Progress, capture_pool
 from radmoe.capture.adaptive import Watches
 from radmoe.engines.base import Engine, Sampling
 from radmoe.errors import InputError, PoolMismatch
-from radmoe.pool import Pool, open_pool
+from radmoe.pool import Pool, Profile, open_pool
 from radmoe.problems import Question
 from radmoe.selection.online import OnlineSelector, Stopping
 from radmoe.selection.selector import select
@@ -105,7 +105,7 @@ def test_more_rollouts_later_go_on_with_problems_that_were_at_the_limit(
 
 
 def test_what_the_pool_keeps_is_what_is_judged(plan: Plan, tmp_path: Path) -> None:
-    small = replace(plan, keep=Keep(weights=False, readouts=("boundary@16",), layers=(0, 2)))
+    small = replace(plan, weights=False, profile=Profile(True, (0, 2), ("boundary@16",)))
     capture_pool(small, tmp_path / "p")
     pool = open_pool(tmp_path / "p")
     watches = Watches(small, pool)
@@ -130,7 +130,7 @@ def test_a_preset_decides_what_is_settled(plan: Plan, tmp_path: Path) -> None:
         ({"preset": "worst"}, "unknown preset 'worst'"),
         ({"preset": "best", "sampling": Sampling(topk_logprobs=0)}, "preset best reads log-probabilities, and none"),
         ({"problems": [Question("q", "x", None)], "places": None}, "'q' looks like: give its kind"),
-        ({"keep": Keep(readouts=("boundary@4",))}, "only boundary@4 would be kept: keep boundary@16 too"),
+        ({"profile": Profile(readouts=("boundary@4",))}, "only boundary@4 would be kept: keep boundary@16 too"),
     ],
 )
 def test_what_it_could_not_select_from_is_refused(change: dict[str, object], message: str, plan: Plan) -> None:

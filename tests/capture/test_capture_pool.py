@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import tiny_moe
-from radmoe.capture import CaptureInterrupted, Keep, Plan, Progress, capture_pool
+from radmoe.capture import CaptureInterrupted, Plan, Progress, capture_pool
 from radmoe.engines.base import Engine, Sampling
 from radmoe.errors import PoolMismatch
-from radmoe.pool import Pool, merge_pools, open_pool, schema
+from radmoe.pool import Pool, Profile, merge_pools, open_pool, schema
 from radmoe.problems import Question
 
 QUESTIONS = [Question(f"q{i}", f"So the sum is {i}", ("math", "code", None)[i % 3]) for i in range(6)]
@@ -114,7 +114,7 @@ def test_parts_captured_apart_merge_into_the_whole(plan: Plan, whole: Pool, tmp_
 
 
 def test_only_what_is_kept_is_in_the_pool(plan: Plan, tmp_path: Path) -> None:
-    capture_pool(replace(plan, keep=Keep(weights=False, readouts=("boundary@4",), layers=(0, 2))), tmp_path / "p")
+    capture_pool(replace(plan, weights=False, profile=Profile(True, (0, 2), ("boundary@4",))), tmp_path / "p")
     pool = open_pool(tmp_path / "p")
     assert not pool.has_weights
     assert pool.shape.layers == 2

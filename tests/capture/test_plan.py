@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import tiny_moe
-from radmoe.capture import Keep, Plan, sampling_for
+from radmoe.capture import Plan, sampling_for
 from radmoe.engines.base import Engine, Sampling
+from radmoe.engines.kept_rows import profile_for
 from radmoe.errors import InputError, ReadoutError
+from radmoe.pool import Profile
 from radmoe.problems import Question
 
 QUESTIONS = [Question(f"q{i}", f"So the sum is {i}", "math") for i in range(5)]
@@ -35,10 +37,22 @@ def plan(engine: Engine, questions: list[Question] = QUESTIONS, **options: objec
             "style 'thinking' is told to the chat template, which raw leaves",
         ),
         (QUESTIONS, {"places": (1, 2)}, "5 problems but 2 places"),
-        ([Question("x", "y", None)], {"keep": Keep(readouts=("delimiter@16",))}, "depends on its kind: give a kind"),
-        ([Question("x", "y", "text")], {"keep": Keep(readouts=("delimiter@16",))}, "kind 'text' has no delimiter"),
-        ([Question("x", "y", "text")], {"keep": Keep(readouts=("closing@16",))}, "no row follows for closing@16"),
-        ([Question("x", "y", None)], {"keep": Keep(readouts=("closing@-16",))}, "closes an answer depends on its kind"),
+        (
+            [Question("x", "y", None)],
+            {"profile": Profile(readouts=("delimiter@16",))},
+            "depends on its kind: give a kind",
+        ),
+        (
+            [Question("x", "y", "text")],
+            {"profile": Profile(readouts=("delimiter@16",))},
+            "kind 'text' has no delimiter",
+        ),
+        ([Question("x", "y", "text")], {"profile": Profile(readouts=("closing@16",))}, "no row follows for closing@16"),
+        (
+            [Question("x", "y", None)],
+            {"profile": Profile(readouts=("closing@-16",))},
+            "closes an answer depends on its kind",
+        ),
     ],
 )
 def test_what_cannot_be_captured_is_refused(
@@ -58,12 +72,12 @@ def test_parts_share_the_problems_and_keep_their_places(engine: Engine) -> None:
         plan(engine).part(6, 9)
 
 
-def test_what_is_kept_becomes_the_pools_profile(engine: Engine) -> None:
-    assert Keep().profile(engine).to_json() == {"sort_experts": False, "layers": None, "readouts": None}
-    compact = Keep(weights=False, readouts=("delimiter@16",), layers="0,2").profile(engine)
+def test_a_profile_is_made_for_an_engine(engine: Engine) -> None:
+    assert profile_for(engine).to_json() == {"sort_experts": False, "layers": None, "readouts": None}
+    compact = profile_for(engine, weights=False, readouts=("delimiter@16",), layers="0,2")
     assert (compact.sort_experts, compact.layers, compact.readouts) == (True, (0, 2), ("delimiter@16",))
     with pytest.raises(ReadoutError, match="layer subset '9' leaves layers"):
-        Keep(layers="9").profile(engine)
+        profile_for(engine, layers="9")
 
 
 def test_settings_that_are_not_given_are_the_models_own(engine: Engine) -> None:

@@ -83,8 +83,6 @@ def test_errors_are_one_line_and_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_rollouts_that_exist_are_replayed(captured: Path, tmp_path: Path) -> None:
-    command = ("capture", "--model", "lab-qwen", "--rollouts", captured, "--out", tmp_path / "r")
+    command = ("replay", captured, "--model", "lab-qwen", "--out", tmp_path / "r")
     assert "12 rollouts, 12 replayed now; 100.0% of expert sets as captured" in radmoe(*command).stdout
     assert "12 rollouts, 0 replayed now" in radmoe(*command).stdout
-    assert "leave out --task" in error(radmoe(*command, "--task", "math-1", expect=2))
-    assert "as many as there are: leave out -n" in error(radmoe(*command, "-n", 8, expect=2))

@@ -78,7 +78,7 @@ def test_help_groups_the_commands_under_headings(monkeypatch: pytest.MonkeyPatch
             headings[list(headings)[-1]].append(command[1])
     assert list(headings) == ["Options", "Select", "Capture", "Judge", "Serve", "Research"]
     assert headings["Select"] == ["select", "advise", "calibrate"]
-    assert headings["Capture"][:2] == ["capture", "inspect"]
+    assert headings["Capture"][:2] == ["capture", "replay"]
     assert headings["Serve"] == ["serve", "agent"]
     assert sorted(headings["Research"]) == ["audit", "bench", "demo", "lab", "study"]
 

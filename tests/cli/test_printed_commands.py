@@ -119,10 +119,14 @@ def step(words: tuple[str, ...]) -> dict[str, Any]:
     """A printed command, made small. What it writes is not there before, and what it ends with is run too."""
     call = words[1] if words[0] == "radmoe" else words[2]
     name = f"{call} {words[2]}" if call in ("lab", "agent") else call
-    small = () if "--rollouts" in words else SMALL.get(name, ())
+    small = SMALL.get(name, ())
     strange = name == "capture" and any("./" in word or "gguf" in word for word in words)  # the model knows no sums
-    out = [words[words.index("--out") + 1]] if "--out" in words and name in ("capture", "merge", "agent run") else []
-    small = (*small, *(("--max-tokens", "40") if strange and "--rollouts" not in words else ()))
+    out = (
+        [words[words.index("--out") + 1]]
+        if "--out" in words and name in ("capture", "replay", "merge", "agent run")
+        else []
+    )
+    small = (*small, *(("--max-tokens", "40") if strange else ()))
     needs = ["README.md", "docs", "packages"] if name == "radmoe_studies.report.published" else []  # a checkout
     return {"argv": [*words, *small], "needs": needs, "without": out, "follow": not strange and "--json" not in words}
 

@@ -22,7 +22,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows.sort(key=lambda row: (row["problem_id"], row["rollout_index"]))
     texts = [{"id": row["problem_id"], "prompt": row["prompt"], "text": row["text"]} for row in rows]
     (root / "texts.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts))
-    radmoe("capture", "--model", "lab-qwen", "--raw", "--rollouts", root / "texts.jsonl", "--out", root / "pool")
+    radmoe("replay", root / "texts.jsonl", "--model", "lab-qwen", "--raw", "--out", root / "pool")
     radmoe("grade", root / "pool")
     return root / "pool"
 
@@ -53,7 +53,7 @@ def test_asking_for_boxes_in_programs_stops_with_one_line(command: str, replayed
 
 
 def test_a_kind_given_at_replay_is_recorded(replayed: Path, tmp_path: Path) -> None:
-    call = ("capture", "--model", "lab-qwen", "--rollouts", replayed, "--out", tmp_path / "said")
+    call = ("replay", replayed, "--model", "lab-qwen", "--out", tmp_path / "said")
     radmoe(*call, "--kind", "code")
     assert set(open_pool(tmp_path / "said").kinds.values()) == {"code"}
     done = radmoe("select", tmp_path / "said", "--json")

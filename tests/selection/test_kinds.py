@@ -179,9 +179,7 @@ def test_a_marker_that_most_rollouts_lack_stops_where_another_is_in_most(tmp_pat
     with pytest.raises(InputError, match=wanted):
         settle_kinds(opened, "math", where="p")
     recorded = pool(tmp_path / "r", {"a": ("choice", [FENCED] * 3)})
-    with pytest.raises(
-        InputError, match=r"choice, is in 0% .*: replay it with radmoe capture --rollouts r --kind code"
-    ):
+    with pytest.raises(InputError, match=r"choice, is in 0% .*: replay it with radmoe replay r --kind code"):
         settle_kinds(recorded, where="r")
     named = settle_kinds(recorded, where="r", readout="delimiter:print@4")  # looks for something else: no contradiction
     assert named.kinds == {"a": "choice"}

@@ -99,11 +99,11 @@ COMMANDS: dict[str, Words] = {
     "capture, llamacpp": lambda inputs, out: _sampled("--engine", "llamacpp", "--model", inputs / "tiny.gguf")(
         inputs, out
     ),
-    "capture of a pool's rollouts": lambda inputs, out: [
-        *("capture", "--model", inputs / "tiny", "--rollouts", inputs / "sampled", "--out", out, "--threads", 1),
+    "replay of a pool": lambda inputs, out: [
+        *("replay", inputs / "sampled", "--model", inputs / "tiny", "--out", out, "--threads", 1),
     ],
-    "capture of a file's rollouts": lambda inputs, out: [
-        *("capture", "--model", inputs / "tiny", "--rollouts", inputs / "rollouts.jsonl", "--out", out),
+    "replay of a file": lambda inputs, out: [
+        *("replay", inputs / "rollouts.jsonl", "--model", inputs / "tiny", "--out", out),
         *("--threads", 1),
     ],
     "merge": lambda inputs, out: ["merge", inputs / "part-1", inputs / "part-2", "--out", out],
@@ -124,7 +124,7 @@ COMMANDS: dict[str, Words] = {
 SAMPLE = {
     "capture, vllm-http": Moment("add", 5),
     "capture, llamacpp": Moment("rename moe_meta.json"),
-    "capture of a file's rollouts": Moment("open .pool.json.*.tmp"),
+    "replay of a file": Moment("open .pool.json.*.tmp"),
     "merge": Moment("open .runs.parquet.*.tmp"),
     "agent run": Moment("open preds.json", 5),
     "agent import": Moment("open .candidates.jsonl.*.tmp"),

@@ -6,8 +6,8 @@ run.py    `capture_pool`: samples what the pool lacks, and keeps each rollout as
 Nothing here grades, and nothing here can see a gold answer: an import contract holds that.
 """
 
-from radmoe.capture.plan import Keep, Plan
+from radmoe.capture.plan import Plan
 from radmoe.capture.run import Captured, CaptureInterrupted, Progress, capture_pool
 from radmoe.engines.base import sampling_for
 
-__all__ = ["CaptureInterrupted", "Captured", "Keep", "Plan", "Progress", "capture_pool", "sampling_for"]
+__all__ = ["CaptureInterrupted", "Captured", "Plan", "Progress", "capture_pool", "sampling_for"]

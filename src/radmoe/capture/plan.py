@@ -4,46 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from radmoe.engines.base import Engine, Sampling
-from radmoe.engines.kept_rows import check_layers
+from radmoe.engines.kept_rows import check_profile, profile_for
 from radmoe.errors import InputError
 from radmoe.pool import Profile
 from radmoe.problems import Question
-from radmoe.selection.layers import Layers, layer_subset
 from radmoe.selection.online import Stopping
-from radmoe.selection.readout import Readout, windows
 from radmoe.selection.selector import rule_for
-
-
-@dataclass(frozen=True)
-class Keep:
-    """What a capture keeps of each rollout; by default everything.
-
-    weights   False keeps expert ids only.
-    readouts  keep only the routing rows that these readouts need, such as ("delimiter@16",).
-    layers    keep only these layers: "s0" (the shallowest tenth), "0-3,7", or numbers.
-    """
-
-    weights: bool = True
-    readouts: tuple[str, ...] | None = None
-    layers: Layers = None
-
-    def profile(self, engine: Engine) -> Profile:
-        """What the pool keeps. Where nobody chose layers, those that the engine captures are kept."""
-        layers = engine.layers
-        if self.layers is not None:
-            layers = tuple(int(layer) for layer in layer_subset(self.layers, engine.shape.layers))
-        profile = Profile(
-            sort_experts=not self.weights,  # without weights their order says nothing, and sorted ids compress better
-            layers=layers,
-            readouts=self.readouts,
-        )
-        check_layers(engine.layers, profile)
-        return profile
 
 
 @dataclass(frozen=True)
@@ -51,7 +20,9 @@ class Plan:
     """A capture: n rollouts of every problem, sampled by an engine.
 
     `task` (the data set) and `style` (thinking or instruct; low, medium or high) go into the pool's run record, and so
-    do `sampling`, `raw` (prompts without the chat template) and `keep`; a capture that goes on must agree with them.
+    do `sampling`, `raw` (prompts without the chat template) and `profile`; a capture that goes on must agree with them.
+    `profile` says which rows and layers are kept (by default all that the engine captures), and `weights` whether
+    weights are kept beside expert ids.
     `n` may be raised later. `places` are the problems' places in their data set (by default 0, 1, ...): pools list
     problems in this order, also when parts of a plan were captured apart and merged. With `adaptive`, a problem has at
     most n rollouts, and fewer where its pick by `preset` is settled before; rule and preset go into the run record.
@@ -60,11 +31,12 @@ class Plan:
     problems: Sequence[Question]
     engine: Engine
     sampling: Sampling
-    keep: Keep = field(default_factory=Keep)
+    profile: Profile | None = None
     n: int = 64
     task: str | None = None
     style: str | None = None
     raw: bool = False
+    weights: bool = True
     batch_size: int = 256
     places: Sequence[int] | None = None
     adaptive: Stopping | None = None
@@ -89,10 +61,9 @@ class Plan:
             raise InputError(f"{len(self.problems)} problems but {len(places)} places: give one for each")
         object.__setattr__(self, "problems", tuple(self.problems))
         object.__setattr__(self, "places", places)
-        for question in self.problems:
-            for readout in self.keep.readouts or ():
-                # a readout that does not fit the kind is refused now, not after the first rollout
-                windows(readout, np.zeros(1, np.int32), self.engine.vocab, question.kind)
+        profile = self.profile or profile_for(self.engine, weights=self.weights)
+        check_profile(profile, self.engine.layers, self.engine.vocab, [question.kind for question in self.problems])
+        object.__setattr__(self, "profile", profile)
         if self.adaptive is not None:
             self._check_adaptive()
 
@@ -109,9 +80,10 @@ class Plan:
             if rule.fusion is not None and not self.sampling.topk_logprobs:
                 raise InputError(f"preset {self.preset} reads log-probabilities, and none would be kept: keep them")
             readout = rule.setting.readout
-            if self.keep.readouts is not None and readout not in map(str, map(Readout.parse, self.keep.readouts)):
+            kept = None if self.profile is None else self.profile.readouts
+            if kept is not None and readout not in kept:
                 raise InputError(
-                    f"an adaptive capture reads {readout} of {question.kind}, and only {', '.join(self.keep.readouts)} "
+                    f"an adaptive capture reads {readout} of {question.kind}, and only {', '.join(kept)} "
                     f"would be kept: keep {readout} too"
                 )
 

@@ -179,7 +179,7 @@ def _open_writer(plan: Plan, out: Path) -> PoolWriter:
         task=plan.task,
         style=plan.style,
         sampling=sampling,
-        profile=plan.keep.profile(engine),
+        profile=plan.profile,
         provenance=engine.provenance(),
     )
 
@@ -203,7 +203,7 @@ def _sample(
     with _closed_afterwards(completions):
         for done in completions:
             prompt, _ = wanted[done.prompt_index]
-            if not plan.keep.weights:
+            if not plan.weights:
                 done = done._replace(rollout=replace(done.rollout, weights=None))
             writer.add(
                 prompt.question.problem_id,

@@ -25,6 +25,7 @@ from radmoe.cli import (
     grade,
     inspect,
     merge,
+    replay,
     report,
     rivals,
     select,
@@ -41,6 +42,7 @@ _RESUMED = (
     "capture",
     "demo",
     "lab pools",
+    "replay",
     "study",
 )  # the same command goes on where it was; what others write appears whole or not at all
 
@@ -199,7 +201,7 @@ _COMPANIONS = {  # commands that stand in the documentation, and the package tha
 
 _HEADINGS: dict[str, tuple[Any, ...]] = {  # of `radmoe --help`, each with its commands in their order
     "Select": (select, advise, calibrate),
-    "Capture": (capture, inspect, verify, merge, doctor),
+    "Capture": (capture, replay, inspect, verify, merge, doctor),
     "Judge": (grade, evaluate, rivals, report),
     "Serve": (serve, agent),
 }

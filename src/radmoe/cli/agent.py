@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.agent_screen import run_line, say_problems, show_decisions
-from radmoe.cli.common import Json, Kernel, Neighbours, limited, progress
+from radmoe.cli.common import Device, Dtype, IdsOnly, Json, Kernel, Neighbours, Threads, limited, progress
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, json_text, say, say_json, styled
 
@@ -47,15 +47,9 @@ ReadoutName = Annotated[
         show_default="boundary@union",
     ),
 ]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
-Dtype = Annotated[
-    str | None, typer.Option("--dtype", help="auto (as saved), float32, bfloat16 or float16.", show_default="auto")
-]
-Threads = Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")]
 EveryRow = Annotated[
     bool, typer.Option("--every-row", help="Keep the routing of every token; by default that of the boundaries.")
 ]
-IdsOnly = Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")]
 TopkLogprobs = Annotated[int, typer.Option("--topk-logprobs", help="Logprobs kept per token; 0: none.")]
 Style = Annotated[
     str | None,
@@ -122,7 +116,7 @@ def run_command(
     from radmoe.agents.run import AgentPlan, load_config, silence
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import sampling_for
-    from radmoe.pool import Profile
+    from radmoe.engines.kept_rows import profile_for
 
     silence()
     if data is None:
@@ -138,7 +132,7 @@ def run_command(
         seed=seed,
         topk_logprobs=topk_logprobs,
     )
-    profile = Profile(sort_experts=ids_only, layers=opened.layers, readouts=None if every_row else (BOUNDARIES,))
+    profile = profile_for(opened, weights=not ids_only, readouts=None if every_row else (BOUNDARIES,))
     responder = EngineResponder(opened, sampling, batch_size=workers, profile=profile)
     try:
         plan = AgentPlan(
@@ -200,11 +194,11 @@ def import_command(
 
     from radmoe.agents.importer import import_requests, import_trajectories
     from radmoe.engines import EngineOptions, open_engine
-    from radmoe.pool import Profile
+    from radmoe.engines.kept_rows import profile_for
     from radmoe.system.plugins import added, attribute
 
     opened = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
-    profile = Profile(sort_experts=ids_only, readouts=None if every_row else (BOUNDARIES,))
+    profile = profile_for(opened, weights=not ids_only, readouts=None if every_row else (BOUNDARIES,))
     with bar("replaying", MofNCompleteColumn(), TimeRemainingColumn()) as update:
         options: dict[str, Any] = {
             "profile": profile,

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, replay_with_bar, summary_line
-from radmoe.cli.common import Json
+from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, summary_line
+from radmoe.cli.common import Device, Dtype, IdsOnly, Json, KeptLayers, KeptReadouts, NoLogprobs, Raw, Threads, names
 from radmoe.engines import engine_names
 from radmoe.errors import InputError
 from radmoe.system.plugins import added
 from radmoe.system.printing import say, say_json
 
 if TYPE_CHECKING:
-    from radmoe.engines.replay import Replayed
     from radmoe.selection.online import Stopping
 
 EXAMPLES = (
@@ -27,7 +26,6 @@ EXAMPLES = (
     "radmoe capture --model ./model --task aime_2025 --data aime.jsonl --out pool/",
     "radmoe capture --model ./model --data mine.jsonl --kind code --out pool/",
     "radmoe capture --engine vllm-http --url http://localhost:8000 --model ./model --data mine.jsonl --out pool/",
-    "radmoe capture --model ./model --rollouts texts.jsonl --out pool/",
     "radmoe capture --model lab-qwen --task math-2 -n 64 --adaptive --out pool/",
 )
 
@@ -78,10 +76,6 @@ def command(
             show_default="the data set's, or as each line says",
         ),
     ] = None,
-    rollouts: Annotated[
-        Path | None,
-        typer.Option("--rollouts", help="Or replay rollouts that exist, without sampling: a JSONL of them, or a pool."),
-    ] = None,
     n: Annotated[int | None, typer.Option("-n", help="Rollouts per problem.", show_default="64")] = None,
     adaptive: Annotated[
         bool,
@@ -126,23 +120,14 @@ def command(
         str | None, typer.Option("--part", help="A worker's share, such as 2/4; radmoe merge puts the pools together.")
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Rollouts sampled together; costs memory.")] = 256,
-    raw: Annotated[bool, typer.Option("--raw", help="Prompts as they are, without the chat template.")] = False,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--dtype", help="auto (as saved), float32, bfloat16 or float16.", show_default="auto; lab models: float32"
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = "cpu",
-    threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
-    ids_only: Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")] = False,
-    readouts: Annotated[
-        str | None, typer.Option("--readouts", help="Keep only the rows these need: delimiter@16,closing@-16.")
-    ] = None,
-    layers: Annotated[str | None, typer.Option("--layers", help="Keep only these layers: s0, c2 or 0-3,7.")] = None,
-    no_logprobs: Annotated[
-        bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC and no preset best later.")
-    ] = False,
+    raw: Raw = False,
+    dtype: Dtype = None,
+    device: Device = "cpu",
+    threads: Threads = None,
+    ids_only: IdsOnly = False,
+    readouts: KeptReadouts = None,
+    layers: KeptLayers = None,
+    no_logprobs: NoLogprobs = False,
     no_grade: Annotated[bool, typer.Option("--no-grade", help="Do not grade what has gold answers.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -153,35 +138,10 @@ def command(
     -n may be raised later. With --adaptive a problem gets only as many rollouts as its pick needs to settle
     (docs/adaptive.md). Where the problems come with gold answers, the pool is graded at the end.
     """
-    from radmoe.capture import Keep
     from radmoe.engines import EngineOptions
     from radmoe.types import check_kind
 
     own_kind = None if kind is None else check_kind(kind)
-    keep = Keep(not ids_only, None if readouts is None else tuple(r.strip() for r in readouts.split(",")), layers)
-    if rollouts is not None:
-        if task is not None or data is not None or engine != "transformers" or model is None:
-            raise InputError("--rollouts are replayed through --model: leave out --task, --data and --engine")
-        if n is not None or limit is not None or part is not None or adaptive:
-            raise InputError(
-                "--rollouts are replayed as many as there are: leave out -n, --limit, --part and --adaptive"
-            )
-        local = EngineOptions(dtype=dtype, device=device, threads=threads)
-        replayed = replay_with_bar(
-            rollouts,
-            model,
-            out,
-            local,
-            keep=keep,
-            kind=own_kind,
-            raw=raw,
-            **({"topk_logprobs": 0} if no_logprobs else {}),
-        )
-        if as_json:
-            say_json(asdict(replayed))
-        else:
-            say(_line(replayed))
-        return
     stopping = _stopping(adaptive, min_n, patience, preset)
     plan = plan_for(
         task,
@@ -204,7 +164,9 @@ def command(
         seed=seed,
         sampling={"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
         | ({"topk_logprobs": 0} if no_logprobs else {}),
-        keep=keep,
+        weights=not ids_only,
+        readouts=names(readouts),
+        layers=layers,
         n=64 if n is None else n,
         adaptive=stopping,
         preset=preset or "paper",
@@ -237,11 +199,3 @@ def _share(part: str) -> tuple[int, int]:
     if match is None:
         raise InputError(f"--part {part!r} is no share of the problems: write 2/4 for the second of four")
     return int(match[1]), int(match[2])
-
-
-def _line(done: Replayed) -> str:
-    """What a replay did, in a line."""
-    line = f"{done.pool}: {done.problems:,} problems, {done.rollouts:,} rollouts, {done.replayed:,} replayed now"
-    if done.agreement is None:
-        return line + "; replay is not capture, and there was none to compare with"
-    return line + f"; {done.agreement.share:.1%} of expert sets as captured"

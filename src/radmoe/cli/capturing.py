@@ -1,4 +1,4 @@
-"""Plans from options, captures and replays with a progress bar, and grading behind them: for `capture` and `demo`."""
+"""Plans from options, captures with a progress bar, and grading behind them: for `capture` and `demo`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from radmoe.system.printing import bar, say, styled
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from radmoe.capture import Captured, Keep, Plan, Progress
+    from radmoe.capture import Captured, Plan, Progress
     from radmoe.engines import EngineOptions
-    from radmoe.engines.replay import Replayed
+    from radmoe.selection.layers import Layers
     from radmoe.types import Kind
 
 
@@ -29,11 +29,15 @@ def plan_for(
     seed: int = 0,
     sampling: dict[str, Any] | None = None,
     style: str | None = None,
+    weights: bool = True,
+    readouts: tuple[str, ...] | None = None,
+    layers: Layers = None,
     **plan: Any,
 ) -> Plan:
     """The plan of a capture. Questions and the style are checked before a model is loaded."""
     from radmoe.capture import Plan, sampling_for
     from radmoe.engines import open_engine
+    from radmoe.engines.kept_rows import profile_for
     from radmoe.engines.models import shipped_models
     from radmoe.problems import load_questions
 
@@ -43,7 +47,8 @@ def plan_for(
     questions, recorded_task = load_questions(task, data, kind=kind, seed=seed, limit=limit)
     opened = open_engine(engine, model, options)
     settings = sampling_for(opened, seed=seed, **(sampling or {}))
-    return Plan(questions, opened, settings, task=recorded_task, style=style, **plan)
+    profile = profile_for(opened, weights=weights, readouts=readouts, layers=layers)
+    return Plan(questions, opened, settings, profile, task=recorded_task, style=style, weights=weights, **plan)
 
 
 def capture_with_bar(plan: Plan, out: Path) -> Captured:
@@ -68,28 +73,6 @@ def capture_with_bar(plan: Plan, out: Path) -> Captured:
             update(completed=now.rollouts, total=now.of_rollouts, problems=done, tokens=now.tokens)
 
         return capture_pool(plan, out, progress=advance)
-
-
-def replay_with_bar(
-    source: Path, model: str, out: Path, engine_options: EngineOptions, *, keep: Keep, **options: Any
-) -> Replayed:
-    """Replay a file or pool of rollouts through a model into a pool, with a progress bar."""
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
-    from radmoe.engines import open_engine
-    from radmoe.engines.replay import replay
-
-    engine = open_engine("transformers", model, engine_options)
-    with bar("replaying", MofNCompleteColumn(), TimeRemainingColumn()) as update:
-        return replay(
-            source,
-            engine,
-            out,
-            profile=keep.profile(engine),
-            weights=keep.weights,
-            progress=lambda done, total: update(completed=done, total=total),
-            **options,
-        )
 
 
 def graded_average(out: Path, task: str | None, data: Path | None, seed: int) -> float | None:

@@ -37,6 +37,23 @@ ReadoutName = Annotated[
         show_default="delimiter@16; text: boundary@16; agent: boundary@union",
     ),
 ]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype", help="auto (as saved), float32, bfloat16 or float16.", show_default="auto; lab models: float32"
+    ),
+]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")]
+IdsOnly = Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")]
+KeptReadouts = Annotated[
+    str | None, typer.Option("--readouts", help="Keep only the rows these need: delimiter@16,closing@-16.")
+]
+KeptLayers = Annotated[str | None, typer.Option("--layers", help="Keep only these layers: s0, c2 or 0-3,7.")]
+NoLogprobs = Annotated[
+    bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC and no preset best later.")
+]
+Raw = Annotated[bool, typer.Option("--raw", help="Prompts as they are, without the chat template.")]
 Neighbours = Annotated[int | None, typer.Option("--k", help="Neighbours in the density.", show_default="10; agent: 4")]
 Kernel = Annotated[
     str | None, typer.Option("--kernel", help="weighted or binary Jaccard.", show_default="weighted; agent: binary")
@@ -51,6 +68,11 @@ def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: l
     if note:
         say(f"radmoe: {note}", err=True)
     return kinds
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """The names in an option that lists them with commas; None where it was not given."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
 def limited(limit: int | None, items: list[T]) -> list[T]:

@@ -10,9 +10,30 @@ import numpy as np
 from radmoe.errors import InputError
 
 if TYPE_CHECKING:
+    from radmoe.engines.base import Engine
     from radmoe.pool import Profile
+    from radmoe.selection.layers import Layers
     from radmoe.types import Kind
     from radmoe.vocab import Vocab
+
+
+def profile_for(
+    engine: Engine, *, weights: bool = True, readouts: Sequence[str] | None = None, layers: Layers = None
+) -> Profile:
+    """The profile of a pool that keeps what an engine captures, or only the rows of some readouts and some layers.
+
+    `layers` is a subset such as "s0" (the shallowest tenth) or "0-3,7", or layer numbers. Where expert ids are kept
+    without weights they are sorted, because their order then says nothing and sorted ids compress better.
+    """
+    from radmoe.pool import Profile
+    from radmoe.selection.layers import layer_subset
+
+    kept = engine.layers
+    if layers is not None:
+        kept = tuple(int(layer) for layer in layer_subset(layers, engine.shape.layers))
+    profile = Profile(not weights, kept, None if readouts is None else tuple(readouts))
+    check_layers(engine.layers, profile)
+    return profile
 
 
 def check_profile(

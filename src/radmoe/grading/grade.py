@@ -226,7 +226,7 @@ def _checked_key(problem: Problem, recorded: Kind | None, prompt: str | None, pa
     if recorded is not None and key.kind != recorded:
         raise InputError(
             f"{path} records that {where} is of kind {recorded}, but in {problem.task} it is of kind {key.kind}: grade the "
-            f"pool against what it was captured from, or replay it with radmoe capture --rollouts {path} --kind {key.kind}"
+            f"pool against what it was captured from, or replay it with radmoe replay {path} --kind {key.kind}"
         )
     if key.kind == "agent":
         raise InputError(f"{where} is of kind agent: patches cannot be graded yet")

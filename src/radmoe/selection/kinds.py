@@ -102,7 +102,7 @@ def settle_kinds(
         if option is not None and kind not in (None, option):
             raise InputError(
                 f"{where} records that problem {problem!r} is of kind {kind}, --kind {option} contradicts it: "
-                "leave --kind out, or replay the pool with it (radmoe capture --rollouts)"
+                "leave --kind out, or replay the pool with it (radmoe replay)"
             )
     inferred: dict[str, Kind] = {}
     note = ""
@@ -200,7 +200,7 @@ def _check_marker(pool: Problems, problems: Sequence[str], kind: Kind, where: st
     other, vocab = others[0], pool.group(problems[0]).vocab
     recorded = pool.kinds[problems[0]] is not None
     way_out = (
-        f"replay it with radmoe capture --rollouts {where} --kind {other}, or name a marker with --readout"
+        f"replay it with radmoe replay {where} --kind {other}, or name a marker with --readout"
         if recorded
         else f"give --kind {other}"
     )

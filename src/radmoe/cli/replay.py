@@ -1,0 +1,82 @@
+"""`radmoe replay`: routing for rollouts that exist already, by a pass of a model over each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from radmoe.cli.common import Device, Dtype, IdsOnly, Json, KeptLayers, KeptReadouts, NoLogprobs, Raw, Threads, names
+from radmoe.system.printing import bar, say, say_json
+
+EXAMPLES = (
+    "radmoe replay texts.jsonl --model ./model --kind code --out pool/",
+    "radmoe replay pool/ --model ./model --dtype float32 --out again/",
+)
+
+
+def command(
+    rollouts: Annotated[
+        Path, typer.Argument(metavar="ROLLOUTS", help="A JSONL file of rollouts, or a pool.", show_default=False)
+    ],
+    model: Annotated[
+        str, typer.Option("--model", help="A checkpoint directory, or a model in the Hugging Face cache.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The pool directory, new or to go on with.")],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            help="What answers look like: math, choice, code, text or agent.",
+            show_default="as each line says",
+        ),
+    ] = None,
+    raw: Raw = False,
+    dtype: Dtype = None,
+    device: Device = "cpu",
+    threads: Threads = None,
+    ids_only: IdsOnly = False,
+    readouts: KeptReadouts = None,
+    layers: KeptLayers = None,
+    no_logprobs: NoLogprobs = False,
+    as_json: Json = False,
+) -> None:
+    """Compute the routing of rollouts that exist as tokens or texts, and write them to a pool. Nothing is sampled.
+
+    The routing is what this model has in its own arithmetic, not what was there while sampling. Where ROLLOUTS is a pool
+    with captured routing, the last line says how many expert sets are equal (docs/engines.md).
+    """
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    from radmoe.engines import EngineOptions, open_engine
+    from radmoe.engines.base import Sampling
+    from radmoe.engines.kept_rows import profile_for
+    from radmoe.engines.replay import replay
+    from radmoe.types import check_kind
+
+    own_kind = None if kind is None else check_kind(kind)
+    engine = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
+    with bar("replaying", MofNCompleteColumn(), TimeRemainingColumn()) as update:
+        done = replay(
+            rollouts,
+            engine,
+            out,
+            kind=own_kind,
+            profile=profile_for(engine, weights=not ids_only, readouts=names(readouts), layers=layers),
+            weights=not ids_only,
+            raw=raw,
+            progress=lambda done, total: update(completed=done, total=total),
+            topk_logprobs=0 if no_logprobs else Sampling.topk_logprobs,
+        )
+    if as_json:
+        say_json(asdict(done))
+        return
+    line = f"{done.pool}: {done.problems:,} problems, {done.rollouts:,} rollouts, {done.replayed:,} replayed now"
+    if done.agreement is None:
+        say(line + "; replay is not capture, and there was none to compare with")
+    else:
+        say(line + f"; {done.agreement.share:.1%} of expert sets as captured")
+    say(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
