@@ -112,10 +112,11 @@ def breakdown(path: Path, problems: int = 100) -> None:
 
     Stages come first, in the order in which methods ask for them; then what each method adds to them.
     """
-    from radmoe.evaluation.cohort import METHODS, open_cohort
+    from radmoe.evaluation.methods import METHODS
+    from radmoe.evaluation.pools import open_graded
 
-    with stage("open the cohort: pool, labels, kinds", {}):
-        cohort = open_cohort(path)
+    with stage("open the graded pool: pool, labels, kinds", {}):
+        (graded,) = open_graded(path, use_cache=False)
     spent: dict[str, list[float]] = {}
 
     def clock(name: str, call: Callable[[], Any]) -> Any:
@@ -124,8 +125,8 @@ def breakdown(path: Path, problems: int = 100) -> None:
         spent.setdefault(name, []).append(time.process_time() - start)
         return result
 
-    for name in cohort.problems[:problems]:
-        problem = clock("token ids", lambda n=name: cohort.graded(n))
+    for name in graded.problem_ids[:problems]:
+        problem = clock("token ids", lambda n=name: graded.problem(n))
         strict = problem.setting.strict
         clock("anchors, windows of 16, similarity", lambda p=problem: p.similarity())
         clock("marker windows, similarity", lambda p=problem, r=strict: p.similarity(r))
@@ -135,7 +136,7 @@ def breakdown(path: Path, problems: int = 100) -> None:
         clock("steps", lambda p=problem: p.steps)
         for method in METHODS.values():
             clock(f"method {method.name}", lambda m=method, p=problem: m.judge(p))
-    count = min(problems, len(cohort))
+    count = min(problems, len(graded))
     print(f"\nper problem, CPU, median of {count} (sum {1e3 * sum(map(median, spent.values())):.2f} ms):")
     for name, seconds in spent.items():
         print(f"  {name:42} {1e3 * median(seconds):7.2f} ms")

@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.hidden_states import hidden_means, hidden_similarity
 from radmoe.engines.prompts import encode, template_arguments
-from radmoe.evaluation.cohort import open_cohort
+from radmoe.evaluation.pools import open_graded
 from radmoe.evaluation.stats import cluster_bootstrap
 from radmoe.pool.reader import manifest
 from radmoe.problems import load_questions
@@ -33,13 +33,13 @@ METHODS = ("routing", "hidden states", "routing + likelihood", "hidden states + 
 
 def gains(path: Path, readout: str, limit: int | None) -> tuple[list[str], list[list[float]], int]:
     """The problems of a pool, what each method gains on them, and the bytes of a row of hidden states."""
-    run, cohort = manifest(path)["run"], open_cohort(path)
+    run, (graded,) = manifest(path)["run"], open_graded(path)
     engine = open_lab_engine(run["model"], weights(run["model"]), "cpu")
     questions = {q.problem_id: q for q in load_questions(run["task"], seed=run["sampling"]["sampled"]["seed"])[0]}
     arguments = template_arguments(run["style"])
     names, rows, width = [], [], 0
-    for problem in list(cohort)[:limit]:
-        kind, n = cohort.kinds[problem.problem_id], len(problem)
+    for problem in list(graded)[:limit]:
+        kind, n = graded.kind, len(problem)
         setting = setting_for(kind, readout=readout, k=max(1, int(SHARE * n)))
         prompt = encode(engine.tokenizer, questions[problem.problem_id].content, raw=False, **arguments)[1]
         routing, reading = similarity(problem.group, setting)

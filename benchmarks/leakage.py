@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe import open_pool
-from radmoe.evaluation.cohort import open_cohort
+from radmoe.evaluation.pools import open_graded
 from radmoe.selection.readout import route_matrix
 from radmoe.types import RouterShape, Trace
 
@@ -78,9 +78,9 @@ class Halves:
 
 def measure(path: Path, rollouts: int) -> dict[str, Halves]:
     """Rows with the tokens beside them, and route vectors with the digits of the answers, of one pool."""
-    pool, cohort = open_pool(path), open_cohort(path)
+    pool, (graded,) = open_pool(path), open_graded(path)
     found: dict[str, Halves] = {}
-    for place, problem in enumerate(cohort):
+    for place, problem in enumerate(graded):
         group, half = pool.group(problem.problem_id), place % 2
         for rollout in group.rollouts[:rollouts]:
             rows = dense(rollout, group.shape)[1:]
@@ -91,7 +91,7 @@ def measure(path: Path, rollouts: int) -> dict[str, Halves]:
                 half, rows, rollout.token_ids[1:].tolist()
             )
         for readout in READOUTS:
-            Z, located = route_matrix(group, readout, cohort.kinds[problem.problem_id])
+            Z, located = route_matrix(group, readout, graded.kind)
             answers = [problem.answers[i] for i in np.flatnonzero(located).tolist()]
             kept = [i for i, answer in enumerate(answers) if answer is not None and answer.isdigit()]
             for name, digit in (("first", 0), ("last", -1)):

@@ -91,7 +91,7 @@ SELECTION = [
             ("radmoe/selection/selector", f"radmoe.evaluation.{room}", SELECTS)
             for room in ("baselines", "stats", "cohort")
         ),
-        ("radmoe/capture/run", "radmoe.evaluation.cohort", SELECTS),
+        ("radmoe/capture/run", "radmoe.evaluation.methods", SELECTS),
         ("radmoe/serve/picks", "radmoe.grading.labels", SELECTS),
         ("radmoe/agents/patches", "radmoe.grading.labels", SELECTS),
         ("radmoe/capture/run", "radmoe.problems.gold", GOLD),

@@ -53,9 +53,9 @@ def test_problems_without_all_labels_are_left_out_and_counted(made: list[Planted
     path = write_pool(tmp_path / "pool", made)
     wanted = [label for label in labels(made) if label.problem_id != "planted-0001"]
     write_labels(path, [label for label in wanted if (label.problem_id, label.rollout_index) != ("planted-0002", 3)])
-    (records,) = evaluate_pool(path)
-    assert records.problem_ids == ("planted-0000", "planted-0003")
-    text = everything_renders(build_report([records]))
+    (pool,) = evaluate_pool(path)
+    assert pool.problem_ids == ("planted-0000", "planted-0003")
+    text = everything_renders(build_report([pool]))
     assert "1 of 4 problems have no labels and are left out" in text
     assert "1 of 4 problems have labels for some rollouts only" in text
     write_labels(path, [label for label in wanted if label.rollout_index])
@@ -92,9 +92,9 @@ def test_all_rollouts_identical(made: list[PlantedGroup], tmp_path: Path) -> Non
         i = next(i for i, answer in enumerate(one.answers) if answer is not None)
         group = replace(one.group, rollouts=[one.group.rollouts[i]] * 5, rollout_indices=None)
         alike.append(replace(one, group=group, texts=[one.texts[i]] * 5, answers=[one.answers[i]] * 5))
-    (records,) = evaluate_pool(graded_pool(tmp_path / "pool", alike))
-    assert records.picks["rad"].tolist() == [0] * 4  # ties go to the first
-    shown = build_report([records])
+    (pool,) = evaluate_pool(graded_pool(tmp_path / "pool", alike))
+    assert pool.outcomes.picks["rad"].tolist() == [0] * 4  # ties go to the first
+    shown = build_report([pool])
     text = everything_renders(shown)
     assert "in each of the 4 problems the rollouts are all right or all wrong" in text
     assert cell(shown, "coverage", "pool", "mixed").value == 0
@@ -125,8 +125,8 @@ def test_nan_logprobs(made: list[PlantedGroup], tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:  # as a program that does not check what it adds writes it
         patch.setattr("radmoe.pool.writer.check_rollout", lambda *_: None)
         path = graded_pool(tmp_path / "pool", [*made[:2], bad, made[3]])
-    (records,) = evaluate_pool(path)
-    shown = build_report([records])
+    (pool,) = evaluate_pool(path)
+    shown = build_report([pool])
     reason = "rollout 3 of planted-0002: top-k logprobs contain NaN: recapture this rollout"
     for method in ("DeepConf", "RAD+DC"):
         empty = cell(shown, "accuracy", method, "pool")

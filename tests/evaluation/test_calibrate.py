@@ -24,7 +24,7 @@ from radmoe.evaluation.calibrate import (
     logistic,
     measures,
 )
-from radmoe.evaluation.coverage import risk, tables
+from radmoe.evaluation.calibration_tables import risk, tables
 from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import open_pool
 from radmoe.selection.certainty import mean_similarity

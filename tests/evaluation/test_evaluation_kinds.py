@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pools import records
-from radmoe.evaluation import Records, Report, build_report
+from pools import evaluated
+from radmoe.evaluation import GradedPool, Report, build_report
 from radmoe.evaluation.kinds import BASELINES, NAMES
 from radmoe.evaluation.render import beside_text, comma_separated, latex, markdown
 from radmoe.evaluation.scores import Draws
 from radmoe.evaluation.stats import cluster_bootstrap, holm, mcnemar_exact, paired_bootstrap
-from radmoe.evaluation.table import Cell, Table
-from radmoe.evaluation.wording import p_text
+from radmoe.evaluation.table import Cell, Table, p_text
 
 FEW = Draws(resamples=200)
 HALF = [4] * 12  # of eight rollouts four are right, in each of twelve problems
@@ -32,12 +31,12 @@ def cells(shown: Report, key: str) -> dict[tuple[str, Any], dict[str, Cell]]:
     return {(row.section, row.cells[0].value): dict(zip(titles, row.cells[1:], strict=True)) for row in table.rows}
 
 
-def lab(model: str, **hits: list[int]) -> list[Records]:
+def lab(model: str, **hits: list[int]) -> list[GradedPool]:
     """The pools of a configuration: two of math among them, and one of each other kind."""
     rad = hits.pop("rad", [1] * 9 + [0] * 3)
     sets = {"math-1": "math", "math-2": "math", "math-3": "math", "choice": "choice", "code": "code", "explain": "text"}
     return [
-        records({"rad": rad, **hits}, right=HALF, dataset=dataset, kind=kind, model=model)  # type: ignore[arg-type]
+        evaluated({"rad": rad, **hits}, right=HALF, dataset=dataset, kind=kind, model=model)  # type: ignore[arg-type]
         for dataset, kind in sets.items()
     ]
 
@@ -55,7 +54,7 @@ def test_rows_are_methods_and_columns_are_kinds_of_answers() -> None:
 
 
 def test_a_kind_of_two_data_sets_shows_them_together_and_apart() -> None:
-    wide = records({"rad": [0] * 12}, right=HALF, dataset="code-wide", kind="code", model="lab-oss low")
+    wide = evaluated({"rad": [0] * 12}, right=HALF, dataset="code-wide", kind="code", model="lab-oss low")
     table = cells(build_report([*lab("lab-oss low"), wide], FEW), "kinds")
     row = table["lab-oss low", "RAD"]
     assert list(row) == ["math", "choice", "all code", "code", "code-wide", "text"]
@@ -77,8 +76,8 @@ def test_sections_are_configurations_families_and_everything_and_none_twice() ->
 def test_the_gain_has_an_interval_that_resamples_shared_problems_as_one() -> None:
     hits = [1] * 9 + [0] * 3
     right = [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4]
-    one = records({"rad": hits}, right=right, model="a")
-    two = records({"rad": hits[::-1]}, right=right, model="b")
+    one = evaluated({"rad": hits}, right=right, model="a")
+    two = evaluated({"rad": hits[::-1]}, right=right, model="b")
     table = cells(build_report([one, two], FEW), "kinds")
     rates = np.array(right) / 8
     single = paired_bootstrap(hits, rates, resamples=200)
@@ -100,7 +99,7 @@ def test_a_vote_that_has_nothing_to_count_shows_why() -> None:
 
 def test_one_set_of_near_unique_answers_does_not_take_the_vote_from_a_whole_kind() -> None:
     pools = lab("m")[:3]
-    pools[0].counts["plurality"] = np.full(12, 1)
+    pools[0].outcomes.counts["plurality"] = np.full(12, 1)
     report = build_report(pools, FEW)
     assert cells(report, "kinds")["m", "majority of answers"]["math"].value == 0.75
     accuracy = {row.cells[0].value: row for row in table_of(report, "accuracy").rows}["Cons@8"]
@@ -130,7 +129,7 @@ def test_rad_is_compared_with_each_baseline_on_the_same_problems() -> None:
 
 
 def test_holm_is_over_all_baselines_and_columns_of_a_section_and_what_is_shown_is_corrected() -> None:
-    wide = records({"rad": [1] * 12, "likelihood": [0] * 12}, right=HALF, dataset="code-wide", kind="code", model="m")
+    wide = evaluated({"rad": [1] * 12, "likelihood": [0] * 12}, right=HALF, dataset="code-wide", kind="code", model="m")
     report = build_report([*lab("m", majority=[0] * 9 + [1] * 3, likelihood=[0] * 6 + [1] * 6), wide], FEW)
     shown = [cell for row in cells(report, "against").values() for cell in row.values() if cell.pair is not None]
     pairs = [cell.pair for cell in shown if cell.pair is not None]
@@ -143,17 +142,19 @@ def test_holm_is_over_all_baselines_and_columns_of_a_section_and_what_is_shown_i
         assert beside_text(cell) == f"{pair.first}:{pair.second}, {p_text(pair.adjusted)}"
 
 
-def sentences(*pools: Records) -> str:
+def sentences(*pools: GradedPool) -> str:
     """What stands below the table, without its legend."""
     return " ".join(table_of(build_report(pools, FEW), "kinds").notes)
 
 
 def test_sentences_say_where_a_baseline_beats_rad_where_they_are_level_and_where_rad_wins() -> None:
     level = [1, 0] * 20
-    code = records(
+    code = evaluated(
         {"rad": [0] * 40, "likelihood": [1] * 39 + [0], "text-overlap": [0] * 40}, right=HALF[:1] * 40, kind="code"
     )
-    math = records({"rad": level, "majority": level[::-1], "text-overlap": [0] * 40}, right=HALF[:1] * 40, dataset="e")
+    math = evaluated(
+        {"rad": level, "majority": level[::-1], "text-overlap": [0] * 40}, right=HALF[:1] * 40, dataset="e"
+    )
     text = sentences(code, math)
     assert "A baseline that reads no routing beats RAD on code (likelihood by 97.5, p < 0.001)." in text
     assert "No difference between RAD and a baseline that reads no routing is shown on" in text
@@ -166,7 +167,9 @@ def test_sentences_say_where_a_baseline_beats_rad_where_they_are_level_and_where
 
 
 def test_sentences_speak_of_kinds_not_of_their_data_sets() -> None:
-    made = [records({"rad": [1] * 30}, right=[3, 5] * 15, dataset=name, kind="code") for name in ("code", "code-wide")]
+    made = [
+        evaluated({"rad": [1] * 30}, right=[3, 5] * 15, dataset=name, kind="code") for name in ("code", "code-wide")
+    ]
     text = sentences(*made)
     assert "RAD is above a random rollout on code (+50.0 points [+46" in text
     assert "code-wide" not in text
@@ -176,8 +179,8 @@ def test_sentences_correct_for_every_comparison_with_a_baseline() -> None:
     """12 : 2 discordant problems have p = 0.013 alone, 0.039 as one of three baselines, 0.078 with another kind."""
     rad, vote = [1] * 12 + [0] * 2 + [1] * 18, [0] * 12 + [1] * 2 + [1] * 18
     lacking = {"deepconf": "no top-k logprobs"}
-    math = records({"rad": rad, "majority": vote}, right=[4] * 32, missing=lacking)
-    choice = records({"rad": rad, "majority": rad}, right=[4] * 32, kind="choice", dataset="q", missing=lacking)
+    math = evaluated({"rad": rad, "majority": vote}, right=[4] * 32, missing=lacking)
+    choice = evaluated({"rad": rad, "majority": rad}, right=[4] * 32, kind="choice", dataset="q", missing=lacking)
     assert "RAD beats a baseline that reads no routing on math (majority of answers by 31.2, p = 0.039)" in sentences(
         math
     )
@@ -189,7 +192,7 @@ def test_sentences_correct_for_every_comparison_with_a_baseline() -> None:
 def test_a_difference_that_shared_problems_do_not_carry_is_none() -> None:
     """Six configurations repeat one discordant problem: McNemar over their outcomes would have p = 0.03."""
     one, other = [1] * 10, [0] + [1] * 9
-    pools = [records({"rad": one, "majority": other}, right=[4] * 10, model=f"m{i}") for i in range(6)]
+    pools = [evaluated({"rad": one, "majority": other}, right=[4] * 10, model=f"m{i}") for i in range(6)]
     pair = cells(build_report(pools, FEW), "against")["all", "majority of answers"]["math"].pair
     assert pair is not None
     assert (pair.first, pair.second, pair.p, pair.test) == (6, 0, 1.0, "sign-flip")
@@ -201,7 +204,7 @@ def test_a_difference_that_shared_problems_do_not_carry_is_none() -> None:
 
 
 def test_a_method_that_is_missing_says_so_and_nothing_is_compared() -> None:
-    made = records({"rad": [1, 0]}, right=[4, 4], missing={"rad": "no rollout has the anchor"})
+    made = evaluated({"rad": [1, 0]}, right=[4, 4], missing={"rad": "no rollout has the anchor"})
     report = build_report([made], FEW)
     assert cells(report, "kinds")["m", "RAD"]["math"].note == "no rollout has the anchor"
     assert cells(report, "against")["m", "likelihood"]["math"].note == "no rollout has the anchor"
@@ -211,8 +214,8 @@ def test_a_method_that_is_missing_says_so_and_nothing_is_compared() -> None:
 def test_pools_on_which_rad_cannot_be_used_are_left_out_of_what_is_pooled_and_named() -> None:
     why = "no rollout has the anchor of boundary@16 for kind text"
     options = {"dataset": "explain", "kind": "text"}
-    thinking = records({"rad": [1, 1, 1, 0]}, right=[4] * 4, model="lab-qwen thinking", **options)  # type: ignore[arg-type]
-    instruct = records(
+    thinking = evaluated({"rad": [1, 1, 1, 0]}, right=[4] * 4, model="lab-qwen thinking", **options)  # type: ignore[arg-type]
+    instruct = evaluated(
         {"rad": [0] * 4, "likelihood": [1] * 4},
         right=[2] * 4,
         model="lab-qwen instruct",

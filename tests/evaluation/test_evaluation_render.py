@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from hostile_text import unseen
-from pools import records
+from pools import evaluated
 from radmoe.evaluation import Report, build_report
 from radmoe.evaluation.render import as_json, comma_separated, latex, markdown, value_text
 from radmoe.evaluation.scores import Draws
@@ -28,7 +28,7 @@ from radmoe.system.printing import visible
 def shown() -> Report:
     hits = {"rad": [1, 1, 0, 1], "majority": [1, 0, 0, 1], "rad+dc": [1, 1, 1, 1]}
     pools = [
-        records(hits, right=[8, 4, 2, 6], dataset=dataset, kind=kind, model=model)
+        evaluated(hits, right=[8, 4, 2, 6], dataset=dataset, kind=kind, model=model)
         for model in ("lab_one|50%", "lab-two")
         for dataset, kind in (("math-1", "math"), ("math_2", "math"), ("choice", "choice"), ("code", "code"))
     ]
@@ -176,7 +176,7 @@ def foreign() -> Report:
     """A report on pools whose models and data sets are named as a stranger pleases."""
     hits = {"rad": [1, 1, 0, 1], "majority": [1, 0, 0, 1], "rad+dc": [1, 1, 1, 1]}
     pools = [
-        records(hits, right=[8, 4, 2, 6], dataset=name, kind="math", model=name, notes=(name,)) for name in FOREIGN
+        evaluated(hits, right=[8, 4, 2, 6], dataset=name, kind="math", model=name, notes=(name,)) for name in FOREIGN
     ]
     return build_report(pools, Draws(resamples=20))
 
@@ -204,7 +204,7 @@ def test_foreign_names_are_text_in_markdown(foreign: Report) -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.text(st.characters(codec="utf-8") | st.sampled_from("\\`*_[]()<>!&|#;a "), min_size=1))
 def test_any_name_is_read_back_from_a_markdown_cell(name: str) -> None:
-    report = build_report([records({"rad": [1, 0]}, right=[4, 2], dataset=name, model="m")], Draws(resamples=2))
+    report = build_report([evaluated({"rad": [1, 0]}, right=[4, 2], dataset=name, model="m")], Draws(resamples=2))
     tokens = MarkdownIt("commonmark").enable("table").parse(markdown(report))
     cells = ["".join(piece.content for piece in token.children or []) for token in tokens if token.type == "inline"]
     assert f"{visible(name)} (n=2)".strip() in [cell.strip() for cell in cells]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pools import records
+from pools import evaluated
 from radmoe.errors import InputError
-from radmoe.evaluation import Records, Report, build_report
-from radmoe.evaluation.cohort import METHODS
+from radmoe.evaluation import GradedPool, Report, build_report
+from radmoe.evaluation.methods import METHODS
 from radmoe.evaluation.render import markdown
 from radmoe.evaluation.scores import Collection, Draws, degenerate
 from radmoe.evaluation.stats import cluster_bootstrap, holm, mcnemar_exact, poisson_binomial_test
@@ -30,11 +30,11 @@ def rows(shown: Report, table: str) -> dict[tuple[str, Any], dict[str, Cell]]:
     return {(row.section, row.cells[0].value): dict(zip(titles[1:], row.cells[1:], strict=True)) for row in found.rows}
 
 
-MATH = records(
+MATH = evaluated(
     {"rad": [1, 1, 0, 1], "majority": [1, 0, 0, 1], "rad+dc": [1, 1, 1, 1]}, right=[8, 4, 2, 6], dataset="aime"
 )
-QUIZ = records({"rad": [1, 0], "majority": [1, 1]}, right=[4, 4], kind="choice", dataset="gpqa")
-CODE = records({"rad": [1, 0, 1]}, right=[4, 0, 4], kind="code", dataset="lcb")
+QUIZ = evaluated({"rad": [1, 0], "majority": [1, 1]}, right=[4, 4], kind="choice", dataset="gpqa")
+CODE = evaluated({"rad": [1, 0, 1]}, right=[4, 0, 4], kind="code", dataset="lcb")
 
 
 def test_the_average_weighs_problems_and_leaves_out_what_cannot_be_voted_on() -> None:
@@ -59,7 +59,7 @@ def test_the_best_method_of_a_column_is_marked_and_ties_are_not() -> None:
 
 
 def test_several_configurations_stand_apart_and_together() -> None:
-    other = records({"rad": [0, 0, 0, 0]}, right=[8, 4, 2, 6], dataset="aime", model="n")
+    other = evaluated({"rad": [0, 0, 0, 0]}, right=[8, 4, 2, 6], dataset="aime", model="n")
     table = rows(build_report([MATH, other], FEW), "accuracy")
     assert [table[model, "RAD"]["aime"].value for model in ("m", "n", "all")] == [0.75, 0.0, 0.375]
     assert table["all", "RAD"]["aime"].n == 8
@@ -67,7 +67,7 @@ def test_several_configurations_stand_apart_and_together() -> None:
 
 def test_families_pool_the_configurations_of_a_model_in_every_table() -> None:
     pools = [
-        records({"rad": hits}, right=[8, 4, 2, 6], dataset="aime", model=model)
+        evaluated({"rad": hits}, right=[8, 4, 2, 6], dataset="aime", model=model)
         for model, hits in (("lab-oss low", [1, 0, 0, 0]), ("lab-oss high", [1, 1, 1, 0]), ("lab-qwen", [1, 1, 1, 1]))
     ]
     report = build_report(pools, FEW, by="family")
@@ -81,7 +81,7 @@ def test_families_pool_the_configurations_of_a_model_in_every_table() -> None:
 
 
 def test_a_domain_has_a_row_of_its_own_where_it_puts_several_sets_together() -> None:
-    more = records({"rad": [1, 1]}, right=[4, 4], dataset="hmmt")
+    more = evaluated({"rad": [1, 1]}, right=[4, 4], dataset="hmmt")
     table = rows(build_report([MATH, more, QUIZ, CODE], FEW), "coverage")
     names = [name for _, name in table]
     assert names == ["aime", "hmmt", "gpqa", "lcb", "all math", "well-posed"]
@@ -89,7 +89,7 @@ def test_a_domain_has_a_row_of_its_own_where_it_puts_several_sets_together() -> 
 
 
 def test_text_is_no_part_of_the_average_but_may_be_voted_on() -> None:
-    prose = records({"rad": [1, 0], "majority": [0, 0]}, right=[4, 4], kind="text", dataset="essays")
+    prose = evaluated({"rad": [1, 0], "majority": [0, 0]}, right=[4, 4], kind="text", dataset="essays")
     table = rows(build_report([MATH, QUIZ, prose], FEW), "accuracy")
     assert list(table["m", "RAD"]) == ["reads", "aime", "gpqa", "Avg.", "essays"]
     assert table["m", "RAD"]["Avg."].n == 6
@@ -110,13 +110,13 @@ def test_every_method_stands_in_one_accuracy_table_and_says_what_it_reads() -> N
 
 
 def test_a_majority_with_its_ties_split_stands_below_the_one_that_takes_the_first() -> None:
-    tied = records({"rad": [1, 1], "majority": [1, 0], "majority-split": [0.5, 0.25]}, right=[4, 2])
+    tied = evaluated({"rad": [1, 1], "majority": [1, 0], "majority-split": [0.5, 0.25]}, right=[4, 2])
     table = rows(build_report([tied], FEW), "accuracy")
     assert [table["m", label]["d"].value for label in ("Cons@8", "Cons@8, ties split")] == [0.5, 0.375]
 
 
 def test_intervals_resample_problems_that_configurations_share_as_one() -> None:
-    other = records({"rad": [0, 1, 0, 1]}, right=[8, 4, 2, 6], dataset="aime", model="n")
+    other = evaluated({"rad": [0, 1, 0, 1]}, right=[8, 4, 2, 6], dataset="aime", model="n")
     cell = rows(build_report([MATH, other], FEW), "accuracy")["all", "RAD"]["aime"]
     hits, problems = [1, 1, 0, 1, 0, 1, 0, 1], [0, 1, 2, 3] * 2
     expected = cluster_bootstrap(hits, problems, resamples=200)
@@ -124,12 +124,12 @@ def test_intervals_resample_problems_that_configurations_share_as_one() -> None:
 
 
 def test_a_missing_pool_is_a_cell_that_says_so() -> None:
-    other = records({"rad": [1]}, right=[8], dataset="gpqa", model="n")
+    other = evaluated({"rad": [1]}, right=[8], dataset="gpqa", model="n")
     assert rows(build_report([MATH, other], FEW), "accuracy")["n", "RAD"]["aime"].note == "not measured"
 
 
 def test_different_numbers_of_rollouts_keep_the_letter_n() -> None:
-    more = records({"rad": [1, 0]}, right=[4, 4], rollouts=16, dataset="aime")
+    more = evaluated({"rad": [1, 0]}, right=[4, 4], rollouts=16, dataset="aime")
     assert ("m", "Avg@N") in rows(build_report([MATH, more], FEW), "accuracy")
 
 
@@ -138,13 +138,13 @@ def test_different_numbers_of_rollouts_keep_the_letter_n() -> None:
     [([6, 6, 6], 8, False), ([1, 1, 1], 8, True), ([1, 1, 6], 8, True), ([1, 6, 6], 8, False), ([3] * 3, 64, True), ([4] * 3, 64, False), ([0] * 3, 0, False)],
 )  # fmt: skip
 def test_votes_over_near_unique_strings_are_degenerate(plurality: list[int], answered: int, expected: bool) -> None:
-    made = records({"rad": [1, 1, 1]}, right=[4, 4, 4], rollouts=64)
-    made.counts["plurality"], made.counts["answered"] = np.array(plurality), np.full(3, answered)
+    made = evaluated({"rad": [1, 1, 1]}, right=[4, 4, 4], rollouts=64)
+    made.outcomes.counts["plurality"], made.outcomes.counts["answered"] = np.array(plurality), np.full(3, answered)
     assert (degenerate(made) is not None) == expected
 
 
 def test_coverage_counts_the_three_cases() -> None:
-    made = records(
+    made = evaluated(
         {"rad": [1, 1, 1, 0, 0]}, right=[8, 4, 4, 4, 0], located=[8, 8, 3, 1, 0], located_right=[8, 4, 3, 1, 0]
     )
     table = rows(build_report([made], FEW), "coverage")["m", "d"]
@@ -153,13 +153,13 @@ def test_coverage_counts_the_three_cases() -> None:
 
 
 def test_a_single_rollout_that_is_located_is_still_case_c() -> None:
-    made = records({"rad": [0, 1]}, right=[1, 1], rollouts=1, located=[1, 1])
+    made = evaluated({"rad": [0, 1]}, right=[1, 1], rollouts=1, located=[1, 1])
     table = rows(build_report([made], FEW), "coverage")["m", "d"]
     assert [table[c].value for c in ("(a) all", "(b) some", "(c) < 2")] == [0, 0, 2]
 
 
 def test_the_lift_is_decomposed_over_problems_with_two_located_rollouts() -> None:
-    made = records(
+    made = evaluated(
         {"rad": [1, 1, 0, 0], "majority": [1, 0, 1, 1]},
         right=[4, 2, 6, 8],
         located=[8, 4, 4, 1],
@@ -181,18 +181,18 @@ def test_the_lift_is_decomposed_over_problems_with_two_located_rollouts() -> Non
 
 def test_the_share_of_headroom_is_the_papers() -> None:
     """tab:per-model, OSS-120B-Low on math: avg@coh 48.8, dens 60.0, 21.9% of the headroom."""
-    made = records({"rad": [1] * 60 + [0] * 40}, right=[48.8] * 100, rollouts=100)  # type: ignore[list-item]
+    made = evaluated({"rad": [1] * 60 + [0] * 40}, right=[48.8] * 100, rollouts=100)  # type: ignore[list-item]
     assert rows(build_report([made], FEW), "lift")["m", "d"]["Δsel/HR"].value == pytest.approx(0.219, abs=5e-4)
 
 
 def test_no_headroom_is_said_not_divided_by() -> None:
-    made = records({"rad": [1, 1]}, right=[8, 8])
+    made = evaluated({"rad": [1, 1]}, right=[8, 8])
     assert "no headroom" in rows(build_report([made], FEW), "lift")["m", "d"]["Δsel/HR"].note
 
 
 @pytest.mark.parametrize(("right", "stars"), [(1, "***"), (5, "*"), (7, "")])
 def test_stars_mark_what_random_picks_hardly_do(right: int, stars: str) -> None:
-    made = records({"rad": [1] * 7}, right=[right] * 7)
+    made = evaluated({"rad": [1] * 7}, right=[right] * 7)
     assert rows(build_report([made], FEW), "lift")["m", "d"]["Δsel"].stars == stars
 
 
@@ -203,7 +203,7 @@ def test_stars_mark_what_random_picks_hardly_do(right: int, stars: str) -> None:
 def test_the_parts_of_the_lift_always_add_up(problems: list[tuple[bool, int, int, int]]) -> None:
     hits = [int(hit and located >= 2) for hit, _, located, _ in problems]
     inside = [min(right, located, part) for _, right, located, part in problems]
-    made = records(
+    made = evaluated(
         {"rad": hits},
         right=[right for _, right, _, _ in problems],
         located=[located for _, _, located, _ in problems],
@@ -232,8 +232,8 @@ def test_pairs_count_what_only_one_gets_right() -> None:
 
 
 def test_holm_is_over_all_rows_of_the_paired_table() -> None:
-    strong = records({"rad": [1] * 10, "majority": [0] * 10}, right=[4] * 10, dataset="a")
-    weak = records({"rad": [1] * 6 + [0] * 4, "majority": [0] * 6 + [0] * 4}, right=[4] * 10, dataset="b")
+    strong = evaluated({"rad": [1] * 10, "majority": [0] * 10}, right=[4] * 10, dataset="a")
+    weak = evaluated({"rad": [1] * 6 + [0] * 4, "majority": [0] * 6 + [0] * 4}, right=[4] * 10, dataset="b")
     report = build_report([strong, weak], FEW)
     table = rows(report, "paired")
     assert len({section for section, _ in table}) > 1
@@ -244,7 +244,7 @@ def test_holm_is_over_all_rows_of_the_paired_table() -> None:
 
 
 def test_a_row_over_configurations_that_share_problems_is_tested_by_sign_flips() -> None:
-    pools = [records({"rad": [1] * 4, "majority": [0, 1, 1, 1]}, right=[4] * 4, model=f"m{i}") for i in range(6)]
+    pools = [evaluated({"rad": [1] * 4, "majority": [0, 1, 1, 1]}, right=[4] * 4, model=f"m{i}") for i in range(6)]
     report = build_report(pools, FEW)
     table = rows(report, "paired")
     assert (table["RAD - Cons@8", "all"]["first"].value, table["RAD - Cons@8", "all"]["p"].value) == (6, 1.0)
@@ -274,7 +274,7 @@ def test_the_envelope_is_the_papers_wald_interval() -> None:
 
 
 def test_a_dense_wrong_basin_holds_half_of_all_rollouts_and_a_wrong_pick() -> None:
-    made = records(
+    made = evaluated(
         {"rad": [0, 0, 1, 0]}, right=[2, 2, 6, 2], basin=[4, 3, 8, 1], located=[8, 8, 8, 1], located_right=[2, 2, 6, 1]
     )
     row = rows(build_report([made], FEW), "basins")["m", "d"]
@@ -292,15 +292,15 @@ def test_the_strict_table_is_left_out_where_the_readout_is_strict_already() -> N
 @pytest.mark.parametrize(
     ("made", "start", "parts"),
     [
-        (records({"rad": [1] * 20}, right=[4] * 20), "Selection helped", ["+50.0 points", "p < 0.001", "exactly the same problems"]),
-        (records({"rad": [0] * 20}, right=[4] * 20), "Selection hurt", ["-50.0 points", "do as badly"]),
-        (records({"rad": [1, 0] * 10}, right=[4] * 20), "No help shown", ["+0.0 points", "20 problems"]),
-        (records({"rad": [1, 0] * 10, "majority": [1] * 20}, right=[4] * 20), "No help shown", ["-50.0 points", "p = 0.002: a difference"]),
-        (records({"rad": [1] * 20}, right=[4] * 20, kind="code"), "Selection helped", ["nothing to count here"]),
-        (records({"rad": [1] * 4}, right=[8] * 4), "Selection could not matter here", ["4 problems"]),
+        (evaluated({"rad": [1] * 20}, right=[4] * 20), "Selection helped", ["+50.0 points", "p < 0.001", "exactly the same problems"]),
+        (evaluated({"rad": [0] * 20}, right=[4] * 20), "Selection hurt", ["-50.0 points", "do as badly"]),
+        (evaluated({"rad": [1, 0] * 10}, right=[4] * 20), "No help shown", ["+0.0 points", "20 problems"]),
+        (evaluated({"rad": [1, 0] * 10, "majority": [1] * 20}, right=[4] * 20), "No help shown", ["-50.0 points", "p = 0.002: a difference"]),
+        (evaluated({"rad": [1] * 20}, right=[4] * 20, kind="code"), "Selection helped", ["nothing to count here"]),
+        (evaluated({"rad": [1] * 4}, right=[8] * 4), "Selection could not matter here", ["4 problems"]),
     ],
 )  # fmt: skip
-def test_the_verdict_is_one_sentence_that_says_how_sure(made: Records, start: str, parts: list[str]) -> None:
+def test_the_verdict_is_one_sentence_that_says_how_sure(made: GradedPool, start: str, parts: list[str]) -> None:
     sentence = build_report([made], FEW).verdict
     assert sentence.startswith(start)
     assert sentence.endswith(".")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pools import records
+from pools import evaluated
 from radmoe.errors import InputError
-from radmoe.evaluation import Records, Report
-from radmoe.evaluation.cohort import METHODS
+from radmoe.evaluation import GradedPool, Report
+from radmoe.evaluation.methods import METHODS
 from radmoe.evaluation.render import beside_text
 from radmoe.evaluation.rivals import ADDED, INSTEAD, PRESETS, STRICT, rivals_report
 from radmoe.evaluation.scores import Draws
@@ -27,10 +27,10 @@ def cells(shown: Report, key: str) -> dict[tuple[str, Any], dict[str, Cell]]:
     return {(row.section, row.cells[0].value): dict(zip(titles, row.cells[1:], strict=True)) for row in table.rows}
 
 
-def made(routing: list[int], likelihood: list[int], **options: Any) -> Records:
-    """Records in which routing and likelihood did as given, and every other method as routing did."""
+def made(routing: list[int], likelihood: list[int], **options: Any) -> GradedPool:
+    """GradedPool in which routing and likelihood did as given, and every other method as routing did."""
     n = len(routing)
-    return records({"rad": routing, "likelihood": likelihood}, **{"right": [4] * n, "kind": "code"} | options)
+    return evaluated({"rad": routing, "likelihood": likelihood}, **{"right": [4] * n, "kind": "code"} | options)
 
 
 def test_every_comparison_is_of_two_methods_that_there_are() -> None:
@@ -67,7 +67,7 @@ def test_problems_of_one_configuration_are_tested_exactly() -> None:
 
 def test_presets_are_compared_with_the_paper_and_with_what_reads_no_routing() -> None:
     pool = made([1, 0, 1, 1], [0, 0, 1, 0])
-    pool.hits["preset:paper"][:] = [0, 0, 0, 1]
+    pool.outcomes.hits["preset:paper"][:] = [0, 0, 0, 1]
     row = cells(rivals_report([pool], draws=FEW), "presets")["code", "all code"]
     assert (row["best - paper"].value, row["best - likelihood"].value) == (0.5, 0.5)
     assert row["best+text - best"].value == 0.0
@@ -120,7 +120,7 @@ def test_pools_that_lack_a_method_are_left_out_of_its_cells() -> None:
 def test_the_verdict_says_to_what_routing_adds_and_to_what_not() -> None:
     better, level = [1] * 40, [1, 0] * 20
     pool = made(better, level, right=[2] * 40)
-    pool.hits["text-overlap"][:] = better  # as good without routing as with it
+    pool.outcomes.hits["text-overlap"][:] = better  # as good without routing as with it
     verdict = rivals_report([pool], draws=FEW).verdict
     assert verdict.startswith("Routing adds to likelihood on code (+50.0 points, p < 0.001).")
     assert (

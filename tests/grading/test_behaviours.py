@@ -11,7 +11,8 @@ import pytest
 from planted_pools import faults_of
 from radmoe.errors import InputError, PoolCorrupt
 from radmoe.evaluation import cache
-from radmoe.evaluation.cohort import METHODS, open_cohort
+from radmoe.evaluation.methods import METHODS
+from radmoe.evaluation.pools import open_graded
 from radmoe.grading import grade_pool
 from radmoe.grading.behaviours import BEHAVIOURS, behaviour, read_behaviours, visible_calls, write_behaviours
 from radmoe.grading.labels import Label, write_labels
@@ -81,7 +82,7 @@ def test_a_pool_is_grouped_by_behaviour(tmp_path: Path) -> None:
     assert acts[1] == acts[3] == acts[4] != acts[2]
     assert acts[0] is None
     assert acts[5] is None
-    (problem,) = open_cohort(path)
+    ((problem,),) = open_graded(path)
     assert METHODS["behaviour"].judge(problem) == (1, 1.0)
     assert cache.checksum(path) != before  # so that evaluation is made anew
     assert faults_of(path) == []  # the pool is as sound as before

@@ -9,7 +9,7 @@ from PIL import Image
 
 from planted_pools import graded_pool
 from radmoe.evaluation.calibrate import calibrate
-from radmoe.evaluation.coverage import tables
+from radmoe.evaluation.calibration_tables import tables
 from radmoe.report.calibration import chart, write_calibration
 from radmoe.types import RouterShape
 from radmoe_lab import planted

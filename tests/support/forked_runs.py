@@ -179,7 +179,7 @@ def warm() -> None:
     import pyarrow.parquet  # noqa: F401
 
     import radmoe.cli
-    import radmoe.evaluation.cohort
+    import radmoe.evaluation.methods
     import radmoe.evaluation.report
     import radmoe.evaluation.workers
     import radmoe.grading.grade

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from radmoe.evaluation.cohort import GradedProblem
-from radmoe.evaluation.cohort.problem import Marks
+from radmoe.evaluation.methods import GradedProblem
+from radmoe.evaluation.problem import Marks
 from radmoe.selection.selector import setting_for
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
 from radmoe_lab import planted

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.evaluation.problem import Marks
 from radmoe.selection.selector import setting_for
 from radmoe.types import Kind
 from radmoe_studies.evidence import Evidence, Panel, Read, Request
@@ -67,23 +69,33 @@ def panel(
         "cbw": rng.standard_normal((problems, n)) + confidence * correct,
         "likelihood": rng.standard_normal((problems, n)) + likelihood * correct,
     }
+    ids = [f"{dataset}-{i:03d}" for i in range(problems)]
     return Panel(
         Path(f"pools/{model}-{style}-{dataset}"),
-        f"{model} {style} {dataset} {seed}",
+        setting_for(kind),
+        dict(zip(ids, marks_of(answer, correct), strict=True)),
         model,
         style,
         dataset,
-        setting_for(kind),
         32,
-        tuple(f"{dataset}-{i:03d}" for i in range(problems)),
-        np.ones((problems, n), bool),
-        correct,
-        answer,
-        rng.integers(80, 200, (problems, n)),
-        scalars,
-        {},
-        reads,
+        lengths=rng.integers(80, 200, (problems, n)),
+        scalars=scalars,
+        reads=reads,
     )
+
+
+def marks_of(answer: NDArray[np.int64], correct: NDArray[np.bool_]) -> list[Marks]:
+    """The marks of rollouts whose answers are numbers [P, N]; -1 is no answer."""
+    texts = [tuple(None if one < 0 else str(one) for one in row) for row in answer.tolist()]
+    return [Marks(own, tuple(right)) for own, right in zip(texts, correct.tolist(), strict=True)]
+
+
+def relabelled(
+    one: Panel, answer: NDArray[np.int64] | None = None, correct: NDArray[np.bool_] | None = None, **other: Any
+) -> Panel:
+    """The panel with other answers, or with other right rollouts."""
+    made = marks_of(one.answer if answer is None else answer, one.correct if correct is None else correct)
+    return replace(one, marks=dict(zip(one.marks, made, strict=True)), **other)
 
 
 def without_half_of_the_wrong(one: Panel, request: Request) -> Panel:
@@ -97,4 +109,4 @@ def without_half_of_the_wrong(one: Panel, request: Request) -> Panel:
 
 
 def evidence(*panels: Panel) -> Evidence:
-    return Evidence(list(panels), use_cache=False)
+    return Evidence(list(panels))

@@ -1,22 +1,24 @@
-"""Graded pools on disk, and records made by hand."""
+"""Graded pools on disk, and evaluated ones made by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from planted_pools import graded_pool, labels
-from radmoe.evaluation import Records
-from radmoe.evaluation.cohort import METHODS
-from radmoe.evaluation.cohort.families import family_of
-from radmoe.evaluation.records import COUNTS
+from radmoe.evaluation.methods import METHODS
+from radmoe.evaluation.pools import GradedPool, Outcomes
+from radmoe.evaluation.problem import Marks
 from radmoe.selection.selector import setting_for
 from radmoe.types import Kind
 
-__all__ = ["graded_pool", "labels", "records", "registry_restored"]
+COUNTS = ("rollouts", "right", "answered", "distinct", "plurality", "located", "located_right", "basin")
+
+__all__ = ["evaluated", "graded_pool", "labels", "registry_restored"]
 
 
 @contextmanager
@@ -30,7 +32,7 @@ def registry_restored() -> Iterator[None]:
         METHODS.update(before)
 
 
-def records(
+def evaluated(
     hits: dict[str, Sequence[int]],
     *,
     right: Sequence[int],
@@ -39,8 +41,8 @@ def records(
     rollouts: int = 8,
     kind: Kind = "math",
     **names: Any,
-) -> Records:
-    """Records of a pool whose every other method did as RAD did; six of eight rollouts agree on an answer."""
+) -> GradedPool:
+    """An evaluated pool whose every other method did as RAD did; six of eight rollouts agree on an answer."""
     n = len(right)
     counts = dict.fromkeys(COUNTS, np.full(n, rollouts)) | {"distinct": np.full(n, 2), "plurality": np.full(n, 6)}
     counts["right"] = np.array(right)
@@ -49,14 +51,15 @@ def records(
     counts["basin"] = np.array(names.pop("basin", [rollouts // 4] * n))
     every = {method: np.array(hits.get(method, hits["rad"]), np.float64) for method in METHODS}
     every["average"] = np.array(right) / rollouts
-    for method in names.get("missing", {}):
+    missing = names.pop("missing", {})
+    for method in missing:
         every.pop(method)
-    return Records(
-        pool="made/",
-        setting=setting_for(kind),
-        problem_ids=tuple(f"p{i}" for i in range(n)),
-        counts=counts,
-        picks={method: np.zeros(n, np.int64) for method in every if METHODS[method].form != "draw"},
-        hits=every,
-        **{"model": "m", "family": family_of(names.get("model", "m")), "dataset": "d"} | names,
+    picks = {method: np.zeros(n, np.int64) for method in every if METHODS[method].form != "draw"}
+    marks = {f"p{i}": Marks((None,) * rollouts, (False,) * rollouts) for i in range(n)}
+    return GradedPool(
+        Path("made/"),
+        setting_for(kind),
+        names.pop("marks", marks),
+        known={"outcomes": Outcomes(counts, picks, every, missing)},
+        **{"model": "m", "dataset": "d"} | names,
     )

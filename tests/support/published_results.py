@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pools import records
+from pools import evaluated
 from radmoe.evaluation import build_report
 from radmoe.evaluation.render import as_json
 from radmoe.evaluation.scores import Draws
@@ -18,7 +18,7 @@ def evaluation(path: Path, *models: str) -> Path:
     """What `radmoe evaluate` writes of some configurations, five pools each, made by hand."""
     hits = {"rad": [1, 1, 0, 1], "majority": [1, 0, 0, 1], "likelihood": [1, 1, 1, 1], "oracle": [1, 1, 1, 1]}
     pools = [
-        records(hits, right=[8, 4, 2, 6], dataset=name, kind=kind, model=model, checksum="0123456789abcdef" * 4)
+        evaluated(hits, right=[8, 4, 2, 6], dataset=name, kind=kind, model=model, checksum="0123456789abcdef" * 4)
         for model in models or ("lab-oss low", "lab-oss high", "lab-qwen thinking")
         for name, kind in SETS.items()
     ]

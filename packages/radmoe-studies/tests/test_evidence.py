@@ -9,7 +9,7 @@ import pytest
 
 from planted_pools import graded_pool as make_pool
 from radmoe.errors import InputError
-from radmoe.evaluation.cohort import open_cohort
+from radmoe.evaluation.pools import open_graded
 from radmoe.selection.kernels import weighted_jaccard
 from radmoe.selection.readout import read
 from radmoe.selection.selector import Setting, similarity
@@ -39,7 +39,7 @@ def test_similarities_and_densities_are_those_of_selection(graded_pool: Path) ->
     evidence = gather([graded_pool])
     evidence.read(wanted)
     (panel,) = evidence.panels
-    for row, problem in enumerate(open_cohort(graded_pool)):
+    for row, problem in enumerate(open_graded(graded_pool)[0]):
         S, reading = problem.similarity("delimiter@16")
         read = panel.read(SIXTEEN)
         located = read.located[row]
@@ -77,7 +77,7 @@ def test_layer_subsets_of_one_reading_are_those_of_selection(graded_pool: Path) 
     assert panel.layers == 12
     assert evidence.windows == 2 * int(panel.here.sum())  # one with weights, one without
     for request in subsets:
-        for row, problem in enumerate(open_cohort(graded_pool)):
+        for row, problem in enumerate(open_graded(graded_pool)[0]):
             S, reading = similarity(
                 problem.group, Setting("math", "delimiter@16", 10, request.kernel), layers=request.layers
             )
@@ -93,7 +93,7 @@ def test_readouts_whose_anchors_do_not_say_what_was_read_are_read_anew(graded_po
     evidence.read(lambda panel: requests)
     (panel,) = evidence.panels
     for request in requests:
-        for row, problem in enumerate(open_cohort(graded_pool)):
+        for row, problem in enumerate(open_graded(graded_pool)[0]):
             S, _ = similarity(problem.group, Setting("math", readout, 10, request.kernel))
             located = panel.read(request).located[row]
             assert np.array_equal(panel.read(request).values[row][np.ix_(located, located)], S)
@@ -115,7 +115,7 @@ def test_windows_at_the_anchors_of_another_readout(graded_pool: Path) -> None:
     assert later.any()
     assert (panel.read(wide).start + 32 <= 90).all()
     assert (panel.read(leaking).start + 32 > 90).any()
-    for row, problem in enumerate(open_cohort(graded_pool)):
+    for row, problem in enumerate(open_graded(graded_pool)[0]):
         anchors = read(problem.group, "trajectory:so*@32", "math", budget=90, whole=True).anchors
         Z = read(problem.group, "trajectory:so*@1", "math", anchors=anchors).Z
         located = panel.read(fixed).located[row]

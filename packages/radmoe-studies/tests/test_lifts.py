@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planted_panels import panel
+from planted_panels import panel, relabelled
 from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.lifts import COHORT, DENSE, FULL, FUSED, MAJORITY, Contrast, Lift, lifts, paired
 
@@ -29,7 +29,7 @@ def test_problems_without_two_located_rollouts_are_left_out_of_every_column() ->
 
 def test_parts_add_up_and_a_vote_without_voters_is_wrong() -> None:
     one = panel(requests=READ)
-    mute = replace(one, answer=np.full_like(one.answer, -1))
+    mute = relabelled(one, np.full_like(one.answer, -1))
     lift = Lift.over([mute], {mute: lifts(mute)}, 200, 0)
     assert lift.mean(MAJORITY) == 0.0
     assert lift.anchor.estimate + lift.selection.estimate == pytest.approx(lift.full.estimate)

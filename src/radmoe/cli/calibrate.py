@@ -80,7 +80,7 @@ def command(
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
     from radmoe.evaluation.calibrate import calibrate
-    from radmoe.evaluation.coverage import tables
+    from radmoe.evaluation.calibration_tables import tables
     from radmoe.evaluation.render import visible_table
     from radmoe.evaluation.screen import NAME, show_table
 

@@ -12,7 +12,7 @@ from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, say, say_block
 
 if TYPE_CHECKING:
-    from radmoe.evaluation import Records
+    from radmoe.evaluation import GradedPool
     from radmoe.evaluation.report import Report
 
 EXAMPLES = (
@@ -86,7 +86,7 @@ def command(
     if names and len(names) != len(pools):
         raise InputError(f"{len(names)} --name for {len(pools)} pools: give one per pool, in their order")
     from radmoe.evaluation import build_report
-    from radmoe.evaluation.measure import check_distinct
+    from radmoe.evaluation.pools import check_distinct
     from radmoe.evaluation.scores import Draws, check_grouping
 
     check_grouping(by)
@@ -159,7 +159,7 @@ def cores(jobs: int | None) -> int:
     return jobs
 
 
-def records_of(path: Path, options: dict[str, Any], dataset: str | None = None) -> tuple[Records, ...]:
+def records_of(path: Path, options: dict[str, Any], dataset: str | None = None) -> tuple[GradedPool, ...]:
     """Evaluate one pool, with a progress bar; what was inferred of its kinds is said on stderr."""
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 

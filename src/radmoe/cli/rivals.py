@@ -55,7 +55,7 @@ def command(
     """
     check_statistics("rivals")
     chosen = output_format(style, out, as_json)
-    from radmoe.evaluation.measure import check_distinct
+    from radmoe.evaluation.pools import check_distinct
     from radmoe.evaluation.rivals import rivals_report
     from radmoe.evaluation.scores import Draws
 

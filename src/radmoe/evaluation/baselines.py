@@ -2,7 +2,7 @@
 
 Values for the N rollouts of one problem go in, and the index of a rollout comes out; None means that there is nothing to
 pick. An answer is the normalised string, or None where there is none; such a rollout casts no vote. Ties go to the
-rollout, or the answer, that comes first. `radmoe.evaluation.cohort.methods` gives these functions their names.
+rollout, or the answer, that comes first. `radmoe.evaluation.methods` gives these functions their names.
 
 The DeepConf votes are those of the published `deepconf` 0.1.0 (`compute_all_voting_results`). It rounds each token's
 confidence to three decimals before it averages; here nothing is rounded.

@@ -1,37 +1,39 @@
-"""Records of evaluated pools, kept in the user's own cache directory so that the next call need not read the pool again.
+"""Arrays that were computed from graded pools, kept in the user's own cache directory so that pools need not be read again.
 
-The cache is never part of a pool: a pool may come from a stranger, and nobody can tell records that were measured from
-records that were made up. `directory()` holds one file per pool and request (kind, readout, k, kernel and window). Its
-name is a checksum of everything that the records depend on, so a file is found only while the pool, its labels, the
-code of radmoe and the registered methods are those it was made from. Where the directory cannot be written to, pools
-are simply evaluated anew, and it may be deleted at any time.
+The cache is never part of a pool: a pool may come from a stranger, and nobody can tell numbers that were measured from
+numbers that were made up. `directory()` holds one file per pool and request. Its name is a checksum of everything that
+the arrays depend on, so a file is found only while the pool, its labels, the code of radmoe and the registered methods
+are those it was made from. Where the directory cannot be written to, everything is simply computed anew, and it may be
+deleted at any time.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import io
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
 
 import radmoe
 from radmoe import __version__
-from radmoe.errors import InputError, PoolError
-from radmoe.evaluation.cohort.registry import registry_fingerprint
-from radmoe.evaluation.records import Records
+from radmoe.errors import PoolError
+from radmoe.evaluation.methods.registry import registry_fingerprint
 from radmoe.grading.behaviours import BEHAVIOURS
 from radmoe.pool import files
 from radmoe.pool.schema import LABELS, POOL_JSON, disk_errors, shard_dirs
 
-FORMAT = 3  # of the records; files of another format are made anew
-
-Request = dict[str, Any]
+FORMAT = 4  # of the files; those of another format are made anew
 
 
 def directory() -> Path:
-    """Where records are kept: $RADMOE_CACHE, or radmoe in the user's cache directory ($XDG_CACHE_HOME, ~/.cache)."""
+    """Where arrays are kept: $RADMOE_CACHE, or radmoe in the user's cache directory ($XDG_CACHE_HOME, ~/.cache)."""
     if own := os.environ.get("RADMOE_CACHE"):
         return Path(own) / "evaluation"
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -39,9 +41,10 @@ def directory() -> Path:
 
 
 def identity(pool: Path) -> str:
-    """A checksum of what records depend on: the pool, its labels, the code of radmoe and the registered methods.
+    """A checksum of what results depend on: the pool, its labels, the code of radmoe and the registered methods.
 
-    Of the pool it takes its `checksum`, and the size and time of change of every file in its shards, so that one that was changed behind pool.json's back is noticed without being read.
+    Of the pool it takes its `checksum`, and the size and time of change of every file in its shards, so that one that was
+    changed behind pool.json's back is noticed without being read.
     """
     state = f"{__version__} {FORMAT} {_code()} {registry_fingerprint()} {checksum(pool)}"
     digest = hashlib.sha256(state.encode())
@@ -65,30 +68,30 @@ def checksum(pool: Path) -> str:
     return digest.hexdigest()
 
 
-def load(request: Request, key: str) -> tuple[Records, ...] | None:
-    """The records of a request on the pool of this identity, or None where there are none."""
+def load(key: str) -> dict[str, NDArray[Any]] | None:
+    """The arrays under a key, or None where there are none."""
     try:
-        body = json.loads(files.read_bytes(_file(request, key)))
-        return tuple(map(Records.from_json, body["records"])) if body["identity"] == key else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, InputError, PoolError):
+        with np.load(io.BytesIO(files.read_bytes(_file(key))), allow_pickle=False) as kept:
+            return {name: kept[name] for name in kept.files}
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, RuntimeError, PoolError, TypeError, AttributeError):
         return None
 
 
-def save(request: Request, key: str, records: tuple[Records, ...]) -> None:
-    """Keep the records if the cache directory can be written to."""
-    body = json.dumps({"identity": key, "records": [r.to_json() for r in records]}, separators=(",", ":"))
+def save(key: str, arrays: Mapping[str, NDArray[Any]], *, small: bool = False) -> None:
+    """Keep arrays if the cache directory can be written to; `small` compresses them, which pays for levels, not for S."""
+    buffer = io.BytesIO()
+    (np.savez_compressed if small else np.savez)(buffer, **dict(arrays))  # type: ignore[arg-type]
     try:
-        file = _file(request, key)
+        file = _file(key)
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with disk_errors(file):
-            files.write_atomic(file, body.encode())
+            files.write_atomic(file, buffer.getvalue())
     except (OSError, RuntimeError, PoolError):  # RuntimeError: there is no home directory
         return
 
 
-def _file(request: Request, key: str) -> Path:
-    name = hashlib.sha256(f"{key} {json.dumps(request, sort_keys=True)}".encode()).hexdigest()[:32]
-    return directory() / f"{name}.json"
+def _file(key: str) -> Path:
+    return directory() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
 
 
 @cache

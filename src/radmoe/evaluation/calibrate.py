@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.evaluation import naming
 from radmoe.evaluation.cache import checksum
-from radmoe.evaluation.cohort import Cohort, GradedProblem, open_cohort
-from radmoe.evaluation.measure import check_distinct
+from radmoe.evaluation.pools import GradedPool, check_distinct, dataset_of, open_graded
+from radmoe.evaluation.problem import GradedProblem
+from radmoe.pool import Pool
 from radmoe.selection.certainty import Calibration, Curve, Dense, Fit, Origin, closeness, mean_similarity, origin_of
 from radmoe.selection.selector import select
 from radmoe.types import Kind, RolloutGroup
@@ -166,13 +166,15 @@ def calibrate(
     check_distinct([*pools, *check])
     given = {name: value for name, value in (options or {}).items() if value is not None}
     given = {"preset": "paper"} | given
-    cohorts = [(Path(path), open_cohort(path, kind=kind, readout=given.get("readout"))) for path in (*pools, *check)]
-    origin = _one_origin([cohort for _, cohort in cohorts])
-    sizes = _sizes([cohort for _, cohort in cohorts[: len(pools)]])
-    total = sum(len(cohort) for _, cohort in cohorts)
-    fitted = sum(len(cohort) for _, cohort in cohorts[: len(pools)])
-    picks = _picked(cohorts[: len(pools)], given, sizes, DRAWS, seed, lambda done: progress(done, total))
-    others = _picked(cohorts[len(pools) :], given, sizes, 1, seed, lambda done: progress(fitted + done, total))
+    fitting, checking = (
+        [one for path in paths for one in open_graded(path, kind=kind, readout=given.get("readout"), use_cache=False)]
+        for paths in (pools, check)
+    )
+    origin = _one_origin([*fitting, *checking])
+    sizes = _sizes(fitting)
+    fitted, checked = (sum(int(one.here.sum()) for one in own) for own in (fitting, checking))
+    picks = _picked(fitting, given, sizes, DRAWS, seed, lambda done: progress(done, fitted + checked))
+    others = _picked(checking, given, sizes, 1, seed, lambda done: progress(fitted + done, fitted + checked))
     fits, forecasts, notes = {}, [], [*picks.notes, *others.notes]
     for own in picks.kinds:
         graded = picks.graded(own)
@@ -199,32 +201,42 @@ def calibrate(
         raise InputError(f"nothing to fit: {'; '.join(notes) or 'no problem has a pick'}")
     if not forecasts:
         raise InputError(f"nothing to check on: no pool to check has a pick of {', '.join(fits)}")
-    tasks = dict.fromkeys(naming.dataset(cohort.pool.meta["run"], path) for path, cohort in cohorts[: len(pools)])
+    tasks = dict.fromkeys(_task(one) for one in fitting)
     sums = tuple(checksum(Path(path)) for path in pools)
     calibration = Calibration(replace(origin, task=None), given, fits, tuple(tasks), sums)
     return Calibrated(calibration, tuple(forecasts), tuple(notes), bool(check))
 
 
-def _one_origin(cohorts: Sequence[Cohort]) -> Origin:
+def _pool(graded: GradedPool) -> Pool:
+    assert graded.pool is not None
+    return graded.pool
+
+
+def _task(graded: GradedPool) -> str:
+    """The task of a pool, whatever kinds it has."""
+    return dataset_of(_pool(graded))
+
+
+def _one_origin(pools: Sequence[GradedPool]) -> Origin:
     """What all the pools are of; an InputError that names the first difference where they are not of one origin."""
-    first = origin_of(cohorts[0].pool)
-    for cohort in cohorts[1:]:
-        if difference := first.difference(origin_of(cohort.pool)):
+    first = origin_of(_pool(pools[0]))
+    for one in pools[1:]:
+        if difference := first.difference(origin_of(_pool(one))):
             raise InputError(
                 "a calibration is for one checkpoint, style and way of sampling, and the pools differ: by "
-                f"{cohorts[0].pool.path} {difference} ({cohort.pool.path}): give those of one"
+                f"{pools[0].path} {difference} ({one.path}): give those of one"
             )
     return first
 
 
-def _sizes(cohorts: Sequence[Cohort]) -> list[int]:
+def _sizes(pools: Sequence[GradedPool]) -> list[int]:
     """The numbers of rollouts to fit: the usual number of the pools, and the smaller ones in SIZES."""
-    most = int(np.median([len(cohort.pool.rollout_indices(name)) for cohort in cohorts for name in cohort.problems]))
+    most = int(np.median(np.concatenate([one.here.sum(1) for one in pools])))
     return [*(size for size in SIZES if size < most), most]
 
 
 def _picked(
-    cohorts: Sequence[tuple[Path, Cohort]],
+    pools: Sequence[GradedPool],
     given: dict[str, Any],
     sizes: Sequence[int],
     draws: int,
@@ -233,21 +245,23 @@ def _picked(
 ) -> _Picks:
     """Select in every problem of graded pools, from all its rollouts and from random subsets."""
     picks, done, abstained = _Picks(), 0, 0
-    for path, cohort in cohorts:
-        picks.notes += [f"{path}: {note}" for note in (*cohort.notes, cohort.inferred) if note]
-        dataset = naming.dataset(cohort.pool.meta["run"], path)
-        for problem in cohort:
-            kind, name = cohort.kinds[problem.problem_id], Name(dataset, problem.problem_id)
-            own = [pick for size in sizes for pick in _draws(problem, kind, name, size, draws, seed, given)]
-            done += 1
+    for graded in pools:
+        assert graded.kind is not None
+        for note in (f"{graded.path}: {note}" for note in (*graded.notes, graded.inferred) if note):
+            if note not in picks.notes:  # kinds of one pool share what was inferred of them
+                picks.notes.append(note)
+        for problem in graded:
+            name = Name(_task(graded), problem.problem_id)
+            own = [pick for size in sizes for pick in _draws(problem, graded.kind, name, size, draws, seed, given)]
+            done += len(problem)
             progress(done)
             if not own:
                 abstained += 1
                 continue
-            picks.kinds.setdefault(kind, []).extend(pick for pick, _ in own)
-            picks.located[kind] = min(picks.located.get(kind, 1.0), *(located for _, located in own))
+            picks.kinds.setdefault(graded.kind, []).extend(pick for pick, _ in own)
+            picks.located[graded.kind] = min(picks.located.get(graded.kind, 1.0), *(located for _, located in own))
     if abstained:
-        picks.notes.append(f"{abstained} of {done} problems have no pick and are left out")
+        picks.notes.append(f"{abstained} of {sum(map(len, pools))} problems have no pick and are left out")
     return picks
 
 

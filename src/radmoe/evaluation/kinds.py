@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from radmoe.evaluation.accuracy import POOLED, mark_best, readouts, unmeasured
-from radmoe.evaluation.comparisons import compare, corrected, differ, words_of_test
-from radmoe.evaluation.records import Records
-from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores
-from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.evaluation.wording import p_text
+from radmoe.evaluation.pools import GradedPool
+from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores, compare, corrected, differ, words_of_test
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing, p_text
+from radmoe.evaluation.tables import POOLED, mark_best, readouts, unmeasured
 from radmoe.types import KINDS, Kind
 
 NAMES = {  # the methods of the table by their names in the registry, and what a newcomer calls them
@@ -46,36 +44,36 @@ class Cut(NamedTuple):
     kind: Kind | None
     dataset: str | None = None
 
-    def scores(self, records: Sequence[Records]) -> Scores | None:
-        """The problems of these records that stand in the column; None where there are none."""
-        own = self._own(records)
-        usable = [r for r in own if "rad" in r.hits]
+    def scores(self, pools: Sequence[GradedPool]) -> Scores | None:
+        """The problems of these pools that stand in the column; None where there are none."""
+        own = self._own(pools)
+        usable = [r for r in own if "rad" in r.outcomes.hits]
         return Scores(usable or own) if own else None
 
-    def left_out(self, records: Sequence[Records]) -> list[Records]:
-        """The records that could stand in the column, but on which RAD cannot be used."""
-        own = self._own(records)
-        without = [r for r in own if "rad" not in r.hits]
+    def left_out(self, pools: Sequence[GradedPool]) -> list[GradedPool]:
+        """The pools that could stand in the column, but on which RAD cannot be used."""
+        own = self._own(pools)
+        without = [r for r in own if "rad" not in r.outcomes.hits]
         return without if len(without) < len(own) else []
 
-    def counted_wrong(self, records: Sequence[Records], draws: Draws) -> Cell | None:
+    def counted_wrong(self, pools: Sequence[GradedPool], draws: Draws) -> Cell | None:
         """RAD on all problems of the column, wrong on those that are left out, as the paper counts an abstention.
 
         None where nothing is left out.
         """
-        return _measured(Scores(self._own(records)), "rad", draws) if self.left_out(records) else None
+        return _measured(Scores(self._own(pools)), "rad", draws) if self.left_out(pools) else None
 
-    def _own(self, records: Sequence[Records]) -> list[Records]:
-        return [r for r in records if r.setting.kind == self.kind and self.dataset in (None, r.dataset)]
+    def _own(self, pools: Sequence[GradedPool]) -> list[GradedPool]:
+        return [r for r in pools if r.kind == self.kind and self.dataset in (None, r.dataset)]
 
 
-def kind_tables(pools: Collection, draws: Draws) -> tuple[Table, Table]:
+def kind_tables(collection: Collection, draws: Draws) -> tuple[Table, Table]:
     """Methods by kinds, with what follows from the numbers in sentences below, and RAD minus each baseline by kinds."""
-    cuts, reasons = _cuts(pools), dict[str, None]()
+    cuts, reasons = _cuts(collection), dict[str, None]()
     method_rows: list[Row] = []
     baseline_rows: list[Row] = []
-    for section, records in _sections(pools):
-        parts = [cut.scores(records) for cut in cuts]
+    for section, pools in _sections(collection):
+        parts = [cut.scores(pools) for cut in cuts]
         counts = (missing("not measured") if scores is None else Cell(len(scores), "count") for scores in parts)
         method_rows.append(Row((Cell("n"), *counts), section))
         body = [[_cell(scores, method, draws, reasons) for scores in parts] for method in NAMES]
@@ -84,21 +82,21 @@ def kind_tables(pools: Collection, draws: Draws) -> tuple[Table, Table]:
         gains = dict(zip(cuts, body[list(NAMES).index("rad")], strict=True))
         gaps = _against(cuts, parts, draws)
         baseline_rows += [Row((Cell(NAMES[name]), *cells.values()), section) for name, cells in gaps.items()]
-    wrong = {cut: cell for cut in cuts if (cell := cut.counted_wrong(pools.records, draws)) is not None}
+    wrong = {cut: cell for cut in cuts if (cell := cut.counted_wrong(collection.pools, draws)) is not None}
     conclusions = sentences(gains, gaps, wrong)
     methods = Table(
         "kinds",
-        f"By kind of answer; RAD reads {readouts(pools)}",
+        f"By kind of answer; RAD reads {readouts(collection)}",
         _columns("method", cuts),
         tuple(method_rows),
         (
             "Percent right (gain over a random rollout in points [95% interval of the gain]).",
-            *_counting(pools),
-            *_left_out(pools, cuts, wrong),
+            *_counting(collection),
+            *_left_out(collection, cuts, wrong),
             *(f"--: {reason}." for reason in reasons),
             *conclusions,
         ),
-        GROUPINGS[pools.by],
+        GROUPINGS[collection.by],
     )
     baselines = Table(
         "against",
@@ -106,7 +104,7 @@ def kind_tables(pools: Collection, draws: Draws) -> tuple[Table, Table]:
         _columns("baseline", cuts),
         tuple(baseline_rows),
         (LEGEND, note_on_tests(baseline_rows)),
-        GROUPINGS[pools.by],
+        GROUPINGS[collection.by],
     )
     return methods, baselines
 
@@ -188,22 +186,24 @@ def _name(kind: Kind | None) -> str:
     return kind or "any kind"
 
 
-def _sections(pools: Collection) -> list[tuple[str, tuple[Records, ...]]]:
+def _sections(collection: Collection) -> list[tuple[str, tuple[GradedPool, ...]]]:
     """Configurations, the families that pool several of them, and everything; none that repeats an earlier one."""
-    sections = [(name, tuple(r for r in pools.records if pools.group_of(r) == name)) for name in pools.groups]
-    if pools.by == "configuration":
-        families = dict.fromkeys(r.family for r in pools.records)
-        sections += [(f"all {name}", tuple(r for r in pools.records if r.family == name)) for name in families]
-    shown: dict[tuple[int, ...], tuple[str, tuple[Records, ...]]] = {}
-    for name, records in [*sections, (POOLED, pools.records)]:
-        shown.setdefault(tuple(map(id, records)), (name, records))
+    sections = [
+        (name, tuple(r for r in collection.pools if collection.group_of(r) == name)) for name in collection.groups
+    ]
+    if collection.by == "configuration":
+        families = dict.fromkeys(r.family for r in collection.pools)
+        sections += [(f"all {name}", tuple(r for r in collection.pools if r.family == name)) for name in families]
+    shown: dict[tuple[int, ...], tuple[str, tuple[GradedPool, ...]]] = {}
+    for name, pools in [*sections, (POOLED, collection.pools)]:
+        shown.setdefault(tuple(map(id, pools)), (name, pools))
     return list(shown.values())
 
 
-def _cuts(pools: Collection) -> list[Cut]:
+def _cuts(collection: Collection) -> list[Cut]:
     cuts = []
     for kind in (*KINDS, None):
-        datasets = dict.fromkeys(r.dataset for r in pools.records if r.setting.kind == kind)
+        datasets = dict.fromkeys(r.dataset for r in collection.pools if r.kind == kind)
         apart = len(datasets) == APART
         if datasets:
             cuts.append(Cut(f"all {_name(kind)}" if apart else _name(kind), kind))
@@ -255,14 +255,14 @@ def _against(cuts: Sequence[Cut], parts: Sequence[Scores | None], draws: Draws) 
     return {baseline: {cut: next(family) for cut in cuts} for baseline in BASELINES}
 
 
-def _left_out(pools: Collection, cuts: Sequence[Cut], wrong: Mapping[Cut, Cell]) -> list[str]:
+def _left_out(collection: Collection, cuts: Sequence[Cut], wrong: Mapping[Cut, Cell]) -> list[str]:
     """Which pools have no part in the columns over several, one note for each kind and reason, and what RAD has with them."""
     notes = []
     for cut in cuts:
-        left = cut.left_out(pools.records) if cut.dataset is None else []
+        left = cut.left_out(collection.pools) if cut.dataset is None else []
         pools_by_reason: dict[str, list[str]] = {}
         for r in left:
-            pools_by_reason.setdefault(r.missing["rad"], []).append(f"{r.model} on {r.dataset}")
+            pools_by_reason.setdefault(r.outcomes.missing["rad"], []).append(f"{r.configuration} on {r.dataset}")
         notes += [f"{cut.title} leaves out {_listed(names)}: {why}." for why, names in pools_by_reason.items()]
         if left:
             cell = wrong[cut]
@@ -276,10 +276,10 @@ def _left_out(pools: Collection, cuts: Sequence[Cut], wrong: Mapping[Cut, Cell])
     return notes
 
 
-def _counting(pools: Collection) -> tuple[str, ...]:
+def _counting(collection: Collection) -> tuple[str, ...]:
     """What n counts, where configurations share problems."""
-    scores = Scores(pools.records)
-    problems, configurations = len(set(scores.clusters.tolist())), len({r.model for r in pools.records})
+    scores = Scores(collection.pools)
+    problems, configurations = len(set(scores.clusters.tolist())), len({r.configuration for r in collection.pools})
     if problems == len(scores):
         return ()
     return (

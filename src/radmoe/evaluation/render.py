@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from radmoe.evaluation.records import Records
+from radmoe.evaluation.pools import GradedPool
 from radmoe.evaluation.report import Report
-from radmoe.evaluation.table import Cell, Row, Table
-from radmoe.evaluation.wording import p_text
+from radmoe.evaluation.table import Cell, Row, Table, p_text
 from radmoe.selection.confidence import WINDOW
 from radmoe.system.printing import json_text, shortened, visible
 
@@ -25,11 +24,8 @@ FIELDS = ("table", "section", "row", "column", *PARTS, *TESTS, "stars", "note")
 def visible_report(report: Report, longest: int | None = None) -> Report:
     """The report with every text visible, for the formats that people read. Names of models and data sets come from
     pools; those of more than `longest` characters are shortened."""
-
-    name = partial(_visible_name, longest=longest)
-    pools = tuple(replace(pool, model=name(pool.model)) for pool in report.pools)
     tables = tuple(visible_table(table, longest) for table in report.tables)
-    return replace(report, pools=pools, tables=tables, verdict=visible(report.verdict))
+    return replace(report, tables=tables, verdict=visible(report.verdict))
 
 
 def visible_table(table: Table, longest: int | None = None) -> Table:
@@ -94,21 +90,21 @@ def _signed(value: float) -> str:
     return f"{round(value, 1) + 0.0:+.1f}"
 
 
-def head(report: Report) -> str:
-    """What was evaluated, in one line."""
+def head(report: Report, longest: int | None = None) -> str:
+    """What was evaluated, in one visible line; names of more than `longest` characters are shortened."""
     pools = report.pools
     settings = list(dict.fromkeys(_setting(r) for r in pools))
-    sizes = sorted({int(n) for r in pools for n in r.counts["rollouts"]})
+    sizes = sorted({len(marks.correct) for r in pools for marks in r.marks.values()})
     rollouts = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
-    models = ", ".join(dict.fromkeys(r.model for r in pools))
+    models = ", ".join(dict.fromkeys(_visible_name(r.configuration, longest) for r in pools))
     problems = len({(r.dataset, problem) for r in pools for problem in r.problem_ids})
     return f"{models}: {problems:,} problem{'s' * (problems != 1)} x {rollouts} rollouts; {'; '.join(settings)}"
 
 
-def _setting(records: Records) -> str:
+def _setting(pool: GradedPool) -> str:
     """How rollouts were read and compared; the confidence window where it is not the usual one."""
-    setting = records.setting
-    window = "" if records.confidence_window == WINDOW else f", confidence window {records.confidence_window}"
+    setting = pool.setting
+    window = "" if pool.confidence_window == WINDOW else f", confidence window {pool.confidence_window}"
     return f"{setting.readout}, {setting.kernel}, k={setting.k}{window}"
 
 

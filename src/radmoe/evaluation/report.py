@@ -11,22 +11,29 @@ import numpy as np
 
 from radmoe import __version__
 from radmoe.errors import InputError
-from radmoe.evaluation.accuracy import main_table, other_table, strict_table
-from radmoe.evaluation.cohort.families import domain_of
+from radmoe.evaluation import cache
 from radmoe.evaluation.kinds import kind_tables
-from radmoe.evaluation.records import Records
+from radmoe.evaluation.pools import GradedPool
 from radmoe.evaluation.scores import Collection, Draws, Scores
 from radmoe.evaluation.stats import Interval, poisson_binomial_test
-from radmoe.evaluation.table import Table
-from radmoe.evaluation.tables import basin_table, coverage_table, envelope_table, lift_table, paired_table
-from radmoe.evaluation.wording import SURE, p_text
+from radmoe.evaluation.table import SURE, Table, p_text
+from radmoe.evaluation.tables import (
+    basin_table,
+    coverage_table,
+    envelope_table,
+    lift_table,
+    main_table,
+    other_table,
+    paired_table,
+    strict_table,
+)
 
 
 @dataclass(frozen=True)
 class Report:
     """What was evaluated, the tables, and whether selection helped."""
 
-    pools: tuple[Records, ...]
+    pools: tuple[GradedPool, ...]
     draws: Draws
     tables: tuple[Table, ...]
     verdict: str
@@ -35,18 +42,18 @@ class Report:
         return {
             "pools": [
                 {
-                    "pool": r.pool,
-                    "checksum": r.checksum,
-                    "model": r.model,
+                    "pool": str(r.path),
+                    "checksum": cache.checksum(r.path),
+                    "model": r.configuration,
                     "family": r.family,
                     "dataset": r.dataset,
                     "problems": len(r),
-                    "rollouts": int(r.counts["rollouts"].sum()),
+                    "rollouts": int(r.here.sum()),
                     **asdict(r.setting),
-                    "domain": None if r.setting.kind is None else domain_of(r.setting.kind),
+                    "domain": None if r.kind is None else r.domain,
                     "strict": r.setting.strict,
                     "confidence_window": r.confidence_window,
-                    "missing": r.missing,
+                    "missing": r.outcomes.missing,
                     "notes": list(r.notes),
                     "inferred": r.inferred,
                 }
@@ -59,37 +66,37 @@ class Report:
         }
 
 
-def build_report(pools: Sequence[Records], draws: Draws | None = None, *, by: str = "configuration") -> Report:
+def build_report(pools: Sequence[GradedPool], draws: Draws | None = None, *, by: str = "configuration") -> Report:
     """Every table that applies to these pools, with rows grouped by configuration (model and style) or by family."""
     if not pools:
         raise InputError("no pool to report on: give at least one")
     draws = draws or Draws()
     if draws.resamples < 1:
         raise InputError(f"resamples must be at least 1, got {draws.resamples}")
-    at_hand = Collection(tuple(pools), by)
+    collection = Collection(tuple(pools), by)
     tables = (
-        main_table(at_hand, draws),
-        strict_table(at_hand, draws),
-        coverage_table(at_hand),
-        lift_table(at_hand, draws),
-        paired_table(at_hand, draws),
-        envelope_table(at_hand),
-        basin_table(at_hand, draws),
-        other_table(at_hand, draws),
-        *kind_tables(at_hand, draws),
+        main_table(collection, draws),
+        strict_table(collection, draws),
+        coverage_table(collection),
+        lift_table(collection, draws),
+        paired_table(collection, draws),
+        envelope_table(collection),
+        basin_table(collection, draws),
+        other_table(collection, draws),
+        *kind_tables(collection, draws),
     )
     shown = tuple(table for table in tables if table is not None and table.rows)
-    return Report(at_hand.records, draws, shown, verdict(at_hand, draws))
+    return Report(collection.pools, draws, shown, verdict(collection, draws))
 
 
-def verdict(pools: Collection, draws: Draws) -> str:
+def verdict(collection: Collection, draws: Draws) -> str:
     """One sentence: whether RAD did better than a random rollout, by how much, how sure that is, and how it compares
     with a vote."""
-    scores = pools.scores()
+    scores = collection.scores()
     assert scores is not None
     every, reason = scores, scores.why_not("rad")
     if reason is not None:
-        usable = pools.scores(lambda r: "rad" in r.hits)
+        usable = collection.scores(lambda r: "rad" in r.outcomes.hits)
         if usable is None:
             return f"Nothing was selected here: {reason}."
         scores = usable
@@ -106,7 +113,7 @@ def verdict(pools: Collection, draws: Draws) -> str:
         f"{helped}: on {_problems(scores)} RAD is right {_percent(hits.mean())} of the time and a random rollout "
         f"{_percent(scores.full.mean())}, {_gap(gap, interval)}, and random picks do as "
         f"{'badly' if helped == 'Selection hurt' else 'well'} with Poisson-binomial {p_text(chance)}"
-        f"{_against_vote(pools, draws)}{_left_out(every, scores)}."
+        f"{_against_vote(collection, draws)}{_left_out(every, scores)}."
     )
 
 
@@ -122,15 +129,15 @@ def _left_out(every: Scores, used: Scores) -> str:
     )
 
 
-def _against_vote(pools: Collection, draws: Draws) -> str:
-    scores = pools.votable()
+def _against_vote(collection: Collection, draws: Draws) -> str:
+    scores = collection.votable()
     if scores is None:
         return "; a vote over exact strings has nothing to count here"
     if (reason := scores.why_not("majority") or scores.why_not("rad")) is not None:
         return f"; no comparison with a majority vote ({reason})"
     rad, vote = scores.hits("rad"), scores.hits("majority")
     test = scores.test(rad, vote)
-    size = "" if len(scores) == sum(map(len, pools.records)) else f" on {_problems(scores)} where one is well-posed"
+    size = "" if len(scores) == sum(map(len, collection.pools)) else f" on {_problems(scores)} where one is well-posed"
     if test.b == test.c == 0:
         return f"; a majority vote{size} is right on exactly the same problems"
     sure = "a difference" if test.p < SURE else "no difference these problems can show"

@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.evaluation.comparisons import compare, corrected, differ, words_of_test
-from radmoe.evaluation.records import Records
+from radmoe.evaluation.pools import GradedPool
 from radmoe.evaluation.report import Report
-from radmoe.evaluation.scores import Draws, Scores
-from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.evaluation.wording import p_text
+from radmoe.evaluation.scores import Draws, Scores, compare, corrected, differ, words_of_test
+from radmoe.evaluation.table import Cell, Column, Row, Table, missing, p_text
 from radmoe.types import KINDS, Kind
 
 Mask = NDArray[np.bool_]
@@ -68,27 +66,27 @@ THIRDS = ("under 1/3", "1/3 to 2/3", "over 2/3")
 
 
 class Regime(NamedTuple):
-    """Problems that belong together: the marked ones of some records."""
+    """Problems that belong together: the marked ones of some pools."""
 
     title: str
-    parts: tuple[tuple[Records, Mask], ...]
+    parts: tuple[tuple[GradedPool, Mask], ...]
 
 
 def rivals_report(
-    pools: Sequence[Records], fewer: Mapping[int, Sequence[Records]] | None = None, draws: Draws | None = None
+    pools: Sequence[GradedPool], fewer: Mapping[int, Sequence[GradedPool]] | None = None, draws: Draws | None = None
 ) -> Report:
     """What routing gives instead of each rival and in addition to it, by kind and regime, the same for strict readouts, and what
     the presets that use it give.
 
-    `fewer` has the records of the same pools with fewer rollouts, by their number.
+    `fewer` has the same pools with fewer rollouts, by their number.
     """
     if not pools:
         raise InputError("no pool to compare on: give at least one")
     draws = draws or Draws()
     by_kind = {
-        kind: list(regimes([r for r in pools if r.setting.kind == kind], fewer or {}))
+        kind: list(regimes([r for r in pools if r.kind == kind], fewer or {}))
         for kind in KINDS
-        if any(r.setting.kind == kind for r in pools)
+        if any(r.kind == kind for r in pools)
     }
     instead = _table("instead", "Routing alone, minus a method that reads none", INSTEAD, by_kind, draws)
     added = _table("added", "A method with routing added, minus the method alone", ADDED, by_kind, draws)
@@ -99,26 +97,26 @@ def rivals_report(
     return Report(tuple(pools), draws, (presets, instead, added, strict), _verdict(added))
 
 
-def regimes(own: Sequence[Records], fewer: Mapping[int, Sequence[Records]]) -> Iterator[Regime]:
-    """The regimes of records of one kind, all of their problems first."""
-    kind = own[0].setting.kind
+def regimes(own: Sequence[GradedPool], fewer: Mapping[int, Sequence[GradedPool]]) -> Iterator[Regime]:
+    """The regimes of pools of one kind, all of their problems first."""
+    kind = own[0].kind
     yield Regime(f"all {kind}", _whole(own))
-    for names in ([r.dataset for r in own], [r.model for r in own]):
+    for names in ([r.dataset for r in own], [r.configuration for r in own]):
         distinct = dict.fromkeys(names)
         for name in distinct if len(distinct) > 1 else ():
             yield Regime(name, _whole([r for r, other in zip(own, names, strict=True) if other == name]))
     for what, part, of in (("right", "right", "rollouts"), ("in the basin", "basin", "located")):
         for third, words in enumerate(THIRDS):
-            parts = tuple((r, _third(r.counts[part], r.counts[of]) == third) for r in own)
+            parts = tuple((r, _third(r.outcomes.counts[part], r.outcomes.counts[of]) == third) for r in own)
             if any(mask.any() for _, mask in parts):
                 yield Regime(f"{words} {what}", parts)
-    for n, records in sorted(fewer.items()):
-        if some := [r for r in records if r.setting.kind == kind]:
+    for n, cut in sorted(fewer.items()):
+        if some := [r for r in cut if r.kind == kind]:
             yield Regime(f"N = {n}", _whole(some))
 
 
-def _whole(records: Sequence[Records]) -> tuple[tuple[Records, Mask], ...]:
-    return tuple((r, np.ones(len(r), bool)) for r in records)
+def _whole(pools: Sequence[GradedPool]) -> tuple[tuple[GradedPool, Mask], ...]:
+    return tuple((r, np.ones(len(r), bool)) for r in pools)
 
 
 def _third(part: NDArray[np.int64], of: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -166,8 +164,8 @@ def _cell(regime: Regime, comparison: Comparison, draws: Draws) -> Cell:
     return compare(scores, comparison.first, comparison.second, draws, on=on)
 
 
-def _why_not(records: Records, comparison: Comparison) -> str | None:
-    reasons = (Scores([records]).why_not(name) for name in (comparison.first, comparison.second))
+def _why_not(pool: GradedPool, comparison: Comparison) -> str | None:
+    reasons = (Scores([pool]).why_not(name) for name in (comparison.first, comparison.second))
     return next((reason for reason in reasons if reason is not None), None)
 
 

@@ -1,9 +1,14 @@
-"""Records put together: one pool, one configuration, or everything, as arrays over problems."""
+"""Evaluated pools put together: one pool, one configuration, or everything, as arrays over problems.
+
+Two methods on the same problems are compared by a difference, its interval and a test. A family is all comparisons that are
+printed together: every p that a table or a sentence shows is corrected for its family by Holm's method, and the p before that
+is in CSV and JSON.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.evaluation.cohort import METHODS
-from radmoe.evaluation.cohort.families import DOMAINS, WELL_POSED
-from radmoe.evaluation.records import Records
-from radmoe.evaluation.stats import Interval, Paired, bootstrap_mean, cluster_bootstrap, paired_test
+from radmoe.evaluation.families import DOMAINS, WELL_POSED
+from radmoe.evaluation.methods import METHODS
+from radmoe.evaluation.pools import GradedPool
+from radmoe.evaluation.stats import Interval, Paired, bootstrap_mean, cluster_bootstrap, holm, paired_test
+from radmoe.evaluation.table import SURE, Cell, Pair
 from radmoe.types import Kind
 
 Floats = NDArray[np.float64]
@@ -22,7 +28,7 @@ Floats = NDArray[np.float64]
 NEAR_UNIQUE = 20  # a plurality of at most one vote in this many is that of near-unique strings
 NEAR_UNIQUE_KINDS: tuple[Kind, ...] = ("code", "agent")  # programs and patches are strings of their own (Table 1)
 
-GROUPINGS = {"configuration": "model", "family": "family"}  # what tables group by -> the name in Records, and in tables
+GROUPINGS = {"configuration": "model", "family": "family"}  # what tables group by -> what they call a group
 
 ONE, NO_SPREAD = "one problem", "all problems alike"
 
@@ -42,16 +48,16 @@ class Draws:
     level: float = 0.95
 
 
-def degenerate(*records: Records) -> str | None:
-    """Why a vote over exact strings has nothing to count on the problems of these records; None where it has.
+def degenerate(*pools: GradedPool) -> str | None:
+    """Why a vote over exact strings has nothing to count on the problems of these pools; None where it has.
 
     Programs and patches are near-unique strings by nature. Answers of another kind are if, in the median problem, the
     most frequent one has a single vote, or at most one in twenty.
     """
     for kind in NEAR_UNIQUE_KINDS:
-        if any(r.setting.kind == kind for r in records):
+        if any(r.kind == kind for r in pools):
             return f"exact strings of {kind} are near-unique: a vote has nothing to count"
-    most, of = (np.concatenate([r.counts[name] for r in records]) for name in ("plurality", "answered"))
+    most, of = (np.concatenate([r.outcomes.counts[name] for r in pools]) for name in ("plurality", "answered"))
     voting = of >= 2
     if voting.any() and np.median((most - np.maximum(1, of // NEAR_UNIQUE))[voting]) <= 0:
         return "answers are near-unique strings: a vote has nothing to count"
@@ -61,14 +67,14 @@ def degenerate(*records: Records) -> str | None:
 class Scores:
     """Problems of one or more pools, weighted alike."""
 
-    def __init__(self, records: Sequence[Records]) -> None:
-        self.records = tuple(records)
+    def __init__(self, pools: Sequence[GradedPool]) -> None:
+        self.pools = tuple(pools)
 
     def __len__(self) -> int:
-        return sum(map(len, self.records))
+        return sum(map(len, self.pools))
 
     def count(self, name: str) -> NDArray[np.int64]:
-        return np.concatenate([r.counts[name] for r in self.records])
+        return np.concatenate([r.outcomes.counts[name] for r in self.pools])
 
     @cached_property
     def full(self) -> Floats:
@@ -95,16 +101,16 @@ class Scores:
     def clusters(self) -> NDArray[np.int64]:
         """The problem behind each entry, as a number: configurations that were asked the same problem share it."""
         numbers: dict[tuple[str, str], int] = {}
-        problems = [(r.dataset, problem) for r in self.records for problem in r.problem_ids]
+        problems = [(r.dataset, problem) for r in self.pools for problem in r.problem_ids]
         return np.array([numbers.setdefault(problem, len(numbers)) for problem in problems])
 
     def why_not(self, method: str) -> str | None:
         """Why a method has no result on these problems; None where it has one."""
-        if METHODS[method].vote and (reason := degenerate(*self.records)) is not None:
+        if METHODS[method].vote and (reason := degenerate(*self.pools)) is not None:
             return reason
-        for records in self.records:
-            if method not in records.hits:
-                return records.missing.get(method, f"{METHODS[method].label} was not measured")
+        for pool in self.pools:
+            if method not in pool.outcomes.hits:
+                return pool.outcomes.missing.get(method, f"{METHODS[method].label} was not measured")
         return None
 
     def hits(self, method: str, *, absent: float | None = None) -> Floats:
@@ -113,8 +119,8 @@ class Scores:
         Where the method cannot be used on a pool, each of its problems has the value `absent`; without one it is a KeyError.
         """
         if absent is None:
-            return np.concatenate([r.hits[method] for r in self.records])
-        return np.concatenate([r.hits.get(method, np.full(len(r), absent)) for r in self.records])
+            return np.concatenate([r.outcomes.hits[method] for r in self.pools])
+        return np.concatenate([r.outcomes.hits.get(method, np.full(len(r), absent)) for r in self.pools])
 
     def interval(
         self, x: Floats, draws: Draws, y: Floats | None = None, *, on: NDArray[np.bool_] | None = None
@@ -160,29 +166,29 @@ class Scores:
 class Collection:
     """The pools at hand, as the tables cut them: into groups of configurations, data sets and domains."""
 
-    records: tuple[Records, ...]
+    pools: tuple[GradedPool, ...]
     by: str = "configuration"
 
     def __post_init__(self) -> None:
         check_grouping(self.by)
 
-    def group_of(self, records: Records) -> str:
-        """The configuration, or the family, that records belong to."""
-        name: str = getattr(records, GROUPINGS[self.by])
+    def group_of(self, pool: GradedPool) -> str:
+        """The configuration, or the family, that a pool belongs to."""
+        name: str = getattr(pool, self.by)
         return name
 
     @property
     def groups(self) -> list[str]:
-        return list(dict.fromkeys(map(self.group_of, self.records)))
+        return list(dict.fromkeys(map(self.group_of, self.pools)))
 
     @property
     def datasets(self) -> list[str]:
         """Well-posed ones first, as in Table 1."""
-        ordered = sorted(self.records, key=lambda r: not _well_posed(r))
+        ordered = sorted(self.pools, key=lambda r: not _well_posed(r))
         return list(dict.fromkeys(r.dataset for r in ordered))
 
-    def scores(self, where: Callable[[Records], bool] = lambda r: True) -> Scores | None:
-        chosen = [r for r in self.records if where(r)]
+    def scores(self, where: Callable[[GradedPool], bool] = lambda r: True) -> Scores | None:
+        chosen = [r for r in self.pools if where(r)]
         return Scores(chosen) if chosen else None
 
     def cell(self, group: str | None, dataset: str) -> Scores | None:
@@ -194,7 +200,7 @@ class Collection:
         return self.scores(
             lambda r: (
                 group in (None, self.group_of(r))
-                and r.setting.kind in DOMAINS[domain]
+                and r.kind in DOMAINS[domain]
                 and (domain != WELL_POSED or _well_posed(r))
             )
         )
@@ -209,5 +215,37 @@ class Collection:
         return [(group, dataset, scores) for group, dataset, scores in pairs if scores is not None]
 
 
-def _well_posed(records: Records) -> bool:
-    return records.setting.kind in DOMAINS[WELL_POSED] and degenerate(records) is None
+def _well_posed(pool: GradedPool) -> bool:
+    return pool.kind in DOMAINS[WELL_POSED] and degenerate(pool) is None
+
+
+def compare(scores: Scores, first: str, second: str, draws: Draws, *, on: NDArray[np.bool_] | None = None) -> Cell:
+    """The first method minus the second on these problems (those `on`), with its interval and its test."""
+    x, y = scores.hits(first), scores.hits(second)
+    test = scores.test(x, y, on=on)
+    pair = Pair(test.b, test.c, test.p, test=test.test)
+    return Cell(test.gap, "points", n=test.n, pair=pair, **scores.bounds(x, draws, y, on=on))
+
+
+def corrected(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of a family with Holm's correction over all of them that have a test."""
+    pairs = {at: cell.pair for at, cell in enumerate(cells) if cell.pair is not None}
+    adjusted = dict(zip(pairs, holm([pair.p for pair in pairs.values()]).tolist(), strict=True))
+    return [
+        cell if cell.pair is None else replace(cell, pair=replace(cell.pair, adjusted=adjusted[at]))
+        for at, cell in enumerate(cells)
+    ]
+
+
+def differ(cell: Cell) -> bool:
+    """Whether a tested difference is one: its corrected p is small."""
+    return cell.pair is not None and cell.pair.adjusted is not None and cell.pair.adjusted < SURE
+
+
+def words_of_test(cells: Iterable[Cell]) -> str:
+    """The test behind the p-values of some cells; empty where there is none."""
+    tests = {cell.pair.test for cell in cells if cell.pair is not None}
+    flips = "exact sign flips of problems, each with all its configurations"
+    if tests == {"mcnemar", "sign-flip"}:
+        return f"exact McNemar where each problem occurs once, else {flips}"
+    return {"mcnemar": "exact McNemar, each problem once", "sign-flip": flips}[tests.pop()] if tests else ""

@@ -27,7 +27,7 @@ Line = list[Piece]  # what stands on one line, or in one column of it
 def terminal(report: Report, screen: Screen) -> None:
     """Print every table, and the verdict last."""
     report = visible_report(report, longest=NAME)
-    screen.print(head(report), style="bold")
+    screen.print(head(report, NAME), style="bold")
     for table in report.tables:
         screen.print()
         show_table(table, screen)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from radmoe.evaluation.stats import Test
 
+SURE = 0.05  # a p below this shows a difference
+
 Unit = Literal["text", "count", "percent", "points", "p", "number"]
 
 
@@ -139,3 +141,8 @@ def _cell(body: dict[str, Any]) -> Cell:
 def missing(note: str) -> Cell:
     """A cell that says why it is empty."""
     return Cell(None, note=note)
+
+
+def p_text(p: float) -> str:
+    """A p-value for a sentence, with as many places as show on which side of 0.05 it is."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2f}" if p >= 0.1 else f"p = {p:.3f}"

@@ -1,19 +1,116 @@
-"""Where the accuracy comes from: coverage, lift decomposition, paired tests, random envelope, dense wrong basins."""
+"""The tables of a report: accuracy by data set, and where it comes from (coverage, lift, paired tests, random envelope,
+dense wrong basins)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from radmoe.evaluation.accuracy import CI, POOLED
-from radmoe.evaluation.cohort.families import DOMAINS, WELL_POSED
-from radmoe.evaluation.comparisons import compare, corrected, words_of_test
-from radmoe.evaluation.records import Records
-from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores
+from radmoe.evaluation.families import DOMAINS, WELL_POSED
+from radmoe.evaluation.methods import METHODS
+from radmoe.evaluation.methods.registry import READS
+from radmoe.evaluation.pools import GradedPool
+from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores, compare, corrected, words_of_test
 from radmoe.evaluation.stats import poisson_binomial_test, random_envelope
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+
+MAIN = ("average", "majority", "majority-split", "deepconf", "rad", "rad+dc")
+STRICT = ("average", "strict", "strict+dc")
+POOLED = "all"
+CI = "95% CI"
+
+
+def main_table(collection: Collection, draws: Draws) -> Table:
+    """The paper's Table 1, and majority with its ties split."""
+    return _accuracy(
+        "accuracy", f"Accuracy (%), gain over Avg@N; RAD reads {readouts(collection)}", MAIN, collection, draws
+    )
+
+
+def strict_table(collection: Collection, draws: Draws) -> Table | None:
+    """Marker-only readouts: no row is conditioned on answer content. None where no pool has one."""
+    names = list(dict.fromkeys(r.setting.strict for r in collection.pools if r.setting.strict is not None))
+    if not names:
+        return None
+    return _accuracy("strict", f"Strict, marker-only RAD (%): {', '.join(names)}", STRICT, collection, draws)
+
+
+def other_table(collection: Collection, draws: Draws) -> Table:
+    """Every other method of the registry, by what it reads; the oracle is last."""
+    others = [method for method in METHODS.values() if method.name not in (*MAIN, *STRICT)]
+    others.sort(key=lambda method: max(map(READS.index, method.reads)))
+    names = ("average", *(method.name for method in others))
+    return _accuracy("baselines", "Other methods (%), gain over Avg@N", names, collection, draws)
+
+
+def readouts(collection: Collection) -> str:
+    """The readouts that RAD uses on these pools."""
+    return ", ".join(dict.fromkeys(r.setting.readout for r in collection.pools))
+
+
+def _accuracy(key: str, title: str, methods: Sequence[str], collection: Collection, draws: Draws) -> Table:
+    together = collection.domain(None, WELL_POSED)
+    well = list(dict.fromkeys(r.dataset for r in together.pools)) if together is not None else []
+    rest = [dataset for dataset in collection.datasets if dataset not in well]
+    wanted: list[str | None] = [*well, *([None] if len(well) > 1 else []), *rest]  # None: the well-posed ones together
+
+    def cut(group: str | None, dataset: str | None) -> Scores | None:
+        return collection.domain(group, WELL_POSED) if dataset is None else collection.cell(group, dataset)
+
+    columns = [Column("method"), Column("reads", text=True)]
+    for dataset in wanted:
+        sizes = {len(scores) for group in collection.groups if (scores := cut(group, dataset)) is not None}
+        n = sizes.pop() if len(sizes) == 1 else None
+        columns.append(Column(dataset or "Avg.", CI, n))
+    rows, reasons = [], dict[str, None]()
+    for group in [*collection.groups, *([None] if len(collection.groups) > 1 else [])]:
+        parts = [cut(group, dataset) for dataset in wanted]
+        whole = collection.scores(lambda r, group=group: group in (None, collection.group_of(r)))  # type: ignore[misc]
+        assert whole is not None
+        body = [[_cell(scores, method, draws, reasons) for scores in parts] for method in methods]
+        for method, cells in zip(methods, mark_best(methods, body), strict=True):
+            names = Cell(whole.label(method)), Cell(", ".join(METHODS[method].reads))
+            rows.append(Row((*names, *cells), POOLED if group is None else group))
+    notes = []
+    if len(well) > 1:
+        notes.append(f"Avg. weighs every problem of the well-posed sets alike: {', '.join(well)}.")
+    notes += [f"--: {reason}." for reason in reasons]
+    notes += [f"{r.dataset}: {note}." for r in collection.pools for note in r.notes]
+    return Table(key, title, tuple(columns), tuple(rows), tuple(dict.fromkeys(notes)), GROUPINGS[collection.by])
+
+
+def unmeasured(scores: Scores | None, method: str, reasons: dict[str, None]) -> Cell | None:
+    """The empty cell of a method that has no result there, whose reason joins `reasons`; None where it has one."""
+    if scores is None:
+        return missing("not measured")
+    reason = scores.why_not(method)
+    if reason is None:
+        return None
+    reasons[reason] = None
+    return missing(reason)
+
+
+def _cell(scores: Scores | None, method: str, draws: Draws, reasons: dict[str, None]) -> Cell:
+    if (empty := unmeasured(scores, method, reasons)) is not None:
+        return empty
+    assert scores is not None
+    hits = scores.hits(method)
+    gain = None if method == "average" else float(hits.mean() - scores.full.mean())
+    return Cell(float(hits.mean()), "percent", gain=gain, n=len(hits), **scores.bounds(hits, draws))
+
+
+def mark_best(methods: Sequence[str], body: list[list[Cell]]) -> list[list[Cell]]:
+    """Mark the best method of each column; the average and what reads the truth do not compete."""
+    fair = [i for i, name in enumerate(methods) if name != "average" and "truth" not in METHODS[name].reads]
+    for at in range(len(body[0])):
+        values = [float(v) for i in fair if isinstance(v := body[i][at].value, int | float)]
+        for i in fair:
+            if len(values) > 1 and body[i][at].value == max(values) > min(values):
+                body[i][at] = replace(body[i][at], best=True)
+    return body
+
 
 PAIRS = (
     ("rad", "majority"),
@@ -31,35 +128,35 @@ def _columns(*titles: str) -> tuple[Column, ...]:
     return tuple(Column(title, name) for title, _, name in parts)
 
 
-def _by_dataset(pools: Collection, cells: Callable[[Scores], tuple[Cell, ...]]) -> Iterator[Row]:
+def _by_dataset(collection: Collection, cells: Callable[[Scores], tuple[Cell, ...]]) -> Iterator[Row]:
     """For each group a row per data set, then a row per domain that puts several of them together; then all groups."""
-    for group in pools.groups:
+    for group in collection.groups:
         shown = []
-        for name, dataset, scores in pools.cells():
+        for name, dataset, scores in collection.cells():
             if name == group:
-                shown.append(scores.records)
+                shown.append(scores.pools)
                 yield Row((Cell(dataset), *cells(scores)), group)
-        yield from _by_domain(pools, group, cells, shown)
-    if len(pools.groups) > 1:
-        yield from _by_domain(pools, None, cells, [])
+        yield from _by_domain(collection, group, cells, shown)
+    if len(collection.groups) > 1:
+        yield from _by_domain(collection, None, cells, [])
 
 
 def _by_domain(
-    pools: Collection,
+    collection: Collection,
     group: str | None,
     cells: Callable[[Scores], tuple[Cell, ...]],
-    shown: list[tuple[Records, ...]],
+    shown: list[tuple[GradedPool, ...]],
 ) -> Iterator[Row]:
     """A row per domain, unless a row before it is of the same pools."""
     for domain in DOMAINS:
-        scores = pools.domain(group, domain)
-        if scores is not None and scores.records not in shown:
-            shown.append(scores.records)
+        scores = collection.domain(group, domain)
+        if scores is not None and scores.pools not in shown:
+            shown.append(scores.pools)
             name = domain if domain == WELL_POSED else f"all {domain}"  # a data set may be called as its domain is
             yield Row((Cell(name), *cells(scores)), POOLED if group is None else group)
 
 
-def coverage_table(pools: Collection) -> Table:
+def coverage_table(collection: Collection) -> Table:
     """App. "Delimiter-anchor location": (a) all rollouts located, (b) some, (c) fewer than two: RAD abstains."""
 
     def cells(scores: Scores) -> tuple[Cell, ...]:
@@ -76,10 +173,12 @@ def coverage_table(pools: Collection) -> Table:
         "mixed: problems with right and wrong rollouts, the only ones a selector can change.",
         "Problems by how many rollouts have the anchor; under (c) RAD abstains, which counts as wrong.",
     )
-    return Table("coverage", "Anchor coverage", columns, tuple(_by_dataset(pools, cells)), notes, GROUPINGS[pools.by])
+    return Table(
+        "coverage", "Anchor coverage", columns, tuple(_by_dataset(collection, cells)), notes, GROUPINGS[collection.by]
+    )
 
 
-def lift_table(pools: Collection, draws: Draws) -> Table:
+def lift_table(collection: Collection, draws: Draws) -> Table:
     """App. "Per-model decomposition": what locating gains, and what selecting gains on top."""
 
     def cells(scores: Scores) -> tuple[Cell, ...]:
@@ -117,24 +216,29 @@ def lift_table(pools: Collection, draws: Draws) -> Table:
         "by itself.",
     )
     return Table(
-        "lift", "Where RAD's lift comes from", columns, tuple(_by_dataset(pools, cells)), notes, GROUPINGS[pools.by]
+        "lift",
+        "Where RAD's lift comes from",
+        columns,
+        tuple(_by_dataset(collection, cells)),
+        notes,
+        GROUPINGS[collection.by],
     )
 
 
-def paired_table(pools: Collection, draws: Draws) -> Table:
+def paired_table(collection: Collection, draws: Draws) -> Table:
     """Two methods on the same problems: bootstrap interval, exact test, Holm over all rows of the table."""
     compared: list[tuple[str, str, Cell]] = []  # section, label, difference
     reasons: dict[str, None] = {}
     for first, second in PAIRS:
         own: list[tuple[str, Scores]] = []
-        for group, dataset, scores in pools.cells():
+        for group, dataset, scores in collection.cells():
             reason = scores.why_not(second) or scores.why_not(first)
             if reason is None:
-                own.append((f"{group} {dataset}" if len(pools.groups) > 1 else dataset, scores))
+                own.append((f"{group} {dataset}" if len(collection.groups) > 1 else dataset, scores))
             else:
                 reasons[reason] = None
         if len(own) > 1:
-            own.append((POOLED, Scores([r for _, s in own for r in s.records])))
+            own.append((POOLED, Scores([r for _, s in own for r in s.pools])))
         for label, scores in own:
             section = f"{own[0][1].label(first)} - {own[0][1].label(second)}"
             compared.append((section, label, compare(scores, first, second, draws)))
@@ -158,7 +262,7 @@ def _paired(cell: Cell) -> tuple[Cell, ...]:
     return (Cell(cell.n, "count"), replace(cell, pair=None), *counts, Cell(pair.p, "p"), Cell(pair.adjusted, "p"))
 
 
-def envelope_table(pools: Collection) -> Table:
+def envelope_table(collection: Collection) -> Table:
     """App. "Exact random baselines": what one rollout at random gives, and how far above its upper line a method is."""
 
     def cells(scores: Scores) -> tuple[Cell, ...]:
@@ -179,13 +283,13 @@ def envelope_table(pools: Collection) -> Table:
         "envelope",
         "Against random picks on these problems",
         columns,
-        tuple(_by_dataset(pools, cells)),
+        tuple(_by_dataset(collection, cells)),
         notes,
-        GROUPINGS[pools.by],
+        GROUPINGS[collection.by],
     )
 
 
-def basin_table(pools: Collection, draws: Draws) -> Table:
+def basin_table(collection: Collection, draws: Draws) -> Table:
     """App. "Failure case studies", false consensus: the picked basin holds half of all rollouts, and is wrong."""
 
     def cells(scores: Scores) -> tuple[Cell, ...]:
@@ -205,4 +309,6 @@ def basin_table(pools: Collection, draws: Draws) -> Table:
 
     columns = _columns("dataset", "n", "RAD wrong", "dense", "dense, wrong", f"rate %[{CI}]")
     notes = ("dense: RAD's basin holds at least half of the rollouts. Agreement is not truth: it can be wrong.",)
-    return Table("basins", "Dense wrong basins", columns, tuple(_by_dataset(pools, cells)), notes, GROUPINGS[pools.by])
+    return Table(
+        "basins", "Dense wrong basins", columns, tuple(_by_dataset(collection, cells)), notes, GROUPINGS[collection.by]
+    )

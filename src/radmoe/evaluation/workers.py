@@ -1,28 +1,26 @@
-"""The problems of a cohort in their order, measured or read by one process or by several."""
+"""The problems of a graded pool in their order, each given to a function by one process or by several."""
 
 from __future__ import annotations
 
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context, resource_tracker
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from radmoe.errors import InputError
-from radmoe.evaluation.cohort import METHODS, Cohort, GradedProblem
-from radmoe.evaluation.cohort.cohort import graded
-from radmoe.evaluation.cohort.problem import Marks
-from radmoe.evaluation.outcomes import measure
-from radmoe.evaluation.records import Problem
-from radmoe.pool import Pool, open_pool
-from radmoe.selection.selector import Setting
+from radmoe.evaluation.methods import METHODS, GradedProblem
+from radmoe.pool import open_pool
+
+if TYPE_CHECKING:
+    from radmoe.evaluation.pools import GradedPool
 
 CHUNK = 16  # problems that a worker takes at a time
 T = TypeVar("T")
@@ -30,44 +28,22 @@ T = TypeVar("T")
 FEW = 20_000  # rollouts that one process has finished before others would have started
 
 
-class Work(NamedTuple):
-    """What a worker needs to know of a problem, beside the pool."""
+def map_problems(graded: GradedPool, function: Callable[[GradedProblem], T], *, few: int | None = None) -> Iterator[T]:
+    """What `function` gives for the problems of a graded pool, in their order, by as many processes as its `jobs`.
 
-    problem_id: str
-    setting: Setting
-    marks: Marks
-    confidence_window: int
-
-
-def measure_all(cohort: Cohort, jobs: int) -> Iterator[Problem]:
-    """Measure every problem, in the cohort's order."""
-    return map_problems(cohort, measure, jobs)
-
-
-def map_problems(
-    cohort: Cohort,
-    function: Callable[[GradedProblem], T],
-    jobs: int,
-    problem_ids: Sequence[str] | None = None,
-    *,
-    few: int | None = None,
-) -> Iterator[T]:
-    """What `function` gives for problems of a cohort (all of them unless named), in their order.
-
-    A cohort of `few` rollouts is not worth starting processes for. The function is sent to them, so it stands at the top of a
-    module.
+    Fewer than `few` rollouts are not worth starting processes for. The function is sent to them, so it stands at the top
+    of a module.
     """
-    names = cohort.problems if problem_ids is None else list(problem_ids)
-    if jobs == 1 or sum(len(cohort.marks[name].answers) for name in names) < (FEW if few is None else few):
-        yield from map(function, map(cohort.graded, names))
+    if graded.jobs == 1 or int(graded.here.sum()) < (FEW if few is None else few):
+        yield from map(function, graded)
         return
-    work = (Work(name, cohort.setting(name), cohort.marks[name], cohort.confidence_window) for name in names)
-    chunks = list(iter(lambda: list(islice(work, CHUNK)), []))
+    names = iter(graded.problem_ids)
+    chunks = list(iter(lambda: list(islice(names, CHUNK)), []))
     processes = ProcessPoolExecutor(
-        min(jobs, len(chunks)),
+        min(graded.jobs, len(chunks)),
         get_context("spawn"),
         initializer=_start,
-        initargs=(cohort.pool.path, _pickled_methods()),
+        initargs=(replace(graded, pool=None, known={}), _pickled_methods()),
     )
     try:
         with _interrupts_blocked():
@@ -116,14 +92,14 @@ def _pickled_methods() -> bytes:
     return pickle.dumps(list(METHODS.values()))
 
 
-_pool: Pool  # of a worker process
+_graded: GradedPool  # of a worker process
 
 
-def _start(path: Path, methods: bytes) -> None:
-    global _pool
-    _pool = open_pool(path)
+def _start(graded: GradedPool, methods: bytes) -> None:
+    global _graded
+    _graded = replace(graded, pool=open_pool(graded.path))
     METHODS.update((method.name, method) for method in pickle.loads(methods))
 
 
-def _map_chunk(function: Callable[[GradedProblem], T], chunk: list[Work]) -> list[T]:
-    return [function(graded(_pool, *work)) for work in chunk]
+def _map_chunk(function: Callable[[GradedProblem], T], chunk: list[str]) -> list[T]:
+    return [function(_graded.problem(name)) for name in chunk]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from radmoe import __version__
 from radmoe.evaluation.calibrate import Calibrated, bins
-from radmoe.evaluation.coverage import ALL, measured_on, pooled
+from radmoe.evaluation.calibration_tables import ALL, measured_on, pooled
 from radmoe.evaluation.render import csv_of, markdown_table, markdown_text, visible_table
 from radmoe.evaluation.table import Cell, Table
 from radmoe.pool.files import write_atomic

@@ -20,7 +20,7 @@ from radmoe.selection.selector import Setting, setting_for
 from radmoe.types import Kind
 
 if TYPE_CHECKING:
-    from radmoe.evaluation import Records, Report
+    from radmoe.evaluation import GradedPool, Report
     from radmoe.evaluation.table import Cell, Table
 
 Progress = Callable[[int, int], None]
@@ -55,30 +55,32 @@ def write_report(
     """Write the page of some pools to a file, which appears whole or not at all, and return its notes.
 
     A pool without labels, or without what evaluating it needs, is shown all the same: a note says what is missing.
-    `progress` is told how much is done, and how much there is: every problem is evaluated and encoded.
+    `progress` is told how much is done, and how much there is: every rollout is evaluated and encoded.
     """
     options = options or Options()
     sources = [_Source.open(path, options) for path in pools]
-    total = sum(len(one.problems) for one in sources)
+    total = sum(one.rollouts for one in sources)
     if not total:
         raise InputError(f"{', '.join(map(str, pools))}: no problem to show: capture some rollouts first")
     notes = [f"{one.name}: {note}" for one in sources for note in one.notes]
-    records, report, reason = _evaluated(sources, options, lambda done: progress(min(done, total), 2 * total))
+    evaluated, report, reason = _evaluated(sources, options, lambda done: progress(min(done, total), 2 * total))
     if reason:
         notes.append(reason)
     if report is not None and options.limit is not None:
         notes.append("the tables and the verdict are of all problems of the pools, not of these alone")
     entries: list[dict[str, Any]] = []
     blocks: list[bytes] = []
+    done = total
     for place, one in enumerate(sources):
-        for encoded in one.encode(records.get(place, ()), options):
+        for encoded in one.encode(evaluated.get(place, ()), options):
             entries.append(encoded.entry | {"pool": place})
             blocks.append(encoded.block)
-            progress(total + len(blocks), 2 * total)
+            done += encoded.entry["rollouts"]
+            progress(done, 2 * total)
     index = encode_index(
         entries,
         pools=[one.facts() for one in sources],
-        methods=_methods(records),
+        methods=_methods(evaluated),
         tables=[] if report is None else [_table(table) for table in report.tables],
         verdict="" if report is None else report.verdict,
         notes=notes,
@@ -145,9 +147,14 @@ class _Source:
         usual = usual_settings(kind, stored and [name for name in stored if not Readout.parse(name).is_regex])
         return tuple(setting_for(kind, readout=s.readout, k=options.k, kernel=options.kernel) for s in usual)
 
-    def encode(self, records: Sequence[Records], options: Options) -> Iterator[EncodedProblem]:
-        """Every problem in its order, with what the evaluation's `records` say of it."""
-        rows = {problem: (one, i) for one in records for i, problem in enumerate(one.problem_ids)}
+    @property
+    def rollouts(self) -> int:
+        """How many rollouts the shown problems have."""
+        return sum(len(self.pool.rollout_indices(problem)) for problem in self.problems)
+
+    def encode(self, evaluated: Sequence[GradedPool], options: Options) -> Iterator[EncodedProblem]:
+        """Every problem in its order, with what was `evaluated` of it."""
+        rows = {problem: (one, i) for one in evaluated for i, problem in enumerate(one.problem_ids)}
         prompts, finishes = self._runs()
         for problem in self.problems:
             group = replace(self.pool.group(problem), kind=self.kinds[problem])
@@ -204,68 +211,68 @@ class _Source:
 
 def _evaluated(
     sources: Sequence[_Source], options: Options, progress: Callable[[int], None]
-) -> tuple[dict[int, tuple[Records, ...]], Report | None, str]:
-    """The records of every pool that can be evaluated, the tables over them, and why there are none.
+) -> tuple[dict[int, tuple[GradedPool, ...]], Report | None, str]:
+    """Every pool that can be evaluated, by its place, the tables over them, and why there are none.
 
-    `progress` is told how many problems are evaluated.
+    `progress` is told how many rollouts are evaluated.
     """
     with_labels = {place: one for place, one in enumerate(sources) if one.labels}
     if not with_labels:
         return {}, None, ""
     try:
         from radmoe.evaluation import build_report, evaluate_pool
-        from radmoe.evaluation.measure import check_distinct
+        from radmoe.evaluation.pools import check_distinct
     except ModuleNotFoundError as error:
         return {}, None, f"no tables: they need {error.name} (pip install 'radmoe[eval]')"
     check_distinct([one.pool.path for one in with_labels.values()])
     readout = options.readouts[0] if options.readouts else None
-    records: dict[int, tuple[Records, ...]] = {}
+    evaluated: dict[int, tuple[GradedPool, ...]] = {}
     reasons: list[str] = []
     for place, one in with_labels.items():
         try:
-            records[place] = evaluate_pool(
+            evaluated[place] = evaluate_pool(
                 one.pool.path,
                 kind=options.kind,
                 readout=readout,
                 k=options.k,
                 kernel=options.kernel,
                 jobs=options.jobs,
-                progress=partial(_count_on, progress, sum(len(earlier.problems) for earlier in sources[:place])),
+                progress=partial(_count_on, progress, sum(earlier.rollouts for earlier in sources[:place])),
             )
         except InputError as error:
             reasons.append(f"{one.name} is not evaluated: {error}")
-    report = build_report([one for pool in records.values() for one in pool]) if records else None
-    return records, report, "; ".join(reasons)
+    report = build_report([one for pool in evaluated.values() for one in pool]) if evaluated else None
+    return evaluated, report, "; ".join(reasons)
 
 
 def _count_on(progress: Callable[[int], None], before: int, done: int, total: int) -> None:
-    """Tell how many problems of all pools are done, from how many of one are and how many came before it."""
+    """Tell how many rollouts of all pools are done, from how many of one are and how many came before it."""
     progress(before + done)
 
 
-def _outcomes(records: Records, i: int) -> tuple[dict[str, int | None], dict[str, float]]:
+def _outcomes(graded: GradedPool, i: int) -> tuple[dict[str, int | None], dict[str, float]]:
     """What each method picked on the i-th problem, and how right that is. A vote is left out where it counts nothing."""
-    from radmoe.evaluation.cohort import METHODS
+    from radmoe.evaluation.methods import METHODS
     from radmoe.evaluation.scores import NEAR_UNIQUE_KINDS
 
-    near_unique = records.setting.kind in NEAR_UNIQUE_KINDS
-    names = [name for name in records.hits if not (near_unique and METHODS[name].vote)]
+    near_unique = graded.kind in NEAR_UNIQUE_KINDS
+    names = [name for name in graded.outcomes.hits if not (near_unique and METHODS[name].vote)]
     picks = {
-        name: None if records.picks[name][i] < 0 else int(records.picks[name][i])
+        name: None if graded.outcomes.picks[name][i] < 0 else int(graded.outcomes.picks[name][i])
         for name in names
-        if name in records.picks
+        if name in graded.outcomes.picks
     }
-    return picks, {name: round(float(records.hits[name][i]), 4) for name in names}
+    return picks, {name: round(float(graded.outcomes.hits[name][i]), 4) for name in names}
 
 
-def _methods(records: dict[int, tuple[Records, ...]]) -> list[dict[str, Any]]:
+def _methods(evaluated: dict[int, tuple[GradedPool, ...]]) -> list[dict[str, Any]]:
     """The methods that were measured on some problem, in the registry's order."""
-    if not records:
+    if not evaluated:
         return []
-    from radmoe.evaluation.cohort import METHODS
     from radmoe.evaluation.kinds import NAMES
+    from radmoe.evaluation.methods import METHODS
 
-    names = {name for pool in records.values() for one in pool for name in one.hits}
+    names = {name for pool in evaluated.values() for one in pool for name in one.outcomes.hits}
     return [
         {"name": name, "label": NAMES.get(name, method.label), "reads": list(method.reads)}
         for name, method in METHODS.items()

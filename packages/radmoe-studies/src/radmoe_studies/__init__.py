@@ -4,8 +4,6 @@ What is read:
     evidence.py    graded pools as arrays, and similarities that all studies share
     reading.py     requests, and one problem read for many of them
     across.py      rollouts of several problems compared with each other
-    store.py       what was read, kept in the user's cache
-    outcomes.py    what every method of `radmoe evaluate` gives
     printed.py     the tables that the paper prints
 
 What is computed per problem:

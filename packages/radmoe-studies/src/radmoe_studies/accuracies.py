@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from radmoe.evaluation import Records
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe_studies.evidence import Panel
-from radmoe_studies.outcomes import hits_of
+from radmoe_studies.picks import of_method
 from radmoe_studies.pooling import groups, of_pool, shown
 from radmoe_studies.printed import percent, printed
 
@@ -25,18 +24,16 @@ PRINTED: dict[str, tuple[float | None, float | None]] = {
     "strict+dc": (0.728, None),
 }
 
-Hits = Mapping[Panel, Records]
 
-
-def mean_hits(records: Hits, panels: Sequence[Panel], method: str) -> float:
+def mean_hits(panels: Sequence[Panel], method: str) -> float:
     """The accuracy of a method over the problems of panels, NaN where one of them lacks it."""
-    return float(np.mean(np.concatenate([hits_of(records, panel, method) for panel in panels]))) if panels else np.nan
+    return float(np.mean(np.concatenate([of_method(panel, method) for panel in panels]))) if panels else np.nan
 
 
 def accuracy_table(
     key: str,
     title: str,
-    records: Hits,
+    panels: Sequence[Panel],
     sections: Mapping[str, Sequence[Panel]],
     methods: Mapping[str, str],
     label: str = "",
@@ -45,7 +42,6 @@ def accuracy_table(
 
     `label` names a table of the paper whose averages stand below ours.
     """
-    panels = list(records)
     datasets = list(groups(panels, lambda panel: panel.dataset))
     rows = []
     for section, own in [*sections.items(), ("all", panels)]:
@@ -56,7 +52,7 @@ def accuracy_table(
                 if method in VOTES and part and all(panel.domain not in ("math", "science") for panel in part):
                     cells.append(missing("programs and texts are near-unique: an exact vote means nothing"))
                     continue
-                value, floor = mean_hits(records, part, method), mean_hits(records, part, "average")
+                value, floor = mean_hits(part, method), mean_hits(part, "average")
                 gain = None if method == "average" else value - floor
                 cells.append(shown(value, "percent", gain=gain, note="not measured on all of these problems"))
             rows.append(Row(tuple(cells), section))

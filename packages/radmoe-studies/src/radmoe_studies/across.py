@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from radmoe.selection.kernels import weighted_jaccard
 from radmoe.selection.readout import read
 from radmoe_studies.basins import highest_in_row
-from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel
+from radmoe_studies.evidence import Bools, Floats, Ints, Panel
 
 PERPLEXITY = 30.0
 _ENDS = ("<|im_end|>", "<|return|>")  # the tokens that end a completion, Qwen's and gpt-oss's
@@ -38,19 +38,22 @@ class Crowd:
         return len(self.S)
 
 
-def end_token(evidence: Evidence, panel: Panel) -> str | None:
-    """The readout at the token that ends a completion; None where the vocabulary has none that is known."""
-    vocab = evidence.cohorts[panel.path].pool.group(panel.problem_ids[0]).vocab
+def end_token(panel: Panel) -> str | None:
+    """The readout at the token that ends a completion; None where the vocabulary has none that is known, or
+    there is no pool."""
+    if panel.pool is None:
+        return None
+    vocab = panel.pool.vocab
     return next((f"boundary:{end}@marker" for end in _ENDS if end in vocab.added), None)
 
 
-def compare(evidence: Evidence, panels: Sequence[Panel], problems: Sequence[str], readout: str, limit: int) -> Crowd:
+def compare(panels: Sequence[Panel], problems: Sequence[str], readout: str, limit: int) -> Crowd:
     """Read the first `limit` rollouts of each problem in each panel, and compare all that are located."""
     rows: list[NDArray[np.float32]] = []
     marks: list[Ints] = []
     for p, panel in enumerate(panels):
         for q, problem_id in enumerate(problems):
-            problem = evidence.cohorts[panel.path].graded(problem_id)
+            problem = panel.problem(problem_id)
             reading = read(problem.group, readout, problem.setting.kind)
             places = np.flatnonzero(reading.located)
             keep = places < limit

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.selection.kernels import tied
-from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel
+from radmoe_studies.evidence import Bools, Floats, Ints, Panel
 
 Chance = Literal["leave-one-out", "plug-in"]
 Matrices = NDArray[np.float32]
@@ -88,13 +88,12 @@ def majority_label(panel: Panel, inside: Bools) -> Ints:
     return label
 
 
-def first_characters(evidence: Evidence, panel: Panel) -> Ints | None:
-    """The first character of each normalised answer [P, N], as a number; None where the answers were not kept."""
-    if panel.path not in evidence.cohorts:
-        return None
-    marks = evidence.cohorts[panel.path].marks
-    out = np.full(panel.answer.shape, -1, np.int64)
-    for row, problem in enumerate(panel.problem_ids):
-        texts = marks[problem].answers
-        out[row, : len(texts)] = [ord(text.lstrip()[:1] or "\0") if text is not None else -1 for text in texts]
-    return out
+def first_characters(panel: Panel) -> Ints:
+    """The first character of each normalised answer [P, N], as a number; -1 where there is no answer."""
+    return panel.padded(
+        [
+            [ord(text.lstrip()[:1] or "\0") if text is not None else -1 for text in marks.answers]
+            for marks in panel.marks.values()
+        ],
+        -1,
+    )

@@ -1,14 +1,13 @@
 """What studies are made from: graded pools as arrays, and the similarity of their rollouts under every readout asked for.
 
-A `Panel` holds the problems of one pool that are of one kind. `Evidence` holds the panels of all pools given, and reads
-routing for all studies at once: a similarity that several studies ask for is computed once, in one pass over each
-problem, and kept in the user's cache under a checksum of the pool, the request and the code.
+A `Panel` is a graded pool of one kind. `Evidence` holds the panels of all pools given, and reads routing for all studies
+at once: a similarity that several studies ask for is computed once, in one pass over each problem, and kept in the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,16 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError, MethodUnavailable
-from radmoe.evaluation import cache, naming
-from radmoe.evaluation.cohort import Cohort, GradedProblem, open_cohort
-from radmoe.evaluation.cohort.families import domain_of, family_of
-from radmoe.evaluation.cohort.problem import density_scores
-from radmoe.evaluation.measure import check_distinct
-from radmoe.evaluation.workers import map_problems
+from radmoe.evaluation.pools import GradedPool, check_distinct, open_graded
+from radmoe.evaluation.problem import GradedProblem, density_scores
 from radmoe.pool.reader import manifest
-from radmoe.selection.selector import Setting
-from radmoe.types import Kind
-from radmoe_studies import store
 from radmoe_studies.reading import COSINE, Bools, Reader, Request
 
 __all__ = [
@@ -57,49 +49,18 @@ class Read(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
-    """The graded problems of a pool that are of one kind, as arrays over problems and rollouts [P, N].
+class Panel(GradedPool):
+    """A graded pool as studies read it: with numbers for each rollout, and comparisons of rollouts that studies asked for.
 
-    Where problems have different numbers of rollouts, `here` says which of the N places are filled. `answer` numbers the
-    answers of a problem from 0 in the order of their first rollout; -1 is no answer. `scalars` has the confidences and
-    the likelihood, and `missing` says why one is not there.
+    `lengths` [P, N] are in tokens. `scalars` has the confidences and the likelihood [P, N each], and `missing` says why one
+    is not there. `layers` are those of the router as stored; 0 where nobody knows.
     """
 
-    path: Path
-    identity: str
-    model: str
-    style: str
-    dataset: str
-    setting: Setting
-    confidence_window: int
-    problem_ids: tuple[str, ...]
-    here: Bools
-    correct: Bools
-    answer: Ints
-    lengths: Ints
-    scalars: Mapping[str, Floats]
-    missing: Mapping[str, str]
+    lengths: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64), repr=False)
+    scalars: Mapping[str, Floats] = field(default_factory=dict, repr=False)
+    missing: Mapping[str, str] = field(default_factory=dict, repr=False)
     reads: dict[Request, Read] = field(default_factory=dict, repr=False)
-    layers: int = 0  # of the router as stored; 0 where nobody knows
-
-    def __len__(self) -> int:
-        return len(self.problem_ids)
-
-    @property
-    def kind(self) -> Kind | None:
-        return self.setting.kind
-
-    @property
-    def configuration(self) -> str:
-        return f"{self.model} {self.style}".strip()
-
-    @property
-    def family(self) -> str:
-        return family_of(self.model)
-
-    @property
-    def domain(self) -> str:
-        return domain_of(self.kind or "text")
+    layers: int = 0
 
     @property
     def n(self) -> int:
@@ -151,8 +112,6 @@ class Evidence:
 
     panels: list[Panel]
     jobs: int = 1
-    use_cache: bool = True
-    cohorts: dict[Path, Cohort] = field(default_factory=dict, repr=False)
     windows: int = 0
     asked: int = 0
     kept: int = 0
@@ -160,7 +119,7 @@ class Evidence:
     def read(self, requests: Callable[[Panel], Iterable[Request]], progress: Progress = lambda done, of: None) -> None:
         """Read what `requests` wants of every panel, in one pass over each pool."""
         wanted = [list(dict.fromkeys(requests(panel))) for panel in self.panels]
-        total = sum(len(panel) for panel, own in zip(self.panels, wanted, strict=True) if own)
+        total = sum(int(panel.here.sum()) for panel, own in zip(self.panels, wanted, strict=True) if own)
         done = 0
         for panel, own in zip(self.panels, wanted, strict=True):
             self.asked += len(own) * int(panel.here.sum())
@@ -168,13 +127,12 @@ class Evidence:
             if missing:
                 for request, read in zip(missing, self._compute(panel, missing), strict=True):
                     panel.reads[request] = read
-                    if self.use_cache:
-                        store.save(panel.identity, request, read._asdict(), small=request.k is not None)
-            done += len(panel) if own else 0
+                    panel.save(request, read._asdict(), small=request.k is not None)
+            done += int(panel.here.sum()) if own else 0
             progress(done, total)
 
     def _load(self, panel: Panel, request: Request) -> bool:
-        arrays = store.load(panel.identity, request) if self.use_cache else None
+        arrays = panel.load(request)
         if arrays is None:
             return False
         panel.reads[request] = Read(**arrays)
@@ -182,11 +140,9 @@ class Evidence:
         return True
 
     def _compute(self, panel: Panel, requests: Sequence[Request]) -> list[Read]:
-        cohort = self.cohorts[panel.path]
         reader = Reader(tuple(requests), panel.n)
         self.windows += len(reader.sources) * int(panel.here.sum())
-        few = _WORTH_PROCESSES // len(requests)
-        rows = map_problems(cohort, reader, self.jobs, panel.problem_ids, few=few)
+        rows = panel.map(reader, few=_WORTH_PROCESSES // len(requests))
         return [Read(*map(np.stack, zip(*column, strict=True))) for column in zip(*rows, strict=True)]
 
 
@@ -200,11 +156,10 @@ def gather(
 ) -> Evidence:
     """Open graded pools as evidence. Pools that share rollouts are refused."""
     check_distinct(pools)
-    evidence = Evidence([], jobs, use_cache)
-    for number, path in enumerate(map(Path, pools)):
-        cohort = open_cohort(path, confidence_window=confidence_window)
-        evidence.cohorts[path] = cohort
-        evidence.panels += _panels(cohort, jobs, use_cache)
+    evidence = Evidence([], jobs)
+    for number, path in enumerate(pools):
+        opened = open_graded(path, confidence_window=confidence_window, jobs=jobs, use_cache=use_cache)
+        evidence.panels += map(_panel, opened)
         progress(number + 1, len(pools))
     _check_sampling(evidence.panels)
     return evidence
@@ -232,73 +187,23 @@ def _check_sampling(panels: Sequence[Panel]) -> None:
                 )
 
 
-def _panels(cohort: Cohort, jobs: int, use_cache: bool) -> list[Panel]:
-    """One panel per kind of a pool."""
-    path = Path(cohort.pool.path)
-    run = manifest(path)["run"]
-    identity = cache.identity(path)
-    panels = []
-    for kind, setting in cohort.settings.items():
-        ids = tuple(problem for problem in cohort.problems if cohort.kinds[problem] == kind)
-        numbers = _numbers(cohort, ids, jobs, use_cache, identity, str(kind))
-        missing = {name: str(reason) for name, reason in numbers.pop("missing").items()}
-        name = naming.dataset(run, path)
-        panels.append(
-            Panel(
-                path,
-                identity,
-                str(run["model"]),
-                str(run["style"] or ""),
-                name if len(cohort.settings) == 1 else f"{name} ({kind})",
-                setting,
-                cohort.confidence_window,
-                ids,
-                missing=missing,
-                layers=cohort.pool.shape.layers,
-                **numbers,
-            )
-        )
-    return panels
-
-
-def _numbers(
-    cohort: Cohort, ids: tuple[str, ...], jobs: int, use_cache: bool, identity: str, kind: str
-) -> dict[str, Any]:
-    """The arrays of a panel: who is right, the numbers of answers, lengths, and scalars with reasons for those missing."""
-    n = max(len(cohort.marks[problem].correct) for problem in ids)
-    here, correct = np.zeros((len(ids), n), bool), np.zeros((len(ids), n), bool)
-    answer = np.full((len(ids), n), -1, np.int64)
-    for row, problem in enumerate(ids):
-        marks = cohort.marks[problem]
-        size, order = len(marks.correct), dict.fromkeys(a for a in marks.answers if a is not None)
-        number = {text: i for i, text in enumerate(order)}
-        here[row, :size], correct[row, :size] = True, marks.correct
-        answer[row, :size] = [-1 if text is None else number[text] for text in marks.answers]
-    request = f"scalars {kind} {cohort.confidence_window}"
-    arrays = store.load(identity, request) if use_cache else None
+def _panel(graded: GradedPool) -> Panel:
+    """A graded pool with the lengths and scalars of its rollouts, and reasons for scalars that are missing."""
+    request = "scalars", graded.confidence_window
+    arrays = graded.load(request)
     if arrays is None:
-        rows = list(map_problems(cohort, _scalars, jobs, ids))
+        rows = list(graded.map(_scalars))
         names = [name for name in rows[0][1] if all(isinstance(own.get(name), np.ndarray) for _, own in rows)]
-        arrays = {"lengths": np.stack([_padded(own, n, 0) for own, _ in rows])}
-        arrays |= {name: np.stack([_padded(own[name], n, np.nan) for _, own in rows]) for name in names}
         reasons = {name: why for _, own in rows for name, why in own.items() if isinstance(why, str)}
+        arrays = {"lengths": graded.padded([own for own, _ in rows], 0)}
+        arrays |= {name: graded.padded([own[name] for _, own in rows], np.nan) for name in names}
         arrays |= {f"missing {name}": np.array(why) for name, why in reasons.items()}
-        if use_cache:
-            store.save(identity, request, arrays)
-    reasons = {name.removeprefix("missing "): str(a) for name, a in arrays.items() if name.startswith("missing ")}
+        graded.save(request, arrays)
+    missing = {name.removeprefix("missing "): str(a) for name, a in arrays.items() if name.startswith("missing ")}
     scalars = {name: a for name, a in arrays.items() if name != "lengths" and not name.startswith("missing ")}
-    return {
-        "here": here,
-        "correct": correct,
-        "answer": answer,
-        "lengths": arrays["lengths"],
-        "scalars": scalars,
-        "missing": reasons,
-    }
-
-
-def _padded(values: NDArray[Any], n: int, blank: float) -> NDArray[Any]:
-    return np.concatenate([values, np.full(n - len(values), blank, values.dtype)])
+    parts = {part.name: getattr(graded, part.name) for part in fields(graded)}
+    layers = 0 if graded.pool is None else graded.pool.shape.layers
+    return Panel(**parts, lengths=arrays["lengths"], scalars=scalars, missing=missing, layers=layers)
 
 
 def _scalars(problem: GradedProblem) -> tuple[Ints, dict[str, Any]]:

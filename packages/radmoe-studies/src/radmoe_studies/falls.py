@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.evaluation.cohort import GradedProblem
+from radmoe.evaluation.methods import GradedProblem
 from radmoe.selection.confidence import running_lows, token_confidence
-from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel
+from radmoe_studies.evidence import Bools, Floats, Ints, Panel
 from radmoe_studies.ragged import Parts, ragged
 
 WARM_UP = 16
@@ -39,11 +39,11 @@ class Falls(NamedTuple):
         return [(self.at[a:b], self.low[a:b]) for a, b in zip(first, last, strict=True)]
 
 
-def falls(evidence: Evidence, panel: Panel) -> Falls | None:
+def falls(panel: Panel) -> Falls | None:
     """The lows of a panel's rollouts, from the cache or from its pool; None where it has no confidences or no pool."""
     if "cbw" not in panel.scalars:
         return None
-    arrays = ragged(evidence, panel, f"falls {panel.kind} {panel.confidence_window}", ("at", "low"), _lows)
+    arrays = ragged(panel, f"falls {panel.confidence_window}", ("at", "low"), _lows)
     return None if arrays is None else Falls(**arrays)
 
 

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from radmoe.evaluation.stats import poisson_binomial_test
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.evaluation.workers import map_problems
 from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Options
-from radmoe_studies.evidence import Evidence, Floats, Panel
+from radmoe_studies.evidence import Floats, Panel
 from radmoe_studies.pooling import clusters, shown
 from radmoe_studies.printed import percent, printed
 from radmoe_studies.resample import Resampled, resample
@@ -79,13 +78,12 @@ class Issues:
         return (self.rate > 0) & (self.rate < 1)
 
 
-def issues_of(name: str, panels: list[Panel], evidence: Evidence) -> Issues:
+def issues_of(name: str, panels: list[Panel]) -> Issues:
     measured: list[Measured] = []
     correct: list[NDArray[np.bool_]] = []
     for panel in panels:
-        cohort = evidence.cohorts[panel.path]
-        measured += map_problems(cohort, measure, evidence.jobs, panel.problem_ids, few=2_000)
-        correct += [np.array(cohort.marks[problem].correct, bool) for problem in panel.problem_ids]
+        measured += panel.map(measure, few=2_000)
+        correct += [np.array(marks.correct, bool) for marks in panel.marks.values()]
     names = [one for one in {**SELECTORS, **ABLATIONS} if all(one in m.scores for m in measured)]
     hits = {
         one: np.array(

@@ -40,6 +40,11 @@ def hits(panel: Panel, picks: NDArray[np.int64]) -> Floats:
     return np.where(picks >= 0, right.astype(np.float64), NAN)
 
 
+def of_method(panel: Panel, method: str) -> Floats:
+    """How right a method of `radmoe evaluate` is on each problem [P], an abstention being wrong; NaN where it has no result."""
+    return panel.outcomes.hits.get(method, np.full(len(panel), NAN))
+
+
 def rad(panel: Panel, request: Request | None = None) -> Floats:
     """Whether RAD's pick is right."""
     return hits(panel, highest(panel.density(request or standard(panel))))

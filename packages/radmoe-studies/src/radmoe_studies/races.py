@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.evaluation.cohort import GradedProblem
+from radmoe.evaluation.methods import GradedProblem
 from radmoe.selection.kernels.jit import jit
 from radmoe_studies.arrivals import Orders, by_ranks
-from radmoe_studies.evidence import Evidence, Floats, Ints, Panel
+from radmoe_studies.evidence import Floats, Ints, Panel
 from radmoe_studies.ragged import Parts, ragged
 from radmoe_studies.subcohorts import Problem, densest
 
@@ -47,11 +47,11 @@ class LogProbs(NamedTuple):
         return running_likelihood([self.flat[e - n : e] for e, n in zip(ends, self.counts[row], strict=True)])
 
 
-def log_probs(evidence: Evidence, panel: Panel) -> LogProbs | None:
+def log_probs(panel: Panel) -> LogProbs | None:
     """Those of a panel's rollouts, from the cache or from its pool; None where it has no likelihoods or no pool."""
     if "likelihood" not in panel.scalars:
         return None
-    arrays = ragged(evidence, panel, f"log-probabilities {panel.kind}", ("flat",), _sampled)
+    arrays = ragged(panel, "log-probabilities", ("flat",), _sampled)
     return None if arrays is None else LogProbs(**arrays)
 
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from radmoe.evaluation import table
-from radmoe.evaluation.cohort.families import WELL_POSED
+from radmoe.evaluation.families import WELL_POSED
 from radmoe.report.figures import Series
 from radmoe_studies.base import Options
 from radmoe_studies.decision import FEWEST, Claim, Decision, above, all_of, below, within

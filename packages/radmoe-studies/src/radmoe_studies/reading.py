@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.evaluation.cohort import GradedProblem
-from radmoe.evaluation.cohort.problem import density_scores
+from radmoe.evaluation.methods import GradedProblem
+from radmoe.evaluation.problem import density_scores
 from radmoe.selection.kernels import binary_jaccard, weighted_jaccard
 from radmoe.selection.layers import layer_subset
 from radmoe.selection.readout import Anchors, Reading, read, same_anchors

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from radmoe.agents.trajectory import count_steps
 from radmoe.errors import MethodUnavailable
-from radmoe.evaluation.cohort.methods.overlap import text_overlap
-from radmoe.evaluation.cohort.problem import Floats, GradedProblem, density_scores
+from radmoe.evaluation.methods.overlap import text_overlap
+from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.kernels import binary_jaccard, knn_density, levels
 from radmoe.selection.selector import ranks, setting_for, similarity

@@ -14,7 +14,6 @@ from radmoe_studies import picks
 from radmoe_studies.base import Options, Ran
 from radmoe_studies.evidence import Evidence, gather
 from radmoe_studies.fusions import fused
-from radmoe_studies.outcomes import hits_of, records_of
 from radmoe_studies.run import chosen, run_studies
 
 NAMES = (
@@ -65,13 +64,12 @@ def test_every_study_runs_and_no_table_holds_a_number_that_is_none(tmp_path: Pat
 def test_records_and_panels_agree_on_who_is_right(tmp_path: Path) -> None:
     evidence = opened(tmp_path)
     evidence.read(lambda panel: [picks.standard(panel)])
-    records = records_of(evidence)
     for panel in evidence.panels:
-        assert np.array_equal(hits_of(records, panel, "rad"), np.nan_to_num(picks.rad(panel)))
-        assert np.array_equal(hits_of(records, panel, "rad+dc"), np.nan_to_num(fused(panel)))
-        assert np.allclose(hits_of(records, panel, "majority-split"), np.nan_to_num(picks.majority(panel)))
-        assert np.allclose(hits_of(records, panel, "average"), picks.rate(panel))
-        assert np.isnan(hits_of(records, panel, "no such method")).all()
+        assert np.array_equal(picks.of_method(panel, "rad"), np.nan_to_num(picks.rad(panel)))
+        assert np.array_equal(picks.of_method(panel, "rad+dc"), np.nan_to_num(fused(panel)))
+        assert np.allclose(picks.of_method(panel, "majority-split"), np.nan_to_num(picks.majority(panel)))
+        assert np.allclose(picks.of_method(panel, "average"), picks.rate(panel))
+        assert np.isnan(picks.of_method(panel, "no such method")).all()
 
 
 def test_one_pool_without_logprobs_lacks_what_it_lacks_and_the_others_run(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from planted_trajectories import Verdicts, write_runs
 from radmoe.agents.candidates import read_candidates
-from radmoe.evaluation.cohort import open_cohort
+from radmoe.evaluation.pools import open_graded
 from radmoe.evaluation.table import Table
 from radmoe.pool import Profile
 from radmoe_studies.base import Findings, Options, load
@@ -144,7 +144,7 @@ def test_two_configurations_are_pooled(strong: Path, tmp_path: Path) -> None:
 
 
 def test_scores_of_one_issue(strong: Path) -> None:
-    problem = open_cohort(strong).graded("issue-000")
+    problem = open_graded(strong)[0].problem("issue-000")
     made = measure(problem)
     assert made.missing == {}
     assert np.array_equal(made.scores["rad"], made.scores["k=4"])

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from planted_panels import panel, similarity
-from planted_records import records
+from planted_outcomes import evaluated
+from planted_panels import evidence, panel, relabelled, similarity
 from radmoe_studies.base import Options
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Panel, Read, Request
-from radmoe_studies.paper.cases import cases_of, findings
+from radmoe_studies.paper.cases import cases, cases_of
 
 OPTIONS = Options(resamples=400)
 READ = (Request("delimiter@16"),)
@@ -25,11 +25,11 @@ def tied(densest: int, problems: int = 40) -> Panel:
     S = np.stack([similarity(row, 0.1, rng, 0.01) for row in answer])
     S[:, 3 * densest : 3 * densest + 3, :] += 0.2
     start = one.reads[READ[0]].start
-    return replace(one, answer=answer, correct=answer == 0, reads={READ[0]: Read(np.clip(S, 0, 1), start)})
+    return relabelled(one, answer, answer == 0, reads={READ[0]: Read(np.clip(S, 0, 1), start)})
 
 
 def verdicts(own: dict[Panel, int]) -> dict[str, Verdict]:
-    found = findings({one: records(one, {}, basin=basin) for one, basin in own.items()}, OPTIONS)
+    found = cases(evidence(*(evaluated(one, {}, basin=basin) for one, basin in own.items())), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
@@ -68,7 +68,7 @@ def test_science_is_compared_with_math() -> None:
 
 def test_tables_count_cases_by_set_and_difficulty_with_examples() -> None:
     one = tied(2)
-    found = findings({one: records(one, {}, basin=8)}, OPTIONS)
+    found = cases(evidence(evaluated(one, {}, basin=8)), OPTIONS)
     counts, difficulty, examples = found.tables
     assert [cell.value for cell in counts.rows[0].cells[:6]] == ["math-2", 40, 40, 0, 40, 40]
     assert [row.cells[5].value for row in difficulty.rows] == [40, 0, 0]  # a quarter of the rollouts is right
@@ -81,9 +81,9 @@ def test_abstentions_and_unanswered_problems_are_neither_case() -> None:
     own = cases_of(one, np.zeros(60, np.int64))
     assert not own.success.any()
     assert not own.false_consensus.any()
-    mute = replace(panel(requests=READ), answer=np.full((60, 32), -1))
+    mute = relabelled(panel(requests=READ), np.full((60, 32), -1))
     assert not cases_of(mute, np.zeros(60, np.int64)).tied.any()
-    found = findings({one: records(one, {})}, OPTIONS)
+    found = cases(evidence(evaluated(one, {})), OPTIONS)
     assert all(
         np.isfinite(c.value) for t in found.tables for row in t.rows for c in row.cells if isinstance(c.value, float)
     )

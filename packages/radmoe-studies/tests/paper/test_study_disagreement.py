@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planted_panels import evidence, panel
+from planted_panels import evidence, panel, relabelled
 from radmoe.evaluation.stats import partial_correlation
 from radmoe_studies.base import Options
 from radmoe_studies.decision import Verdict
@@ -43,7 +43,7 @@ def test_correlations_are_those_of_the_statistics_module() -> None:
 def test_entropy_counts_answers_and_not_rollouts_without_one() -> None:
     one = panel(problems=3, n=4)
     answer = np.array([[0, 0, 1, 1], [0, 0, 0, -1], [-1, -1, -1, -1]])
-    assert entropies(replace(one, answer=answer)) == pytest.approx([np.log(2), 0.0, np.nan], nan_ok=True)
+    assert entropies(relabelled(one, answer)) == pytest.approx([np.log(2), 0.0, np.nan], nan_ok=True)
 
 
 def test_a_selector_that_finds_the_majority_helps_where_rollouts_disagree() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from planted_panels import evidence
+from planted_panels import evidence, relabelled
 from planted_picks import with_picks
 from planted_pools import graded_pool
 from radmoe_lab import planted
@@ -114,7 +113,7 @@ def test_anchors_that_nobody_reaches_leave_empty_cells() -> None:
 @pytest.mark.parametrize("right", [True, False])
 def test_problems_that_are_all_right_or_all_wrong_gain_nothing(right: bool) -> None:
     panel = planted_panels(as_in_the_paper, covered_late, 0.0)[0]
-    panel = replace(panel, correct=np.full_like(panel.correct, right))
+    panel = relabelled(panel, correct=np.full_like(panel.correct, right))
     found = frontier(evidence(panel), OPTIONS)
     cells = [cell.value for row in found.tables[0].rows if row.section == "these pools" for cell in row.cells[1:]]
     assert set(cells) <= {0.0, None}

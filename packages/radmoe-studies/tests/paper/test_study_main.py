@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from planted_panels import panel
-from planted_records import records
+from planted_outcomes import evaluated
+from planted_panels import evidence, panel
 from radmoe.evaluation.table import Table
 from radmoe_studies.base import Options
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Panel
-from radmoe_studies.paper.main import findings
+from radmoe_studies.paper.main import main
 
 OPTIONS = Options(resamples=400)
 EQUAL = {"average": 0.6, "majority-split": 0.7, "majority": 0.7, "rad": 0.7, "rad+dc": 0.7, "likelihood": 0.62}
@@ -19,7 +19,7 @@ CODE = panel(problems=300, n=4, kind="code", dataset="code")
 
 
 def verdicts(*pairs: tuple[Panel, dict[str, float]]) -> dict[str, Verdict]:
-    found = findings({one: records(one, right) for one, right in pairs}, OPTIONS)
+    found = main(evidence(*(evaluated(one, right) for one, right in pairs)), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
@@ -43,11 +43,11 @@ def test_rad_below_the_vote_and_below_a_random_rollout_refutes_every_claim() -> 
 
 def test_tables_hold_what_was_planted_and_the_papers_numbers_beside_it() -> None:
     other = panel(problems=300, n=4, model="lab-oss", style="low", seed=1)
-    own = {one: records(one, EQUAL | {"rad": 0.8}) for one in (MATH, other, CODE)}
-    found = findings(own, OPTIONS)
+    own = [evaluated(one, EQUAL | {"rad": 0.8}) for one in (MATH, other, CODE)]
+    found = main(evidence(*own), OPTIONS)
     families, configurations, differences = found.tables
     rad = cells(families, "all")["RAD"]
-    assert rad[-2] == np.mean([own[one].hits["rad"].mean() for one in (MATH, other)])
+    assert rad[-2] == np.mean([one.outcomes.hits["rad"].mean() for one in own[:2]])
     assert cells(families, "all")["Cons@N, ties split"][-1] is None  # no vote over programs
     assert set(cells(configurations, "lab-oss low")) == set(cells(families, "all"))
     assert cells(families, "paper, all")["RAD"][-2] == 0.739
@@ -59,7 +59,7 @@ def test_tables_hold_what_was_planted_and_the_papers_numbers_beside_it() -> None
 
 
 def test_what_no_pool_has_is_left_out_with_a_note() -> None:
-    found = findings({MATH: records(MATH, {"average": 0.6, "majority-split": 0.7, "rad": 0.7})}, OPTIONS)
+    found = main(evidence(evaluated(MATH, {"average": 0.6, "majority-split": 0.7, "rad": 0.7})), OPTIONS)
     assert {decision.claim.key for decision in found.decisions} == {"main.on-par-with-majority", "main.above-average"}
     assert sum("cannot be tested" in note for note in found.notes) == 2
     for table in found.tables:
@@ -73,7 +73,7 @@ def test_a_problem_that_four_configurations_answered_alike_counts_once() -> None
     styles = [panel(problems=40, n=4, model="lab-oss", style=style) for style in ("low", "medium", "high", "other")]
     right = {"average": 0.5, "majority-split": 0.7, "majority": 0.7, "rad": 0.6, "rad+dc": 0.6}
     once, four = (
-        cells(findings({one: records(one, right) for one in own}, OPTIONS).tables[2], "well-posed")
+        cells(main(evidence(*(evaluated(one, right) for one in own)), OPTIONS).tables[2], "well-posed")
         for own in (styles[:1], styles)
     )
     row = "RAD - Cons@N, first seen"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from planted_panels import panel
-from planted_records import records
+from planted_outcomes import evaluated
+from planted_panels import evidence, panel
 from radmoe_studies.base import Options
 from radmoe_studies.decision import Verdict
-from radmoe_studies.paper.marker_only import findings
+from radmoe_studies.paper.marker_only import marker_only
 
 OPTIONS = Options(resamples=400)
 MATH = panel(problems=400, n=4)
@@ -17,7 +17,7 @@ PLANTED = {"average": 0.5, "strict": 0.68, "strict+dc": 0.68, "rad": 0.7, "rad+d
 
 
 def verdicts(right: dict[str, float]) -> dict[str, Verdict]:
-    found = findings({one: records(one, right) for one in (MATH, CODE)}, OPTIONS)
+    found = marker_only(evidence(*(evaluated(one, right) for one in (MATH, CODE))), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
@@ -33,16 +33,16 @@ def test_a_marker_that_keeps_a_fifth_refutes_them() -> None:
 
 
 def test_the_share_is_the_planted_one_and_empty_where_there_is_no_lift() -> None:
-    own = {one: records(one, PLANTED | {"strict": 0.65, "rad": 0.8}) for one in (MATH, CODE)}
-    (_, shares) = findings(own, OPTIONS).tables
+    own = [evaluated(one, PLANTED | {"strict": 0.65, "rad": 0.8}) for one in (MATH, CODE)]
+    (_, shares) = marker_only(evidence(*own), OPTIONS).tables
     assert shares.rows[0].cells[3].value == pytest.approx(0.5, abs=0.01)
     assert shares.rows[0].cells[6].value == pytest.approx(0.63, abs=0.005)  # the paper's
-    flat = {MATH: records(MATH, dict.fromkeys(PLANTED, 0.0))}
-    (_, shares) = findings(flat, OPTIONS).tables
+    flat = evaluated(MATH, dict.fromkeys(PLANTED, 0.0))
+    (_, shares) = marker_only(evidence(flat), OPTIONS).tables
     assert shares.rows[0].cells[3].value is None
 
 
 def test_pools_without_confidence_or_code_leave_claims_out() -> None:
-    found = findings({MATH: records(MATH, {"average": 0.5, "strict": 0.7, "rad": 0.7})}, OPTIONS)
+    found = marker_only(evidence(evaluated(MATH, {"average": 0.5, "strict": 0.7, "rad": 0.7})), OPTIONS)
     assert [decision.claim.key for decision in found.decisions] == ["marker-only.most-of-the-lift"]
     assert sum("cannot be tested" in note for note in found.notes) == 2

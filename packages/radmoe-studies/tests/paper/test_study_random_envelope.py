@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planted_panels import evidence, panel
+from planted_panels import evidence, panel, relabelled
 from radmoe_studies.base import Options
 from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.paper.random_envelope import random_envelopes
@@ -19,7 +19,7 @@ READ = (Request("delimiter@16"),)
 def halves(signal: float, **more: object) -> Panel:
     """100 problems with exactly half of the rollouts right."""
     one = panel(problems=100, n=16, requests=READ, signal=signal, **more)  # type: ignore[arg-type]
-    return replace(one, correct=np.broadcast_to(np.arange(16) % 2 == 0, (100, 16)).copy())
+    return relabelled(one, correct=np.broadcast_to(np.arange(16) % 2 == 0, (100, 16)))
 
 
 def test_the_envelope_is_that_of_fair_coins() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from radmoe.evaluation.cohort import GradedProblem, score_method
+from radmoe.evaluation.methods import GradedProblem, score_method
 
 
 @score_method("mine-middle", "middle length", reads=("nothing",), citation="an example")

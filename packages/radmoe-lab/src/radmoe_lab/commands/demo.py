@@ -105,17 +105,18 @@ def _committed() -> None:
 
 def _problems(path: Path, pictures: Path) -> Iterator[Shown]:
     """Judge every method on every problem, and draw it."""
-    from radmoe.evaluation.cohort import METHODS, open_cohort
+    from radmoe.evaluation.methods import METHODS
+    from radmoe.evaluation.pools import open_graded
     from radmoe.evaluation.scores import NEAR_UNIQUE_KINDS
     from radmoe_lab.pictures import draw_problem
 
-    cohort = open_cohort(path)
-    for problem in progress(cohort, len(cohort), "selecting and drawing"):
+    (graded,) = open_graded(path, use_cache=False)
+    for problem in progress(graded, len(graded), "selecting and drawing"):
         hits = {name: METHODS[name].judge(problem).hit for name in SHOWN}
         if problem.setting.kind in NEAR_UNIQUE_KINDS:
             hits["majority"] = math.nan  # nearly every program is a string of its own: there is nothing to count
         right = f"{int(problem.correct.sum())} of {len(problem)} rollouts right"
-        title = f"{cohort.pool.model}, {problem.problem_id}: {right}; {_verdict(hits)}"
+        title = f"{graded.model}, {problem.problem_id}: {right}; {_verdict(hits)}"
         picture = pictures / f"{problem.problem_id}.png"
         draw_problem(problem.group, problem.labels, picture, kind=problem.setting.kind, title=title)
         yield Shown(problem.problem_id, hits, picture)

@@ -254,7 +254,7 @@ def adaptive(evidence: Evidence, options: Options) -> Findings:
         )
     groups: dict[str, list[Measured]] = {}
     for panel in panels:
-        lows, sampled = falls(evidence, panel), log_probs(evidence, panel)
+        lows, sampled = falls(panel), log_probs(panel)
         for preset in (preset for preset in PRESETS if request_of(panel, preset) is not None):
             made = measure(panel, preset, most, options, lows, sampled)
             if len(made.table):

@@ -131,8 +131,9 @@ def first(panel: Panel, n: int) -> Panel:
     own = {request: panel.read(request) for request in requests(panel)}
     reads = {request: Read(read.values[:, :n, :n], read.start[:, :n]) for request, read in own.items()}
     scalars = {name: values[:, :n] for name, values in panel.scalars.items()}
-    arrays = {name: getattr(panel, name)[:, :n] for name in ("here", "correct", "answer", "lengths")}
-    return replace(panel, reads=reads, scalars=scalars, **arrays)
+    marks = {problem: own.first(n) for problem, own in panel.marks.items()}
+    lengths = panel.lengths[:, :n]
+    return replace(panel, marks=marks, known={}, identity="", lengths=lengths, scalars=scalars, reads=reads)
 
 
 def _fewer(domain: str, panels: Sequence[Panel], options: Options) -> list[Row]:

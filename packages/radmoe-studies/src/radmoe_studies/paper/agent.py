@@ -96,8 +96,8 @@ BINARY = Claim(
     population=AGENTS,
 )
 def agent(evidence: Evidence, options: Options) -> Findings:
-    panels = [panel for panel in evidence.panels if panel.path in evidence.cohorts]
-    own = [issues_of(name, members, evidence) for name, members in groups(panels, lambda p: p.configuration).items()]
+    panels = [panel for panel in evidence.panels if panel.pool is not None]
+    own = [issues_of(name, members) for name, members in groups(panels, lambda p: p.configuration).items()]
     every = own if len(own) < 2 else [*own, pooled(own)]
     decisions, notes = _decide(every[-1], options)
     tables = (

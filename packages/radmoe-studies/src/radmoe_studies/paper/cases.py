@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation import Records
 from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
@@ -20,7 +19,6 @@ from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINT, Claim, Decision, above, changed
 from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel
 from radmoe_studies.lifts import wanted
-from radmoe_studies.outcomes import records_of
 from radmoe_studies.pooling import Rows, groups, no_science, of_pool, shown, stack
 from radmoe_studies.resample import Resampled
 
@@ -111,12 +109,7 @@ def cases_of(panel: Panel, basin: Ints) -> Cases:
     claims=(TRUTH, SCIENCE, TIES),
 )
 def cases(evidence: Evidence, options: Options) -> Findings:
-    return findings(records_of(evidence), options)
-
-
-def findings(records: Mapping[Panel, Records], options: Options) -> Findings:
-    """The study on records at hand, which know the size of the basin that RAD picked from."""
-    own = {panel: cases_of(panel, one.counts["basin"]) for panel, one in records.items() if wanted(panel)}
+    own = {panel: cases_of(panel, panel.outcomes.counts["basin"]) for panel in evidence.panels if wanted(panel)}
     if not own:
         return Findings(notes=("There is no math, choice or code problem.",))
     decisions, notes = _decide(own, options)

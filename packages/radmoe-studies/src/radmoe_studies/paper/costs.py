@@ -39,15 +39,15 @@ class Times(NamedTuple):
         return self.reading + self.comparing + self.choosing
 
 
-def timed(evidence: Evidence, panel: Panel, sample: int = SAMPLE) -> Times:
+def timed(panel: Panel, sample: int = SAMPLE) -> Times:
     """Select on a few problems spread over the panel; the first is done once before, to compile what is compiled."""
-    cohort = evidence.cohorts[panel.path]
+    assert panel.pool is not None
     places = np.unique(np.linspace(0, len(panel) - 1, min(sample, len(panel))).astype(int))
     jaccard = binary_jaccard if panel.setting.kernel == "binary" else weighted_jaccard
     rows = []
     for place in [places[0], *places]:
         began = time.perf_counter()
-        group = cohort.pool.group(panel.problem_ids[place])
+        group = panel.pool.group(panel.problem_ids[place])
         reading = read(group, panel.setting.readout, panel.setting.kind, binary=panel.setting.kernel == "binary")
         was_read = time.perf_counter()
         S = jaccard(reading.Z)
@@ -91,17 +91,20 @@ def _shrinks(pool: Pool, name: str) -> float:
 
 @study(29, "costs", "What do capture and selection cost?", where="Sec. Computational overhead; App. routing-capture")
 def costs(evidence: Evidence, options: Options) -> Findings:
-    panels = [panel for panel in evidence.panels if panel.path in evidence.cohorts]
+    panels = [panel for panel in evidence.panels if panel.pool is not None]
     notes = [
         "Selection was timed on this machine, one thread; medians over problems. The paper: N=64, W=16, one CPU thread.",
         "The share that capture adds to generation (paper: about 7%) is not recorded in pools: benchmarks measure it.",
     ]
     if not panels:
         return Findings(notes=(*notes, "There are no pools to measure."))
-    times = {panel: timed(evidence, panel, SAMPLE // 4 if options.quick else SAMPLE) for panel in panels}
-    pools = {path: cohort.pool for path, cohort in evidence.cohorts.items()}
-    names = {panel.path: f"{panel.configuration}, {panel.dataset}" for panel in reversed(panels)}
-    sizes = {names[path]: (pool, stored(pool)) for path, pool in pools.items() if path in names}
+    times = {panel: timed(panel, SAMPLE // 4 if options.quick else SAMPLE) for panel in panels}
+    first = {panel.path: panel for panel in reversed(panels)}  # a pool of several kinds is several panels
+    sizes = {
+        f"{panel.configuration}, {panel.dataset}": (panel.pool, stored(panel.pool))
+        for panel in reversed(first.values())
+        if panel.pool is not None
+    }
     return Findings((_bytes_table(sizes), _times_table(times)), (_chart(times),), notes=tuple(notes))
 
 

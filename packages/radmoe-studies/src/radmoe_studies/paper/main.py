@@ -6,16 +6,18 @@ not in the paper: they read what RAD does not, and cost less.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from radmoe.evaluation.stats import paired_test
 from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.report.figures import Chart, Plot, Series
-from radmoe_studies.accuracies import POOLED, VOTES, Hits, accuracy_table
+from radmoe_studies.accuracies import POOLED, VOTES, accuracy_table
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, Decision, above, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel
-from radmoe_studies.outcomes import hits_of, records_of
+from radmoe_studies.picks import of_method
 from radmoe_studies.pooling import PAIRED, configuration, groups, of_pool, problems_of, shown, stack
 from radmoe_studies.resample import Resampled
 
@@ -85,21 +87,16 @@ PRINTED_GAPS = {("rad", "majority", "well-posed"): 0.0028, ("rad+dc", "majority"
     claims=(ON_PAR, FUSED, LIFT, CODE),
 )
 def main(evidence: Evidence, options: Options) -> Findings:
-    return findings(records_of(evidence), options)
-
-
-def findings(records: Hits, options: Options) -> Findings:
-    """The study on records at hand."""
-    panels = list(records)
+    panels = evidence.panels
     families = groups(panels, lambda panel: panel.family)
     configurations = groups(panels, configuration)
     accuracies = (
-        accuracy_table("main-families", "Accuracy by family", records, families, METHODS, "main"),
-        accuracy_table("main-configurations", "Accuracy by configuration", records, configurations, METHODS),
+        accuracy_table("main-families", "Accuracy by family", panels, families, METHODS, "main"),
+        accuracy_table("main-configurations", "Accuracy by configuration", panels, configurations, METHODS),
     )
     decisions, notes = [], []
     for claim, one, other, pool in RULES:
-        result = difference(records, pool, one, other, options)
+        result = difference(panels, pool, one, other, options)
         if result is None:
             notes.append(
                 f"{claim.key} cannot be tested: no {pool} problem has both {METHODS[one]} and {METHODS[other]}."
@@ -110,26 +107,26 @@ def findings(records: Hits, options: Options) -> Findings:
         "The paper's majority beats chance at two rollouts, which a fair tie-break cannot; so ties are split here, and the "
         "vote that takes the first answer seen stands beside it.",
         "Well-posed and code are averages over problems of all data sets of that kind. Confidence windows have "
-        f"{next(iter(records)).confidence_window} tokens."
+        f"{panels[0].confidence_window} tokens."
         if panels
         else "There is no panel.",
     ]
-    reasons = {f"{METHODS[m]}: {why}" for r in records.values() for m, why in r.missing.items() if m in METHODS}
-    tables = (*accuracies, _differences(records, options))
-    return Findings(tables, _charts(records, options), tuple(decisions), (*notes, *sorted(reasons)))
+    reasons = {f"{METHODS[m]}: {why}" for panel in panels for m, why in panel.outcomes.missing.items() if m in METHODS}
+    tables = (*accuracies, _differences(panels, options))
+    return Findings(tables, _charts(panels, options), tuple(decisions), (*notes, *sorted(reasons)))
 
 
-def difference(records: Hits, pool: str, one: str, other: str, options: Options) -> Resampled | None:
+def difference(panels: Sequence[Panel], pool: str, one: str, other: str, options: Options) -> Resampled | None:
     """Mean accuracies of two methods and their paired difference on a pool of problems; None where neither is known.
 
     Columns: one, other, one - other; rows are problems that both have.
     """
 
     def pairs(panel: Panel) -> Floats:
-        a, b = hits_of(records, panel, one), hits_of(records, panel, other)
+        a, b = of_method(panel, one), of_method(panel, other)
         return np.column_stack([np.where(np.isfinite(b), a, np.nan), np.where(np.isfinite(a), b, np.nan), a - b])
 
-    return stack(of_pool(records, pool), pairs).resampled(options.draws, options.seed)
+    return stack(of_pool(panels, pool), pairs).resampled(options.draws, options.seed)
 
 
 def _decide(claim: Claim, result: Resampled) -> Decision:
@@ -138,18 +135,18 @@ def _decide(claim: Claim, result: Resampled) -> Decision:
     return above(claim, result.mean(2), unit="points", threshold=POINTS if claim is LIFT else POINT)
 
 
-def _differences(records: Hits, options: Options) -> Table:
+def _differences(panels: Sequence[Panel], options: Options) -> Table:
     rows = []
     for one, other, pool in COMPARISONS:
-        result = difference(records, pool, one, other, options)
+        result = difference(panels, pool, one, other, options)
         if result is None:
             continue
-        panels = of_pool(records, pool)
-        pairs = np.array([np.concatenate([hits_of(records, panel, m) for panel in panels]) for m in (one, other)])
+        own = of_pool(panels, pool)
+        pairs = np.array([np.concatenate([of_method(panel, m) for panel in own]) for m in (one, other)])
         known = np.isfinite(pairs).all(0)
         x, y = pairs[:, known]
         exact = np.isin(x, (0, 1)).all() and np.isin(y, (0, 1)).all()
-        problems = [str(problem) for problem in problems_of(panels)]
+        problems = [str(problem) for problem in problems_of(own)]
         test = paired_test(x, y, np.array(problems)[known]) if exact else None
         rows.append(
             Row(
@@ -173,14 +170,13 @@ def _differences(records: Hits, options: Options) -> Table:
     return Table("main-differences", "Methods on the same problems", columns, tuple(rows), (PAIRED,), "comparison")
 
 
-def _charts(records: Hits, options: Options) -> tuple[Chart, ...]:
+def _charts(panels: Sequence[Panel], options: Options) -> tuple[Chart, ...]:
     plots = []
     for pool in POOLED:
         names, values, lows, highs = [], [], [], []
         for method, label in METHODS.items():
-            panels = of_pool(records, pool)
-            result = difference(records, pool, method, "average", options)
-            if result is None or method in ("average", "oracle") or (pool == "code" and method in VOTES) or not panels:
+            result = difference(panels, pool, method, "average", options)
+            if result is None or method in ("average", "oracle") or (pool == "code" and method in VOTES):
                 continue
             low, high = result.interval(2)
             names.append(label)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.report.figures import Chart, Plot, Series
-from radmoe_studies.accuracies import Hits, accuracy_table
+from radmoe_studies.accuracies import accuracy_table
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINTS, Claim, Decision, above, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel
-from radmoe_studies.outcomes import hits_of, records_of
+from radmoe_studies.picks import of_method
 from radmoe_studies.pooling import configuration, groups, of_pool, shown, stack
 from radmoe_studies.resample import Resampled
 
@@ -72,13 +72,9 @@ PARTS = (("strict", "rad"), ("strict+dc", "rad+dc"))
     claims=(LIFT, FUSED, CODE),
 )
 def marker_only(evidence: Evidence, options: Options) -> Findings:
-    return findings(records_of(evidence), options)
-
-
-def findings(records: Hits, options: Options) -> Findings:
-    """The study on records at hand."""
+    panels = evidence.panels
     results = {
-        (strict, pool): lifts(records, pool, strict, whole, options)
+        (strict, pool): lifts(panels, pool, strict, whole, options)
         for pool in ("well-posed", "code")
         for strict, whole in PARTS
     }
@@ -97,23 +93,23 @@ def findings(records: Hits, options: Options) -> Findings:
         else:
             least = POINTS if claim is CODE else EXCESS
             decisions.append(above(claim, result.mean(column), unit="points", threshold=least))
-    sections = groups(records, configuration)
+    sections = groups(panels, configuration)
     title = "Accuracy by configuration"
-    table = accuracy_table("marker-only", title, records, sections, METHODS, "marker-only")
+    table = accuracy_table("marker-only", title, panels, sections, METHODS, "marker-only")
     return Findings((table, _shares(results)), _charts(results), tuple(decisions), tuple(notes))
 
 
-def lifts(records: Hits, pool: str, strict: str, whole: str, options: Options) -> Resampled | None:
+def lifts(panels: Sequence[Panel], pool: str, strict: str, whole: str, options: Options) -> Resampled | None:
     """The lift over Avg@N of a marker-only method, of its whole form, and the first minus the share `MOST` of the second."""
 
     def columns(panel: Panel) -> Floats:
-        floor = hits_of(records, panel, "average")
-        narrow, wide = hits_of(records, panel, strict) - floor, hits_of(records, panel, whole) - floor
+        floor = of_method(panel, "average")
+        narrow, wide = of_method(panel, strict) - floor, of_method(panel, whole) - floor
         rows = np.column_stack([narrow, wide, narrow - MOST * wide])
         rows[~np.isfinite(rows).all(1)] = np.nan
         return rows
 
-    return stack(of_pool(records, pool), columns).resampled(options.draws, options.seed)
+    return stack(of_pool(panels, pool), columns).resampled(options.draws, options.seed)
 
 
 def _share(result: Resampled) -> float:

@@ -105,7 +105,7 @@ def measured(evidence: Evidence, panel: Panel) -> Floats:
         "answer": panel.answer,
         "majority": majority_label(panel, inside),
         "correct": panel.correct.astype(np.int64),
-        "character": first_characters(evidence, panel) if panel.domain == "math" else None,
+        "character": first_characters(panel) if panel.domain == "math" and panel.pool is not None else None,
     }
     out = np.full((len(panel), len(VARIANTS), len(READOUTS)), np.nan)
     for v, variant in enumerate(VARIANTS):

@@ -104,12 +104,12 @@ def _by_problem(crowd: Crowd, values: Floats, panels: Sequence[Panel], problems:
 def across_problems(evidence: Evidence, options: Options, notes: list[str]) -> Leaks:
     made = Leaks({}, [])
     for panel in evidence.panels:
-        readout = end_token(evidence, panel) if panel.path in evidence.cohorts else None
+        readout = end_token(panel)
         problems = chosen([panel], options.seed)
         if readout is None or len(problems) < 2:
             continue
         try:
-            crowd = compare(evidence, [panel], problems, readout, ROLLOUTS)
+            crowd = compare([panel], problems, readout, ROLLOUTS)
         except RolloutError as error:
             notes.append(f"{panel.configuration}, {panel.dataset} was not read at the end token: {error}")
             continue
@@ -124,7 +124,7 @@ def across_efforts(evidence: Evidence, options: Options, notes: list[str]) -> tu
     every, within = Leaks({}, []), Leaks({}, [])
     sets: dict[tuple[str, str], dict[str, Panel]] = {}
     for panel in evidence.panels:
-        if panel.path in evidence.cohorts:
+        if panel.pool is not None:
             sets.setdefault((panel.model, panel.dataset), {})[panel.style] = panel
     for (model, dataset), styles in sets.items():
         if not set(EFFORTS) <= styles.keys():
@@ -132,7 +132,7 @@ def across_efforts(evidence: Evidence, options: Options, notes: list[str]) -> tu
         panels = tuple(styles[effort] for effort in EFFORTS)
         problems = chosen(panels, options.seed)
         try:
-            crowd = compare(evidence, panels, problems, BOUNDARY, PER_EFFORT) if problems else None
+            crowd = compare(panels, problems, BOUNDARY, PER_EFFORT) if problems else None
         except RolloutError as error:
             notes.append(f"{model}, {dataset} was not read at the boundary: {error}")
             continue

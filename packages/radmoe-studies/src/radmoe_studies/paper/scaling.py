@@ -10,7 +10,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from radmoe.evaluation.cohort.families import WELL_POSED
+from radmoe.evaluation.families import WELL_POSED
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
 from radmoe.report.figures import Chart, Line, Plot, Series

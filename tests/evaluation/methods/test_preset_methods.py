@@ -14,10 +14,10 @@ from golden_groups import golden_problems, planted_problems
 from graded_groups import problem_of
 from planted_pools import graded_pool
 from radmoe.errors import MethodUnavailable, RolloutError
-from radmoe.evaluation.cohort import METHODS, GradedProblem, open_cohort
-from radmoe.evaluation.cohort.methods.overlap import edit_similarity
-from radmoe.evaluation.cohort.problem import Marks
-from radmoe.evaluation.outcomes import measure
+from radmoe.evaluation.methods import METHODS, GradedProblem
+from radmoe.evaluation.methods.overlap import edit_similarity
+from radmoe.evaluation.pools import measure_problem, open_graded
+from radmoe.evaluation.problem import Marks
 from radmoe.pool import Profile
 from radmoe.selection.overlap import words
 from radmoe.selection.presets import PRESETS
@@ -72,7 +72,7 @@ def test_a_pool_that_kept_other_rows_is_evaluated_without_the_presets_it_cannot_
     made: list[PlantedGroup], tmp_path: Path
 ) -> None:
     path = graded_pool(tmp_path / "p", made, profile=Profile(readouts=("delimiter@marker",)))
-    outcome = measure(next(iter(open_cohort(path, readout="delimiter@marker"))))
+    outcome = measure_problem(next(iter(open_graded(path, readout="delimiter@marker")[0])))
     assert outcome.missing["preset:best"] == "the pool keeps no rows for delimiter@span"
     assert "best-routing+text-overlap" in outcome.missing
     assert outcome.missing["preset:paper"] == "the pool keeps no rows for delimiter@16"

@@ -1,8 +1,7 @@
-"""From a pool on disk to its records: every method's pick, the cache, and processes."""
+"""From a pool on disk to what every method does on it, the cache, and processes."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -16,10 +15,10 @@ from planted_pools import write_pool
 from pools import graded_pool, labels, registry_restored
 from radmoe import select
 from radmoe.errors import InputError
-from radmoe.evaluation import Records, build_report, cache, evaluate_pool, measure, workers
-from radmoe.evaluation.cohort import METHODS, GradedProblem, Method
-from radmoe.evaluation.cohort.registry import score_method
-from radmoe.evaluation.records import NO_PICK
+from radmoe.evaluation import GradedPool, build_report, cache, evaluate_pool, workers
+from radmoe.evaluation.methods import METHODS, GradedProblem, Method
+from radmoe.evaluation.methods.registry import score_method
+from radmoe.evaluation.pools import NO_PICK, check_distinct
 from radmoe.grading.labels import write_labels
 from radmoe.pool import PoolWriter, Profile, merge_pools
 from radmoe_lab import planted
@@ -31,26 +30,34 @@ def graded(made: list[PlantedGroup], tmp_path_factory: pytest.TempPathFactory) -
     return graded_pool(tmp_path_factory.mktemp("graded") / "pool", made, task="math-2", style="low")
 
 
-def evaluate(path: Path, **options: Any) -> Records:
-    """The records of a pool of one kind, without its cache."""
-    (records,) = evaluate_pool(path, **{"use_cache": False} | options)
-    return records
+def evaluate(path: Path, **options: Any) -> GradedPool:
+    """An evaluated pool of one kind, without its cache."""
+    (pool,) = evaluate_pool(path, **{"use_cache": False} | options)
+    return pool
+
+
+def plain(pool: GradedPool) -> dict[str, Any]:
+    """What was measured, as numbers that can be compared."""
+    return {
+        part: {name: own if isinstance(own, str) else own.tolist() for name, own in values.items()}
+        for part, values in pool.outcomes._asdict().items()
+    }
 
 
 def test_every_method_of_the_registry_is_measured(graded: Path) -> None:
-    records = evaluate(graded)
+    pool = evaluate(graded)
     on_request = {name for name in METHODS if "behaviour" in name.split("+")}
     measured = {name: method for name, method in METHODS.items() if name not in on_request}
-    assert set(records.hits) == set(measured)
-    assert set(records.picks) == {name for name, method in measured.items() if method.form != "draw"}
-    assert set(records.missing) == on_request
+    assert set(pool.outcomes.hits) == set(measured)
+    assert set(pool.outcomes.picks) == {name for name, method in measured.items() if method.form != "draw"}
+    assert set(pool.outcomes.missing) == on_request
 
 
 def test_a_hit_is_whether_the_pick_is_right(graded: Path, made: list[PlantedGroup]) -> None:
-    records = evaluate(graded)
-    for method, picks in records.picks.items():
+    pool = evaluate(graded)
+    for method, picks in pool.outcomes.picks.items():
         right = [one.answers[pick] == one.truth for one, pick in zip(made, picks, strict=True)]
-        assert records.hits[method].tolist() == right, method
+        assert pool.outcomes.hits[method].tolist() == right, method
 
 
 def test_the_first_rollouts_are_evaluated_as_a_pool_of_their_own(
@@ -69,22 +76,22 @@ def test_the_first_rollouts_are_evaluated_as_a_pool_of_their_own(
     ]
     alone = evaluate(graded_pool(tmp_path / "few", few, task="math-2", style="low"))
     for cut in (evaluate(graded, n=7), evaluate(graded, n=7, jobs=2)):
-        assert {name: own.tolist() for name, own in cut.picks.items()} == {
-            n: own.tolist() for n, own in alone.picks.items()
+        assert {name: own.tolist() for name, own in cut.outcomes.picks.items()} == {
+            n: own.tolist() for n, own in alone.outcomes.picks.items()
         }
-        assert {name: own.tolist() for name, own in cut.counts.items()} == {
-            n: own.tolist() for n, own in alone.counts.items()
+        assert {name: own.tolist() for name, own in cut.outcomes.counts.items()} == {
+            n: own.tolist() for n, own in alone.outcomes.counts.items()
         }
-    assert cut.counts["rollouts"].tolist() == [7] * len(made)
+    assert cut.outcomes.counts["rollouts"].tolist() == [7] * len(made)
 
 
 def test_the_number_of_rollouts_is_part_of_what_the_cache_is_asked_for(graded: Path) -> None:
     for _ in range(2):
-        assert [evaluate(graded, use_cache=True, n=n).counts["rollouts"][0] for n in (5, None)] == [5, 12]
+        assert [evaluate(graded, use_cache=True, n=n).outcomes.counts["rollouts"][0] for n in (5, None)] == [5, 12]
 
 
 def test_counts_are_those_of_the_labels_and_anchors(graded: Path, made: list[PlantedGroup]) -> None:
-    records = evaluate(graded)
+    pool = evaluate(graded)
     for at, one in enumerate(made):
         picked = select(one.group)
         votes = Counter(a for a in one.answers if a is not None)
@@ -99,14 +106,14 @@ def test_counts_are_those_of_the_labels_and_anchors(graded: Path, made: list[Pla
             "located_right": correct[picked.located].sum(),
             "basin": len(picked.basin),
         }
-        assert {name: values[at] for name, values in records.counts.items()} == expected
+        assert {name: values[at] for name, values in pool.outcomes.counts.items()} == expected
 
 
 def test_names_come_from_the_run_record_or_the_directory(
     graded: Path, made: list[PlantedGroup], tmp_path: Path
 ) -> None:
-    records = evaluate(graded)
-    assert (records.model, records.dataset) == ("planted low", "math-2")
+    pool = evaluate(graded)
+    assert (pool.configuration, pool.dataset) == ("planted low", "math-2")
     assert evaluate(graded, dataset="mine").dataset == "mine"
     plain = evaluate(graded_pool(tmp_path / "folder", made))
     assert (plain.model, plain.family, plain.dataset) == ("planted", "planted", "folder")
@@ -114,17 +121,17 @@ def test_names_come_from_the_run_record_or_the_directory(
 
 def test_agents_are_read_at_every_boundary(made: list[PlantedGroup], tmp_path: Path) -> None:
     agents = [replace(one, group=replace(one.group, kind="agent")) for one in made]
-    records = evaluate(graded_pool(tmp_path / "agents", agents))
-    assert (records.setting.readout, records.setting.k, records.setting.kernel) == ("boundary@union", 4, "binary")
-    assert records.picks["rad"].tolist() == [select(one.group).index for one in agents]
-    assert records.missing["strict"] == "boundary@union has no marker-only form"
+    pool = evaluate(graded_pool(tmp_path / "agents", agents))
+    assert (pool.setting.readout, pool.setting.k, pool.setting.kernel) == ("boundary@union", 4, "binary")
+    assert pool.outcomes.picks["rad"].tolist() == [select(one.group).index for one in agents]
+    assert pool.outcomes.missing["strict"] == "boundary@union has no marker-only form"
 
 
 def test_the_window_of_confidence_is_a_parameter(graded: Path) -> None:
     """Planted rollouts have some 120 tokens: at the default window every scalar is the plain mean."""
     whole, short = evaluate(graded), evaluate(graded, confidence_window=4)
-    assert np.array_equal(whole.picks["confident"], whole.picks["self-certainty"])
-    assert not np.array_equal(short.picks["confident"], short.picks["self-certainty"])
+    assert np.array_equal(whole.outcomes.picks["confident"], whole.outcomes.picks["self-certainty"])
+    assert not np.array_equal(short.outcomes.picks["confident"], short.outcomes.picks["self-certainty"])
     assert (whole.confidence_window, short.confidence_window) == (2048, 4)
     with pytest.raises(InputError, match="window must be at least 1 token, got 0"):
         evaluate(graded, confidence_window=0)
@@ -138,7 +145,7 @@ def test_a_pool_of_several_kinds_gives_records_for_each(made: list[PlantedGroup]
     assert (math.dataset, programs.dataset) == ("mixed (math)", "mixed (code)")
     assert (math.setting.kind, programs.setting.kind) == ("math", "code")
     assert math.problem_ids == ("planted-0000", "planted-0001")
-    assert programs.picks["rad"].tolist() == [select(one.group).index for one in code]
+    assert programs.outcomes.picks["rad"].tolist() == [select(one.group).index for one in code]
     table = build_report([math, programs]).tables[0]
     assert [column.title for column in table.columns] == ["method", "reads", "mixed (math)", "mixed (code)"]
 
@@ -146,7 +153,7 @@ def test_a_pool_of_several_kinds_gives_records_for_each(made: list[PlantedGroup]
 def test_a_pool_of_windows_alone_is_enough(made: list[PlantedGroup], graded: Path, tmp_path: Path) -> None:
     small = graded_pool(tmp_path / "small", made, profile=Profile(readouts=("delimiter@16",)))
     one, other = evaluate(graded), evaluate(small)
-    assert all(np.array_equal(one.picks[m], other.picks[m]) for m in one.picks)
+    assert all(np.array_equal(one.outcomes.picks[m], other.outcomes.picks[m]) for m in one.outcomes.picks)
 
 
 def test_the_second_call_reads_no_rollout(graded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +162,10 @@ def test_the_second_call_reads_no_rollout(graded: Path, monkeypatch: pytest.Monk
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the pool was read again")
 
-    monkeypatch.setattr(measure, "open_cohort", refuse)
+    monkeypatch.setattr(workers, "map_problems", refuse)
     (again,) = evaluate_pool(graded, dataset="renamed")
     assert again.dataset == "renamed"
-    assert again.to_json() == first.to_json()
+    assert plain(again) == plain(first)
     for options in ({"k": 3}, {"confidence_window": 32}, {"use_cache": False}):
         with pytest.raises(AssertionError, match="read again"):
             evaluate_pool(graded, **options)  # type: ignore[arg-type]
@@ -170,12 +177,12 @@ def test_a_method_that_is_added_later_is_not_hidden_by_the_cache(graded: Path) -
         score_method("last", "the last one", reads=("nothing",), citation="none")(
             lambda problem: np.arange(len(problem))
         )
-        (records,) = evaluate_pool(graded)
-        assert records.picks["last"].tolist() == [11] * 4
-        others = next(table for table in build_report([records]).tables if table.key == "baselines")
+        (pool,) = evaluate_pool(graded)
+        assert pool.outcomes.picks["last"].tolist() == [11] * 4
+        others = next(table for table in build_report([pool]).tables if table.key == "baselines")
         assert "the last one" in [row.cells[0].value for row in others.rows]
-    (records,) = evaluate_pool(graded)
-    assert "last" not in records.picks
+    (pool,) = evaluate_pool(graded)
+    assert "last" not in pool.outcomes.picks
 
 
 def test_a_method_that_changes_is_measured_again(graded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,8 +197,10 @@ def test_new_labels_make_the_cache_stale(made: list[PlantedGroup], tmp_path: Pat
     (before,) = evaluate_pool(path)
     write_labels(path, [label._replace(correct=not label.correct) for label in labels(made)])
     (after,) = evaluate_pool(path)
-    assert np.array_equal(after.counts["right"], after.counts["rollouts"] - before.counts["right"])
-    assert np.array_equal(after.picks["rad"], before.picks["rad"])
+    assert np.array_equal(
+        after.outcomes.counts["right"], after.outcomes.counts["rollouts"] - before.outcomes.counts["right"]
+    )
+    assert np.array_equal(after.outcomes.picks["rad"], before.outcomes.picks["rad"])
 
 
 def test_another_radmoe_makes_the_cache_stale(graded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +209,7 @@ def test_another_radmoe_makes_the_cache_stale(graded: Path, monkeypatch: pytest.
     assert cache.identity(graded) != key
 
 
-@pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'{"identity": 1}', b"\xff\xfe"])
+@pytest.mark.parametrize("garbage", [b"", b"PK", b"{}", b"\xff\xfe"])
 def test_a_damaged_cache_is_made_anew(
     made: list[PlantedGroup], tmp_path: Path, garbage: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,12 +219,12 @@ def test_a_damaged_cache_is_made_anew(
     (file,) = cache.directory().iterdir()
     content = file.read_bytes()
     file.write_bytes(garbage)
-    assert evaluate_pool(path)[0].to_json() == first.to_json()
+    assert plain(evaluate_pool(path)[0]) == plain(first)
     assert file.read_bytes() == content
-    body = json.loads(content)
-    del body["records"][0]["hits"]
-    file.write_text(json.dumps(body))
-    assert evaluate_pool(path)[0].to_json() == first.to_json()
+    with np.load(file) as kept:
+        arrays = {name: kept[name] for name in kept.files if name != "hits rad"}
+    np.savez(file, **arrays)
+    assert plain(evaluate_pool(path)[0]) == plain(first)
 
 
 def test_where_no_cache_can_be_written_pools_are_evaluated_all_the_same(
@@ -223,28 +232,26 @@ def test_where_no_cache_can_be_written_pools_are_evaluated_all_the_same(
 ) -> None:
     (tmp_path / "cache").write_text("in the way")  # no folder can be made here, whoever runs this
     monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
-    assert evaluate_pool(graded)[0].to_json() == evaluate(graded).to_json()
+    assert plain(evaluate_pool(graded)[0]) == plain(evaluate(graded))
     assert (tmp_path / "cache").read_text() == "in the way"
 
 
 def test_a_cache_that_came_with_the_pool_is_not_believed(
     made: list[PlantedGroup], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stranger evaluates the pool, doctors the records, and gives them away beside the pool."""
+    """The stranger evaluates the pool, doctors the pool, and gives them away beside the pool."""
     path = graded_pool(tmp_path / "pool", made)
     monkeypatch.setenv("RADMOE_CACHE", str(path))
     (honest,) = evaluate_pool(path)
     (file,) = cache.directory().iterdir()
-    body = json.loads(file.read_bytes())
-    body["records"][0]["hits"]["rad"] = [1.0] * 4
-    body["records"][0]["hits"]["average"] = [0.0] * 4
-    file.write_text(json.dumps(body))
+    with np.load(file) as kept:
+        np.savez(file, **{**kept, "hits rad": np.ones(4), "hits average": np.zeros(4)})
     (path / "evaluation.cache").mkdir()
-    (path / "evaluation.cache" / file.name).write_text(json.dumps(body))
+    shutil.copy(file, path / "evaluation.cache" / file.name)
     monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "mine"))
     before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
     for _ in range(2):
-        assert evaluate_pool(path)[0].to_json() == honest.to_json()
+        assert plain(evaluate_pool(path)[0]) == plain(honest)
     assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before  # evaluating writes nothing into it
 
 
@@ -272,8 +279,8 @@ def test_processes_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     calls: list[tuple[int, int]] = []
     alone = evaluate(path)
     together = evaluate(path, jobs=2, progress=lambda done, total: calls.append((done, total)))
-    assert together.to_json() == alone.to_json()
-    assert calls == [(i, len(groups)) for i in range(1, len(groups) + 1)]
+    assert plain(together) == plain(alone)
+    assert calls == [(4 * i, 4 * len(groups)) for i in range(1, len(groups) + 1)]  # rollouts
 
 
 def local_method(problem: GradedProblem) -> int:
@@ -286,7 +293,7 @@ def test_processes_know_methods_that_this_one_registered(tmp_path: Path, monkeyp
     groups = list(planted.groups(Planted(problems=workers.CHUNK + 1, rollouts=4, tokens=20)))
     path = graded_pool(tmp_path / "many", groups)
     monkeypatch.setitem(METHODS, "last", Method("last", "last", ("nothing",), "none", "pick", local_method))
-    assert evaluate(path, jobs=2).picks["last"].tolist() == [3] * len(groups)
+    assert evaluate(path, jobs=2).outcomes.picks["last"].tolist() == [3] * len(groups)
     anywhere = Method("lambda", "lambda", ("nothing",), "none", "pick", lambda problem: 0)
     monkeypatch.setitem(METHODS, "lambda", anywhere)
     with pytest.raises(InputError, match=r"method 'lambda' cannot be sent to other processes.*--jobs 1"):
@@ -312,10 +319,10 @@ def test_abstaining_counts_as_wrong(made: list[PlantedGroup], tmp_path: Path) ->
         answers=[first.answers[i] for i in chosen],
         truth=str(first.answers[located]),
     )
-    records = evaluate(graded_pool(tmp_path / "pool", [alone, made[1]]))
-    assert records.picks["rad"][0] == NO_PICK
-    assert not records.hits["rad"][0]
-    assert records.hits["majority"][0]
+    pool = evaluate(graded_pool(tmp_path / "pool", [alone, made[1]]))
+    assert pool.outcomes.picks["rad"][0] == NO_PICK
+    assert not pool.outcomes.hits["rad"][0]
+    assert pool.outcomes.hits["majority"][0]
 
 
 def test_pools_that_share_rollouts_are_refused_by_their_content(
@@ -325,18 +332,18 @@ def test_pools_that_share_rollouts_are_refused_by_their_content(
     write_labels(copy, labels(made)[:3])  # other labels make no other rollouts of it
     (tmp_path / "link").symlink_to(graded)
     with pytest.raises(InputError, match="is given twice: give every pool once"):
-        measure.check_distinct([graded, graded])
+        check_distinct([graded, graded])
     for again in (copy, tmp_path / "link", graded / ".." / graded.name):
         with pytest.raises(InputError, match=f"holds rollouts that are in {graded} too: give every pool once"):
-            measure.check_distinct([graded, again])
+            check_distinct([graded, again])
 
 
 def test_a_pool_and_a_part_of_it_are_refused(made: list[PlantedGroup], tmp_path: Path) -> None:
     parts = [write_pool(tmp_path / f"part-{i}", made[i : i + 1]) for i in range(2)]
     whole = merge_pools(parts, tmp_path / "whole").path
-    measure.check_distinct(parts)
+    check_distinct(parts)
     with pytest.raises(InputError, match=f"{whole} holds rollouts that are in {parts[1]} too"):
-        measure.check_distinct([parts[1], whole])
+        check_distinct([parts[1], whole])
 
 
 def test_pools_of_other_run_records_and_empty_ones_are_distinct(made: list[PlantedGroup], tmp_path: Path) -> None:
@@ -344,14 +351,14 @@ def test_pools_of_other_run_records_and_empty_ones_are_distinct(made: list[Plant
     none = [tmp_path / "none-1", tmp_path / "none-2"]
     for path in none:
         PoolWriter(path, shape=made[0].group.shape, vocab=planted.vocab(), model="a").close()
-    measure.check_distinct([*same, *none])
+    check_distinct([*same, *none])
 
 
 @pytest.mark.parametrize(
     ("readout", "strict"), [("delimiter@span", "delimiter@marker"), ("closing@-16", None), ("all", None)]
 )
 def test_a_pool_is_evaluated_by_the_new_readouts(graded: Path, readout: str, strict: str | None) -> None:
-    records = evaluate(graded, readout=readout)
-    assert (records.setting.readout, records.setting.strict) == (readout, strict)
-    assert "rad" in records.picks
-    assert ("strict" in records.picks) == (strict is not None)
+    pool = evaluate(graded, readout=readout)
+    assert (pool.setting.readout, pool.setting.strict) == (readout, strict)
+    assert "rad" in pool.outcomes.picks
+    assert ("strict" in pool.outcomes.picks) == (strict is not None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radmoe.evaluation.cohort.problem import GradedProblem
-from radmoe.evaluation.cohort.registry import draw_method, pick_method
+from radmoe.evaluation.methods.registry import draw_method, pick_method
+from radmoe.evaluation.problem import GradedProblem
 
 
 @draw_method("average", "Avg@N", reads=("nothing",), citation='App. "Exact random baselines"')

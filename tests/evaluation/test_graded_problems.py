@@ -1,4 +1,4 @@
-"""A graded pool as a cohort: labels joined once, kinds settled once, similarities computed once."""
+"""Graded problems: labels joined once, kinds settled once, similarities computed once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 from planted_pools import write_pool
 from pools import graded_pool, labels
 from radmoe.errors import InputError, MethodUnavailable
-from radmoe.evaluation.cohort import GradedProblem, open_cohort, problem
+from radmoe.evaluation import problem
+from radmoe.evaluation.methods import GradedProblem
+from radmoe.evaluation.pools import GradedPool, open_graded
 from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.selection.readout import read
@@ -23,13 +25,19 @@ from radmoe_lab.planted import Planted, PlantedGroup
 
 @pytest.fixture(scope="module")
 def graded(made: list[PlantedGroup], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return graded_pool(tmp_path_factory.mktemp("cohort") / "pool", made)
+    return graded_pool(tmp_path_factory.mktemp("graded") / "pool", made)
+
+
+def opened(path: Path, **options: Any) -> GradedPool:
+    """A graded pool of one kind."""
+    (pool,) = open_graded(path, **options)
+    return pool
 
 
 def test_every_rollout_has_its_own_label(graded: Path, made: list[PlantedGroup]) -> None:
-    cohort = open_cohort(graded)
-    assert cohort.problems == [one.group.problem_id for one in made]
-    for one, graded_problem in zip(made, cohort, strict=True):
+    pool = opened(graded)
+    assert pool.problem_ids == tuple(one.group.problem_id for one in made)
+    for one, graded_problem in zip(made, pool, strict=True):
         assert list(graded_problem.answers) == one.answers
         assert graded_problem.correct.tolist() == [answer == one.truth for answer in one.answers]
         assert graded_problem.lengths.tolist() == [len(rollout) for rollout in one.group.rollouts]
@@ -43,7 +51,7 @@ def test_labels_follow_rollout_indices_and_not_places(made: list[PlantedGroup], 
         for index in (7, 3, 5):
             writer.add("one", group.rollouts[index], kind="math", rollout_index=index)
     write_labels(tmp_path / "p", [Label("one", index, f"answer {index}", index == 5) for index in (5, 7, 3)])
-    one = open_cohort(tmp_path / "p").graded("one")
+    one = opened(tmp_path / "p").problem("one")
     assert one.answers == ("answer 3", "answer 5", "answer 7")
     assert one.correct.tolist() == [False, True, False]
     assert [label.rollout_index for label in one.labels] == [3, 5, 7]
@@ -58,62 +66,62 @@ def test_problems_with_fewer_rollouts_than_asked_for_are_left_out_and_counted(
             for rollout in one.rollouts[:count]:
                 writer.add(problem_id, rollout, kind="math")
     write_labels(tmp_path / "p", [Label(p, i, "1", i == 4) for p, c in (("few", 3), ("many", 6)) for i in range(c)])
-    cohort = open_cohort(tmp_path / "p", n=4)
-    assert (cohort.problems, cohort.graded("many").correct.tolist()) == (["many"], [False] * 4)
-    assert cohort.notes == ("1 of 2 problems have fewer than 4 rollouts and are left out",)
+    pool = opened(tmp_path / "p", n=4)
+    assert (pool.problem_ids, pool.problem("many").correct.tolist()) == (("many",), [False] * 4)
+    assert pool.notes == ("1 of 2 problems have fewer than 4 rollouts and are left out",)
     with pytest.raises(InputError, match="has 7 rollouts, the most are 6: ask for fewer"):
-        open_cohort(tmp_path / "p", n=7)
+        opened(tmp_path / "p", n=7)
     with pytest.raises(InputError, match="n must be at least 1, got 0"):
-        open_cohort(tmp_path / "p", n=0)
+        opened(tmp_path / "p", n=0)
 
 
 def test_problems_without_all_labels_are_left_out_and_counted(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = write_pool(tmp_path / "pool", made)
     wanted = [label for label in labels(made) if label.problem_id != "planted-0001"]
     write_labels(path, [label for label in wanted if (label.problem_id, label.rollout_index) != ("planted-0002", 3)])
-    cohort = open_cohort(path)
-    assert cohort.problems == ["planted-0000", "planted-0003"]
-    assert cohort.notes == (
+    pool = opened(path)
+    assert pool.problem_ids == ("planted-0000", "planted-0003")
+    assert pool.notes == (
         "1 of 4 problems have no labels and are left out",
         "1 of 4 problems have labels for some rollouts only and are left out",
     )
     with pytest.raises(InputError, match="no graded problem 'planted-0001': it has 2 others"):
-        cohort.graded("planted-0001")
+        pool.problem("planted-0001")
 
 
 def test_every_problem_is_read_as_its_kind_says(made: list[PlantedGroup], tmp_path: Path) -> None:
     code = list(planted.groups(Planted(problems=1, rollouts=12, tokens=60, kind="code", seed=5)))
     code = [replace(code[0], group=replace(code[0].group, problem_id="program"))]
     agent = replace(made[1], group=replace(made[1].group, kind="agent"))
-    cohort = open_cohort(graded_pool(tmp_path / "pool", [made[0], *code, agent]))
-    readings = [(one.setting.kind, one.setting.readout, one.setting.k, one.setting.kernel) for one in cohort]
+    pools = open_graded(graded_pool(tmp_path / "pool", [made[0], *code, agent]))
+    readings = [(one.setting.kind, one.setting.readout, one.setting.k, one.setting.kernel) for one in pools]
     assert readings == [
         ("math", "delimiter@16", 10, "weighted"),
         ("code", "delimiter@16", 10, "weighted"),
         ("agent", "boundary@union", 4, "binary"),
     ]
-    for one, source in zip(cohort, [made[0].group, code[0].group, agent.group], strict=True):
+    for (one,), source in zip(pools, [made[0].group, code[0].group, agent.group], strict=True):
         assert one.selection.index == select(source).index
-    assert cohort.inferred == ""
+    assert pools[0].inferred == ""
 
 
 def test_a_kind_that_nobody_said_is_told_from_markers_and_said(tmp_path: Path) -> None:
     code = list(planted.groups(Planted(problems=3, rollouts=8, tokens=60, kind="code", seed=5)))
-    cohort = open_cohort(graded_pool(tmp_path / "pool", code, record_kind=False))
-    assert set(cohort.kinds.values()) == {"code"}
-    assert cohort.inferred.startswith("kind code: inferred from ``` in ")
-    assert all(one.selection.located.mean() > 0.5 for one in cohort)
+    pool = opened(graded_pool(tmp_path / "pool", code, record_kind=False))
+    assert pool.kind == "code"
+    assert pool.inferred.startswith("kind code: inferred from ``` in ")
+    assert all(one.selection.located.mean() > 0.5 for one in pool)
 
 
 def test_a_kind_that_contradicts_the_pool_is_one_clear_line(graded: Path) -> None:
     with pytest.raises(
         InputError, match="records that problem 'planted-0000' is of kind math, --kind code contradicts"
     ):
-        open_cohort(graded, kind="code")
+        opened(graded, kind="code")
 
 
 def test_options_replace_what_the_kind_says(graded: Path) -> None:
-    one = open_cohort(graded, readout="boundary@8", k=3, kernel="binary", confidence_window=32).graded("planted-0000")
+    one = opened(graded, readout="boundary@8", k=3, kernel="binary", confidence_window=32).problem("planted-0000")
     assert (one.setting.readout, one.setting.k, one.setting.kernel, one.confidence_window) == (
         "boundary@8",
         3,
@@ -141,7 +149,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counting:
 
 
 def test_a_similarity_is_computed_once_per_readout_kernel_and_layers(graded: Path, counted: Counting) -> None:
-    one = open_cohort(graded).graded("planted-0000")
+    one = opened(graded).problem("planted-0000")
     first = one.similarity()
     assert one.similarity("delimiter@16")[0] is first[0]
     assert one.similarity(kernel="weighted", layers=range(one.group.shape.layers))[0] is first[0]
@@ -154,7 +162,7 @@ def test_a_similarity_is_computed_once_per_readout_kernel_and_layers(graded: Pat
 
 
 def test_a_similarity_is_that_of_the_selector(graded: Path) -> None:
-    one = open_cohort(graded).graded("planted-0001")
+    one = opened(graded).problem("planted-0001")
     for readout, kernel in (("delimiter@16", "weighted"), ("boundary@8", "binary"), ("delimiter@marker", "weighted")):
         S, reading = one.similarity(readout, kernel=kernel)
         expected, _ = similarity(one.group, replace(one.setting, readout=readout, kernel=kernel))
@@ -163,7 +171,7 @@ def test_a_similarity_is_that_of_the_selector(graded: Path) -> None:
 
 
 def test_anchors_are_not_searched_again_for_another_width(graded: Path, counted: Counting) -> None:
-    one = open_cohort(graded).graded("planted-0000")
+    one = opened(graded).problem("planted-0000")
     anchors = one.similarity()[1].anchors
     one.similarity("delimiter@marker")
     one.similarity("boundary@16")
@@ -207,9 +215,9 @@ def test_steps_are_paragraphs_or_action_boundaries(made: list[PlantedGroup]) -> 
     assert agent.steps.tolist() == [text.count("</think>") for text in made[0].texts]
 
 
-def test_a_cohort_needs_labels_for_its_own_problems(made: list[PlantedGroup], tmp_path: Path) -> None:
+def test_a_graded_pool_needs_labels_for_its_own_problems(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = write_pool(tmp_path / "pool", made)
     write_labels(path, [label._replace(problem_id="elsewhere") for label in labels(made)])
     with pytest.raises(InputError, match="other problems"):
-        open_cohort(path)
+        opened(path)
     assert len(open_pool(path).problems) == 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from radmoe.errors import MethodUnavailable
-from radmoe.evaluation.cohort.problem import Floats, GradedProblem, density_scores
-from radmoe.evaluation.cohort.registry import pick_method, score_method
+from radmoe.evaluation.methods.registry import pick_method, score_method
+from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
 from radmoe.selection.selector import choose
 
 MAIN = 'Sec. "Routing Agreement Decoding (RAD)", Eq. 5'

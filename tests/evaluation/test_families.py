@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from radmoe.evaluation.cohort.families import DOMAINS, WELL_POSED, domain_of, family_of
+from radmoe.evaluation.families import DOMAINS, WELL_POSED, domain_of, family_of
 from radmoe.types import KINDS
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from radmoe.evaluation.cohort.methods import behaviours, confidence, overlap, presets, routing  # noqa: F401  (they register the parts)
-from radmoe.evaluation.cohort.registry import rank_sum
+from radmoe.evaluation.methods import behaviours, confidence, overlap, presets, routing  # noqa: F401  (they register the parts)
+from radmoe.evaluation.methods.registry import rank_sum
 
 rank_sum("rad", "likelihood")
 rank_sum("text-overlap", "likelihood")

@@ -31,7 +31,7 @@ import numpy as np
 
 from radmoe.errors import InputError
 from radmoe.evaluation.baselines import highest
-from radmoe.evaluation.cohort.problem import Floats, GradedProblem
+from radmoe.evaluation.problem import Floats, GradedProblem
 from radmoe.selection.selector import ranks
 
 Reads = Literal["routing", "logprobs", "answers", "nothing", "truth"]

@@ -1,13 +1,13 @@
-"""The methods that ship with radmoe. Every module of this folder, and of plugins, is loaded and registers
-what it defines.
+"""The methods of `radmoe evaluate`. Every module of this folder, and of plugins, is loaded and registers what it defines.
 
+registry.py     Method, and how one is registered; rank sums
 routing.py      RAD, RAD+DC, their marker-only forms, the medoid
 confidence.py   what reads log-probabilities alone
 votes.py        majority and DeepConf: votes over exact answers
 behaviours.py   programs grouped by what they return for the visible examples
 overlap.py      minimum Bayes risk over the answers' text: bigrams, edit distance
 presets.py      the presets of `radmoe select`
-lengths.py      what reads neither: tokens and steps
+lengths.py      the number of tokens and of steps
 bounds.py       the average rollout and the oracle
 sums.py         rank sums of the above
 """
@@ -15,7 +15,28 @@ sums.py         rank sums of the above
 from importlib import import_module
 from pkgutil import iter_modules
 
+from radmoe.evaluation.methods.registry import (
+    METHODS,
+    Method,
+    Outcome,
+    draw_method,
+    pick_method,
+    rank_sum,
+    score_method,
+)
+from radmoe.evaluation.problem import GradedProblem
 from radmoe.system.plugins import import_modules
+
+__all__ = [
+    "METHODS",
+    "GradedProblem",
+    "Method",
+    "Outcome",
+    "draw_method",
+    "pick_method",
+    "rank_sum",
+    "score_method",
+]
 
 for _module in sorted(module.name for module in iter_modules(__path__)):
     import_module(f"{__name__}.{_module}")

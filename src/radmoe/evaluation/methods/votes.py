@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from radmoe.evaluation import baselines
-from radmoe.evaluation.cohort.problem import GradedProblem
-from radmoe.evaluation.cohort.registry import draw_method, pick_method
+from radmoe.evaluation.methods.registry import draw_method, pick_method
+from radmoe.evaluation.problem import GradedProblem
 
 SELF_CONSISTENCY = "Wang et al. 2023 (self-consistency)"
 

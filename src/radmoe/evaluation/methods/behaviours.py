@@ -10,8 +10,8 @@ from collections import Counter
 
 import numpy as np
 
-from radmoe.evaluation.cohort.problem import Floats, GradedProblem
-from radmoe.evaluation.cohort.registry import score_method
+from radmoe.evaluation.methods.registry import score_method
+from radmoe.evaluation.problem import Floats, GradedProblem
 
 
 @score_method(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graded_groups import problem_of
-from radmoe.evaluation.cohort import METHODS
+from radmoe.evaluation.methods import METHODS
 from radmoe.selection.overlap import bigram_jaccard
 
 PICK = METHODS["text-overlap"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from radmoe.evaluation.cohort.problem import Floats, GradedProblem
-from radmoe.evaluation.cohort.registry import score_method
+from radmoe.evaluation.methods.registry import score_method
+from radmoe.evaluation.problem import Floats, GradedProblem
 
 CONTROL = 'App. "Agentic best-of-N", tab:swe-length'
 

@@ -1,6 +1,6 @@
 """Every method against a slow reference of its own, on captured and on planted rollouts.
 
-The reference below knows nothing of `radmoe.evaluation.cohort`: it takes route vectors from `read`, and writes out similarity,
+The reference below knows nothing of `radmoe.evaluation.methods`: it takes route vectors from `read`, and writes out similarity,
 density, confidence and votes as the paper and DeepConf define them.
 """
 
@@ -15,8 +15,8 @@ import pytest
 
 from golden_groups import Answers, golden_problems, planted_problems
 from graded_groups import problem_of
-from radmoe.evaluation.cohort import METHODS, GradedProblem
-from radmoe.evaluation.cohort.problem import Marks
+from radmoe.evaluation.methods import METHODS, GradedProblem
+from radmoe.evaluation.problem import Marks
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.kernels import TIE
 from radmoe.selection.readout import read

@@ -12,8 +12,8 @@ import pytest
 from graded_groups import problem_of
 from pools import registry_restored
 from radmoe.errors import InputError, MethodUnavailable
-from radmoe.evaluation.cohort import METHODS, GradedProblem, draw_method, pick_method, rank_sum, score_method
-from radmoe.evaluation.cohort.registry import READS, registry_fingerprint
+from radmoe.evaluation.methods import METHODS, GradedProblem, draw_method, pick_method, rank_sum, score_method
+from radmoe.evaluation.methods.registry import READS, registry_fingerprint
 
 FREE = {"reads": ("nothing",), "citation": "none"}
 

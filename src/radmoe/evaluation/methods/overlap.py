@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import MethodUnavailable
-from radmoe.evaluation.cohort.problem import Floats, GradedProblem, density_scores
-from radmoe.evaluation.cohort.registry import score_method
+from radmoe.evaluation.methods.registry import score_method
+from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
 from radmoe.selection.overlap import bigram_jaccard, compare_once, words
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from radmoe.evaluation.cohort.problem import Floats, GradedProblem, density_scores
-from radmoe.evaluation.cohort.registry import pick_method, score_method
+from radmoe.evaluation.methods.registry import pick_method, score_method
+from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
 from radmoe.selection.presets import PRESETS
 from radmoe.selection.selector import rule_for
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pools import graded_pool, registry_restored
 from radmoe.evaluation import build_report, evaluate_pool
-from radmoe.evaluation.cohort import GradedProblem, rank_sum, score_method
+from radmoe.evaluation.methods import GradedProblem, rank_sum, score_method
 from radmoe.evaluation.screen import plain
 from radmoe_lab.planted import PlantedGroup
 
@@ -28,6 +28,6 @@ def test_a_new_method_shows_in_the_evaluation_and_in_the_tables(made: list[Plant
         (records,) = evaluate_pool(path)
         text = plain(build_report([records]))
     lowest = [[float(rollout.sampled_logprobs.min()) for rollout in one.group.rollouts] for one in made]
-    assert records.picks["surprise"].tolist() == [values.index(max(values)) for values in lowest]
+    assert records.outcomes.picks["surprise"].tolist() == [values.index(max(values)) for values in lowest]
     assert re.search(r"^least surprised +logprobs +\d", text, re.MULTILINE)
     assert re.search(r"^RAD \+ least surprised +routing, logprobs +\d", text, re.MULTILINE)
