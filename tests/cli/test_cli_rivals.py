@@ -1,4 +1,4 @@
-"""`radmoe rivals` as typed."""
+"""`radmoe evaluate --rivals` as typed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def pool(tmp_path: Path) -> Path:
 
 
 def test_tables_by_kind_and_number_of_rollouts(pool: Path) -> None:
-    result = CliRunner().invoke(app, ["rivals", str(pool), "-n", "4", "-n", "6", "--resamples", "200", "--json"])
+    result = CliRunner().invoke(
+        app, ["evaluate", str(pool), "--rivals", "--fewer", "4", "--fewer", "6", "--resamples", "200", "--json"]
+    )
     assert result.exit_code == 0, result.exception
     report = json.loads(result.stdout)
     assert [table["key"] for table in report["tables"]] == ["presets", "instead", "added", "strict"]
@@ -31,6 +33,6 @@ def test_tables_by_kind_and_number_of_rollouts(pool: Path) -> None:
 
 
 def test_more_rollouts_than_there_are_is_one_line(pool: Path) -> None:
-    result = CliRunner().invoke(app, ["rivals", str(pool), "-n", "64"])
+    result = CliRunner().invoke(app, ["evaluate", str(pool), "--rivals", "--fewer", "64"])
     assert isinstance(result.exception, InputError)
     assert str(result.exception) == f"no problem of {pool} has 64 rollouts, the most are 8: ask for fewer"

@@ -32,7 +32,7 @@ Run = Callable[..., Result]
 def run() -> Run:
     app = typer.Typer()
     app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.command)
-    return lambda *words: CliRunner().invoke(app, list(map(str, words)), env={"COLUMNS": "120"})
+    return lambda *words, columns=120: CliRunner().invoke(app, list(map(str, words)), env={"COLUMNS": str(columns)})
 
 
 @pytest.fixture
@@ -45,12 +45,31 @@ def pools(made: list[PlantedGroup], tmp_path: Path) -> list[Path]:
 
 
 def test_the_terminal_shows_every_table_and_ends_with_the_verdict(run: Run, pools: list[Path]) -> None:
-    done = run(*pools)
+    done = run(*pools, "--full")
     assert done.exit_code == 0, done.output
     for title in ("Accuracy", "Strict", "Anchor coverage", "lift comes from", "Paired", "random picks", "wrong basins", "Other methods"):  # fmt: skip
         assert title in done.stdout
     assert "math-1" in done.stdout
     assert done.stdout.strip().splitlines()[-1].endswith(".")
+
+
+def test_one_screen_has_the_verdict_first_and_the_best_baseline_in_it(run: Run, pools: list[Path]) -> None:
+    lines = run(*pools, columns=80).stdout.splitlines()
+    assert len(lines) <= 28
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("planted: 7 problems x 8-12 rollouts")
+    text = " ".join(lines)
+    assert (
+        text.index("RAD is right")
+        < text.index("The best baseline that reads no routing is")
+        < text.index("Percent right")
+    )
+    assert {"a random rollout", "likelihood", "RAD", "oracle (best of all)"} <= {line[:20].strip() for line in lines}
+    assert "--full" in lines[-1]
+
+
+def test_fewer_rollouts_belong_to_rivals(run: Run, pools: list[Path]) -> None:
+    assert "--fewer adds rows to the tables of --rivals" in str(run(*pools, "--fewer", 4).exception)
 
 
 def test_every_preset_and_rival_is_listed(run: Run, pools: list[Path]) -> None:

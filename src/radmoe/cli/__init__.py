@@ -27,7 +27,6 @@ from radmoe.cli import (
     merge,
     replay,
     report,
-    rivals,
     select,
     serve,
     verify,
@@ -202,7 +201,7 @@ _COMPANIONS = {  # commands that stand in the documentation, and the package tha
 _HEADINGS: dict[str, tuple[Any, ...]] = {  # of `radmoe --help`, each with its commands in their order
     "Select": (select, advise, calibrate),
     "Capture": (capture, replay, inspect, verify, merge, doctor),
-    "Judge": (grade, evaluate, rivals, report),
+    "Judge": (grade, evaluate, report),
     "Serve": (serve, agent),
 }
 

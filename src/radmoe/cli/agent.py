@@ -13,11 +13,9 @@ import typer
 from radmoe.cli.agent_screen import run_line, say_problems, show_decisions
 from radmoe.cli.common import Device, Dtype, IdsOnly, Json, Kernel, Neighbours, Threads, limited, progress
 from radmoe.errors import InputError
-from radmoe.system.printing import bar, json_text, say, say_json, styled
+from radmoe.system.printing import bar, json_text, say, say_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from radmoe.agents.run import AgentPlan, AgentProgress, AgentRun
 
 HELP = "Pick one patch out of N trajectories of a coding agent."
@@ -190,8 +188,6 @@ def import_command(
     Each step is replayed as its own request through a local model. Run r of an issue is its trajectory in the r-th directory. What cannot be used is listed with its reason, and the rest
     goes on. Tokens of texts are those of the model's tokenizer, which may not be those that were sampled.
     """
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
     from radmoe.agents.importer import import_requests, import_trajectories
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.kept_rows import profile_for
@@ -199,12 +195,12 @@ def import_command(
 
     opened = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
     profile = profile_for(opened, weights=not ids_only, readouts=None if every_row else (BOUNDARIES,))
-    with bar("replaying", MofNCompleteColumn(), TimeRemainingColumn()) as update:
+    with bar("replaying") as update:
         options: dict[str, Any] = {
             "profile": profile,
             "weights": not ids_only,
             "topk_logprobs": topk_logprobs,
-            "progress": lambda finished, total: update(completed=finished, total=total),
+            "progress": update,
         }
         readers = [path for ending, path in added("trajectories").items() if runs[0].name.endswith(ending)]
         if len(runs) == 1 and runs[0].is_file() and readers:
@@ -283,17 +279,11 @@ def _arguments(style: str | None) -> dict[str, object]:
 
 
 def _run_with_bar(plan: AgentPlan, out: Path) -> AgentRun:
-    from rich.progress import MofNCompleteColumn, ProgressColumn, Task, TimeRemainingColumn
-
     from radmoe.agents.run import run_agents
 
-    class Steps(ProgressColumn):
-        def render(self, task: Task) -> RenderableType:
-            return styled(f"{task.fields['steps']:,} steps")
-
-    with bar("trajectories", MofNCompleteColumn(), Steps(), TimeRemainingColumn(), steps=0) as update:
+    with bar("running agents", "trajectories") as update:
 
         def advance(now: AgentProgress) -> None:
-            update(completed=now.finished, total=now.of, steps=now.steps)
+            update(now.finished, now.of, note=f"{now.steps:,} steps")
 
         return run_agents(plan, out, progress=advance)

@@ -77,8 +77,6 @@ def command(
         import scipy  # noqa: F401
     except ImportError as error:
         raise InputError(f"calibrate needs {error.name}: pip install 'radmoe[eval]'") from None
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
     from radmoe.evaluation.calibrate import calibrate
     from radmoe.evaluation.calibration_tables import tables
     from radmoe.evaluation.render import visible_table
@@ -86,7 +84,7 @@ def command(
 
     options: dict[str, Any] = {"preset": preset, "readout": readout, "k": k, "kernel": kernel}
     options |= {"fusion": fusion, "confidence": confidence, "compare": compare, "confidence_window": confidence_window}
-    with bar("selecting", MofNCompleteColumn(), TimeRemainingColumn()) as update:
+    with bar("selecting") as update:
         calibrated = calibrate(
             pools,
             check=check or (),
@@ -94,7 +92,7 @@ def command(
             options=options,
             folds=folds,
             seed=seed,
-            progress=lambda done, total: update(completed=done, total=total),
+            progress=update,
         )
     made = tables(calibrated, resamples=resamples, seed=seed)
     written = _write(calibrated, out, ship)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from radmoe.errors import GoldNotFound, InputError, RadmoeError
-from radmoe.system.printing import bar, say, styled
+from radmoe.system.printing import bar, say
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from radmoe.capture import Captured, Plan, Progress
     from radmoe.engines import EngineOptions
     from radmoe.selection.layers import Layers
@@ -52,25 +51,16 @@ def plan_for(
 
 
 def capture_with_bar(plan: Plan, out: Path) -> Captured:
-    """`capture_pool` with a bar over rollouts, problems done and tokens/s, on a terminal only."""
-    from rich.progress import ProgressColumn, Task, TimeRemainingColumn
-
+    """`capture_pool` with progress: rollouts, problems done and tokens/s."""
     from radmoe.capture import capture_pool
 
-    class Problems(ProgressColumn):
-        def render(self, task: Task) -> RenderableType:
-            return styled(f"{task.fields['problems']} problems")
-
-    class Speed(ProgressColumn):
-        def render(self, task: Task) -> RenderableType:
-            return styled(f"{task.fields['tokens'] / max(task.elapsed or 0, 1e-9):,.0f} tokens/s")
-
-    columns = (Problems(), Speed(), TimeRemainingColumn())
-    with bar("capturing", *columns, problems=f"0/{len(plan.problems)}", tokens=0) as update:
+    began = time.monotonic()
+    with bar("capturing") as update:
 
         def advance(now: Progress) -> None:
-            done = f"{now.problems}/{now.of_problems}"
-            update(completed=now.rollouts, total=now.of_rollouts, problems=done, tokens=now.tokens)
+            speed = now.tokens / max(time.monotonic() - began, 1e-9)
+            note = f"{now.problems} of {now.of_problems} problems, {speed:,.0f} tokens/s"
+            update(now.rollouts, now.of_rollouts, note=note)
 
         return capture_pool(plan, out, progress=advance)
 

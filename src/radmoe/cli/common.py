@@ -82,11 +82,8 @@ def limited(limit: int | None, items: list[T]) -> list[T]:
 
 
 def progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
-    """Iterate with a progress bar on stderr, which appears only on a terminal."""
-    from rich.progress import TaskProgressColumn, TimeRemainingColumn
-
-    columns = (TaskProgressColumn(show_speed=True), TimeRemainingColumn(elapsed_when_finished=True))
-    with bar(what, *columns, total=total) as update:
+    """Iterate over problems with progress on stderr."""
+    with bar(what, "problems", total=total) as update:
         for item in items:
             yield item
             update(advance=1)

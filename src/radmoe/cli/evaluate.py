@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "radmoe evaluate pool/",
+    "radmoe evaluate pools/*/ --full",
     "radmoe evaluate pools/*/ --out tables.md",
+    "radmoe evaluate pools/lab-*/ --rivals --fewer 8 --fewer 16 --out rivals.md",
     "radmoe evaluate pool/ --readout boundary@16 --json",
     "radmoe evaluate mine/ --kind code --name humaneval --format latex",
     "radmoe evaluate pools/lab-*/ --by family --confidence-window 32 -n 16",
@@ -65,6 +67,14 @@ def command(
         str,
         typer.Option("--by", help="Rows of tables: configuration (model and style), or family (its styles pooled)."),
     ] = "configuration",
+    full: Annotated[bool, typer.Option("--full", help="Print every table.")] = False,
+    rivals: Annotated[
+        bool, typer.Option("--rivals", help="Compare routing with what is free, instead of or in addition to it.")
+    ] = False,
+    fewer: Annotated[
+        list[int] | None,
+        typer.Option("--fewer", help="With --rivals: also with only so many rollouts of each problem; may repeat."),
+    ] = None,
     resamples: Resamples = 10_000,
     seed: Seed = 0,
     jobs: Jobs = None,
@@ -75,43 +85,58 @@ def command(
 ) -> None:
     """Compare RAD with random picks, votes and the oracle on graded pools: the paper's tables for your rollouts.
 
-    Accuracy by dataset, the strict marker-only readout, anchor coverage, where the lift comes from, paired
-    tests, the random envelope, dense wrong basins, every other method, the methods by kind of answer, RAD
-    against each baseline, and one sentence that sums it up.
-    A cell that shows -- says below the table why. Grade the pools first (radmoe grade).
+    Prints whether selection helped, how RAD compares with the best baseline that reads no routing, and how right
+    every usual method is. --full prints all tables: accuracy by dataset, the strict marker-only readout, anchor
+    coverage, where the lift comes from, paired tests, the random envelope, dense wrong basins, every other
+    method, the methods by kind of answer, and RAD against each baseline. A cell that shows -- says below the
+    table why. Grade the pools first (radmoe grade).
+
+    --rivals asks instead whether it is the routing: by kind of answer and by regime (data set, configuration, how
+    many rollouts are right, how far they agree, how many there are) it compares routing with likelihood,
+    self-certainty, text overlap, edit distance, programs grouped by what they do, and a majority vote, and says to
+    which of them routing adds something.
     """
     check_statistics("evaluate")
     chosen = output_format(style, out, as_json)
     names: list[str | None] = list(name or [])
     if names and len(names) != len(pools):
         raise InputError(f"{len(names)} --name for {len(pools)} pools: give one per pool, in their order")
+    if fewer and not rivals:
+        raise InputError("--fewer adds rows to the tables of --rivals: give both, or -n for the first rollouts alone")
     from radmoe.evaluation import build_report
     from radmoe.evaluation.pools import check_distinct
+    from radmoe.evaluation.rivals import rivals_report
     from radmoe.evaluation.scores import Draws, check_grouping
 
     check_grouping(by)
     check_distinct(pools)
-    options = {
-        "kind": kind,
-        "readout": readout,
-        "k": k,
-        "kernel": kernel,
-        "confidence_window": confidence_window,
-        "n": n,
-    }
-    options |= {"jobs": cores(jobs), "use_cache": cache}
-    records = [
-        one
-        for pool, dataset in zip(pools, names or [None] * len(pools), strict=True)
-        for one in records_of(pool, options, dataset)
-    ]
-    show(build_report(records, Draws(resamples, seed), by=by), chosen, out)
+    options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel}
+    options |= {"confidence_window": confidence_window, "jobs": cores(jobs), "use_cache": cache}
+
+    def evaluated(n: int | None) -> list[GradedPool]:
+        return [
+            one
+            for pool, dataset in zip(pools, names or [None] * len(pools), strict=True)
+            for one in _evaluate(pool, options | {"n": n, "dataset": dataset})
+        ]
+
+    draws = Draws(resamples, seed)
+    if rivals:
+        by_number = {number: evaluated(number) for number in sorted(set(fewer or ()))}
+        show(rivals_report(evaluated(n), by_number, draws), chosen, out, full=True)
+        return
+    show(build_report(evaluated(n), draws, by=by), chosen, out, full=full)
 
 
-def show(report: Report, chosen: str, out: Path | None) -> None:
-    """Print a report in a format, or write it to a file."""
+def show(report: Report, chosen: str, out: Path | None, *, full: bool) -> None:
+    """Print a report in a format, or write it to a file. A terminal gets one screen unless it shall be `full`."""
     from radmoe.evaluation import render, screen
 
+    if chosen == "terminal" and out is None and not full:
+        screen.summary(report, console())
+        say("")
+        say("Every table: --full. Routing against what is free: --rivals.")
+        return
     if chosen == "terminal" and out is None:
         screen.terminal(report, console())
         return
@@ -159,19 +184,12 @@ def cores(jobs: int | None) -> int:
     return jobs
 
 
-def records_of(path: Path, options: dict[str, Any], dataset: str | None = None) -> tuple[GradedPool, ...]:
-    """Evaluate one pool, with a progress bar; what was inferred of its kinds is said on stderr."""
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
+def _evaluate(path: Path, options: dict[str, Any]) -> tuple[GradedPool, ...]:
+    """Evaluate one pool, with progress; what was inferred of its kinds is said on stderr."""
     from radmoe.evaluation import evaluate_pool
 
-    with bar(f"evaluating {path.name}", MofNCompleteColumn(), TimeRemainingColumn()) as update:
-        records = evaluate_pool(
-            path,
-            dataset=dataset,
-            progress=lambda done, total: update(completed=done, total=total),
-            **options,
-        )
-    for note in dict.fromkeys(one.inferred for one in records if one.inferred):
+    with bar(f"evaluating {path.name}") as update:
+        pools = evaluate_pool(path, progress=update, **options)
+    for note in dict.fromkeys(one.inferred for one in pools if one.inferred):
         say(f"radmoe: {path}: {note}", err=True)
-    return records
+    return pools

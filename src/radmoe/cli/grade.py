@@ -81,8 +81,6 @@ def command(
     normalised and compared; programs run their tests in a sandbox. The labels are for evaluation: nothing that selects
     ever reads them.
     """
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
     from radmoe.grading import grade_pool
     from radmoe.grading.sources import problems_of, read_answers
     from radmoe.pool import open_pool
@@ -98,7 +96,7 @@ def command(
         problems = read_answers(answers)
     elif named:
         problems = problems_of(opened, task=task, data=data, seed=seed)
-    with bar("grading", MofNCompleteColumn(), TimeRemainingColumn(), total=len(opened)) as update:
+    with bar("grading", total=len(opened)) as update:
         summary = grade_pool(
             pool,
             problems,
@@ -111,7 +109,7 @@ def command(
     if behaviours:
         from radmoe.grading.behaviours import write_behaviours
 
-        with bar("running programs", MofNCompleteColumn(), TimeRemainingColumn()) as update:
+        with bar("running programs", "programs") as update:
             behaving = write_behaviours(
                 pool,
                 problems,

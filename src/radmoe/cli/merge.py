@@ -25,15 +25,12 @@ def command(
 
     The pools are complete, of the same model, task, settings and tokenizer, and no rollout is in two of them. Shards are linked, or copied where links are not possible; none is rewritten. Labels are not merged.
     """
-    from rich.progress import MofNCompleteColumn
-
     from radmoe.pool import merge_pools
     from radmoe.pool.reader import manifest
-    from radmoe.system.screen import Label
 
     shards = sum(len(manifest(pool)["shards"]) for pool in pools)
-    with bar("merging", MofNCompleteColumn(), Label("shards"), total=shards) as update:
-        merged = merge_pools(pools, out, progress=lambda done: update(completed=done))
+    with bar("merging", "shards", total=shards) as update:
+        merged = merge_pools(pools, out, progress=update)
     facts = {"pool": str(out), "pools": len(pools), "problems": len(merged.problems), "rollouts": len(merged)}
     if as_json:
         say_json(facts)

@@ -49,8 +49,6 @@ def command(
     The routing is what this model has in its own arithmetic, not what was there while sampling. Where ROLLOUTS is a pool
     with captured routing, the last line says how many expert sets are equal (docs/engines.md).
     """
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import Sampling
     from radmoe.engines.kept_rows import profile_for
@@ -59,7 +57,7 @@ def command(
 
     own_kind = None if kind is None else check_kind(kind)
     engine = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
-    with bar("replaying", MofNCompleteColumn(), TimeRemainingColumn()) as update:
+    with bar("replaying") as update:
         done = replay(
             rollouts,
             engine,
@@ -68,7 +66,7 @@ def command(
             profile=profile_for(engine, weights=not ids_only, readouts=names(readouts), layers=layers),
             weights=not ids_only,
             raw=raw,
-            progress=lambda done, total: update(completed=done, total=total),
+            progress=update,
             topk_logprobs=0 if no_logprobs else Sampling.topk_logprobs,
         )
     if as_json:

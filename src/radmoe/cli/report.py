@@ -46,16 +46,14 @@ def command(
     The page needs no server and no network. It has the evaluation's tables, and for every problem the agreement of its rollouts, a map of them, their texts with
     anchors, windows and log-probabilities, two of them side by side, and the experts that fired. Pools need no labels.
     """
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
     from radmoe.cli.evaluate import cores
     from radmoe.report.explorer import Options, write_report
 
     if out.is_dir():
         raise InputError(f"--out {out} is a directory: name a file, such as {out / 'report.html'}")
     options = Options(kind, tuple(readout or ()), k, kernel, full_text, limit, cores(jobs))
-    with bar("writing the page", MofNCompleteColumn(), TimeRemainingColumn()) as update:
-        notes = write_report(pools, out, options, progress=lambda done, total: update(completed=done, total=total))
+    with bar("writing the page", "rollouts evaluated or written") as update:
+        notes = write_report(pools, out, options, progress=update)
     for note in notes:
         say(f"radmoe: {note}", err=True)
     say(f"{out}: {size(out.stat().st_size)}; open it in a browser")

@@ -25,8 +25,6 @@ def command(
     Names each damaged file and the rollouts it touches. After a killed capture, --recover makes a pool of what was
     finished.
     """
-    from rich.progress import DownloadColumn, TimeRemainingColumn
-
     from radmoe.errors import PoolCorrupt
     from radmoe.pool import Pool, open_pool, schema
     from radmoe.pool.fault import SetAside
@@ -39,8 +37,8 @@ def command(
             say(dropped, err=True)
     opened = open_pool(pool)
     stored_bytes = sum(shard.bytes for shard in opened.shards.values())
-    with bar("verifying", DownloadColumn(), TimeRemainingColumn(), total=stored_bytes) as update:
-        faults = opened.verify(progress=lambda done: update(advance=done))
+    with bar("verifying", "MB", total=stored_bytes / 1e6) as update:
+        faults = opened.verify(progress=lambda done: update(advance=done / 1e6))
     if as_json:
         say_json([{"file": f.file, "message": f.message, "runs": f.runs} for f in faults])
     else:

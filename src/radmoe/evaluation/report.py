@@ -12,9 +12,9 @@ import numpy as np
 from radmoe import __version__
 from radmoe.errors import InputError
 from radmoe.evaluation import cache
-from radmoe.evaluation.kinds import kind_tables
+from radmoe.evaluation.kinds import BASELINES, NAMES, kind_tables
 from radmoe.evaluation.pools import GradedPool
-from radmoe.evaluation.scores import Collection, Draws, Scores
+from radmoe.evaluation.scores import Collection, Draws, Scores, compare, corrected, differ
 from radmoe.evaluation.stats import Interval, poisson_binomial_test
 from radmoe.evaluation.table import SURE, Table, p_text
 from radmoe.evaluation.tables import (
@@ -90,8 +90,8 @@ def build_report(pools: Sequence[GradedPool], draws: Draws | None = None, *, by:
 
 
 def verdict(collection: Collection, draws: Draws) -> str:
-    """One sentence: whether RAD did better than a random rollout, by how much, how sure that is, and how it compares
-    with a vote."""
+    """Whether RAD did better than a random rollout, by how much, how sure that is, and how it compares with a vote and with
+    the best baseline that reads no routing."""
     scores = collection.scores()
     assert scores is not None
     every, reason = scores, scores.why_not("rad")
@@ -109,11 +109,31 @@ def verdict(collection: Collection, draws: Draws) -> str:
     interval = scores.interval(hits, draws, scores.full)
     helped = "Selection helped" if test.p < SURE else "Selection hurt" if low_tail.p < SURE else "No help shown"
     chance = low_tail.p if helped == "Selection hurt" else test.p
-    return (
+    sentence = (
         f"{helped}: on {_problems(scores)} RAD is right {_percent(hits.mean())} of the time and a random rollout "
         f"{_percent(scores.full.mean())}, {_gap(gap, interval)}, and random picks do as "
         f"{'badly' if helped == 'Selection hurt' else 'well'} with Poisson-binomial {p_text(chance)}"
         f"{_against_vote(collection, draws)}{_left_out(every, scores)}."
+    )
+    return f"{sentence} {_against_best(scores, draws)}"
+
+
+def _against_best(scores: Scores, draws: Draws) -> str:
+    """How RAD compares with the baseline that does best of those that read no routing and can be used on all problems."""
+    usable = [name for name in BASELINES if scores.why_not(name) is None]
+    if not usable:
+        return "No baseline that reads no routing can be used on all of them."
+    cells = corrected([compare(scores, "rad", name, draws) for name in usable])
+    best = max(range(len(usable)), key=lambda i: scores.hits(usable[i]).mean())
+    name, gap, pair = NAMES[usable[best]], cells[best].value, cells[best].pair
+    assert isinstance(gap, float)
+    assert pair is not None
+    assert pair.adjusted is not None
+    interval = scores.interval(scores.hits("rad"), draws, scores.hits(usable[best]))
+    sure = "a difference" if differ(cells[best]) else "no difference these problems can show"
+    return (
+        f"The best baseline that reads no routing is {name}, right {_percent(scores.hits(usable[best]).mean())} of the time: "
+        f"RAD is {_gap(gap, interval)} against it, {p_text(pair.adjusted)} (Holm over {len(usable)} baselines): {sure}."
     )
 
 

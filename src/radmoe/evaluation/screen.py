@@ -24,6 +24,22 @@ Piece = tuple[str, str]  # text and style
 Line = list[Piece]  # what stands on one line, or in one column of it
 
 
+def summary(report: Report, screen: Screen) -> None:
+    """Print what fits one screen: the verdict, and how right every usual method is by kind of answer."""
+    report = visible_report(report, longest=NAME)
+    screen.print(head(report, NAME), style="bold")
+    screen.print(report.verdict)
+    kinds = next((table for table in report.tables if table.key == "kinds"), None)
+    if kinds is not None:
+        *_, whole = kinds.by_section().values()
+        rows = tuple(
+            replace(row, cells=tuple(replace(cell, gain_low=None, gain_high=None) for cell in row.cells))
+            for row in whole.rows
+        )
+        screen.print()
+        show_table(replace(whole, title="Percent right, and points over a random rollout", rows=rows), screen)
+
+
 def terminal(report: Report, screen: Screen) -> None:
     """Print every table, and the verdict last."""
     report = visible_report(report, longest=NAME)

@@ -12,16 +12,18 @@ import io
 import json
 import re
 import sys
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from rich.progress import ProgressColumn
     from rich.text import Text
 
     from radmoe.system.screen import Screen
+
+PERIOD = 10.0  # seconds between lines of progress where stderr is no terminal
 
 _CONTROLS = r"\x00-\x1f\x7f-\x9f"
 _SURROGATES = r"\ud800-\udfff"
@@ -119,33 +121,46 @@ def block(text: str) -> Text:
     return Text(visible(text, block=True))
 
 
+class Update(Protocol):
+    """Tells a progress bar how many are done (or how many more), how many there are, and what else to show."""
+
+    def __call__(
+        self, done: float | None = None, total: float | None = None, *, advance: float = 0, note: str = ""
+    ) -> None: ...
+
+
 @contextmanager
-def bar(
-    what: str, *columns: ProgressColumn, total: float | None = None, **fields: Any
-) -> Iterator[Callable[..., None]]:
-    """A progress bar on stderr, named `what`, which appears only on a terminal and goes away at the end.
+def bar(what: str, unit: str = "rollouts", *, total: float | None = None) -> Iterator[Update]:
+    """Progress on stderr: on a terminal a bar that goes away at the end, elsewhere a line every PERIOD seconds."""
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-    `columns` stand behind the bar itself, and `fields` are theirs. Yields a function that takes what has changed:
-    `advance`, or `completed`, `total` and fields.
-    """
-    from rich.progress import BarColumn, Progress
-
-    from radmoe.system.screen import Label
+    from radmoe.system.screen import Label, Note
 
     screen = console(stderr=True)
+    finished, of, said = 0.0, total, time.monotonic()
     with Progress(
         Label(what),
         BarColumn(),
-        *columns,
+        Note(),
+        TimeRemainingColumn(),
         console=screen,
         transient=True,
         disable=not screen.is_terminal,
         redirect_stdout=False,  # what goes to a pipe or a file meanwhile must not land on stderr, nor be wrapped
     ) as progress:
-        task = progress.add_task("", total=total, **fields)
+        task = progress.add_task("", total=total, note="")
 
-        def update(**change: Any) -> None:
-            progress.update(task, **change)
+        def update(
+            done: float | None = None, total: float | None = None, *, advance: float = 0, note: str = ""
+        ) -> None:
+            nonlocal finished, of, said
+            finished = finished + advance if done is None else done
+            of = of if total is None else total
+            text = f"{finished:,.0f}{'' if of is None else f' of {of:,.0f}'} {unit}{note and f', {note}'}"
+            progress.update(task, completed=finished, total=of, note=text)
+            if not screen.is_terminal and time.monotonic() - said >= PERIOD:
+                said = time.monotonic()
+                say(f"radmoe: {what}: {text}", err=True)
 
         yield update
 

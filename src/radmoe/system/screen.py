@@ -39,7 +39,13 @@ class Screen(Console):
 
 
 class Table(table.Table):
-    """A table whose cells are of a bearable length: the middle of a longer one is left out."""
+    """A table whose cells are of a bearable length: the middle of a longer one is left out.
+
+    A cell that is wider than its column is wrapped: ids and paths can be typed as they stand.
+    """
+
+    def add_column(self, *arguments: Any, overflow: Any = "fold", **options: Any) -> None:
+        super().add_column(*arguments, overflow=overflow, **options)
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         super().add_row(*(shortened(cell) if isinstance(cell, str) else cell for cell in cells), **options)
@@ -54,3 +60,10 @@ class Label(progress.ProgressColumn):
 
     def render(self, task: progress.Task) -> Text:
         return self._text
+
+
+class Note(progress.ProgressColumn):
+    """What a progress bar says of itself: how many are done, of how many, and what else was told."""
+
+    def render(self, task: progress.Task) -> Text:
+        return styled(shortened(task.fields["note"], 80))

@@ -9,11 +9,9 @@ import typer
 
 from radmoe.cli.common import Json, size
 from radmoe.errors import InputError
-from radmoe.system.printing import bar, console, say, say_json, styled
+from radmoe.system.printing import bar, console, say, say_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from radmoe_lab.archive.pools import BuiltPool, PoolBuilder, WantedPool
 
 HEADING = "Research"
@@ -151,14 +149,12 @@ def agent_command(
 
 def _build(builder: PoolBuilder, pool: WantedPool, seconds_each: float, later: float) -> BuiltPool:
     """Build a pool with a bar, which also shows the time left, including `later` seconds for the pools that follow."""
-    from rich.progress import MofNCompleteColumn, ProgressColumn, Task
 
-    class Left(ProgressColumn):
-        def render(self, task: Task) -> RenderableType:
-            return styled(f"{_duration((pool.rollouts - task.completed) * seconds_each + later)} left")
+    def left(done: int) -> str:
+        return f"{_duration((pool.rollouts - done) * seconds_each + later)} left in all"
 
-    with bar(pool.path.name, MofNCompleteColumn(), Left(), total=pool.rollouts) as update:
-        return builder.build(pool, lambda done, total: update(completed=done, total=total))
+    with bar(pool.path.name, total=pool.rollouts) as update:
+        return builder.build(pool, lambda done, total: update(done, total, note=left(done)))
 
 
 def _duration(seconds: float) -> str:

@@ -138,29 +138,23 @@ def _run(
     """The studies on the pools, with bars; decisions are corrected together."""
     from dataclasses import replace
 
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
     from radmoe.cli.evaluate import cores
     from radmoe_studies.decision import corrected
     from radmoe_studies.evidence import gather
     from radmoe_studies.run import run_studies
 
-    def showing(update: Any) -> Any:
-        return lambda done, total: update(completed=done, total=total)
-
-    columns = (MofNCompleteColumn(), TimeRemainingColumn())
-    with bar("opening pools", *columns) as update:
+    with bar("opening", "pools") as update:
         evidence = gather(
-            pools, confidence_window=confidence_window, jobs=cores(jobs), use_cache=cache, progress=showing(update)
+            pools, confidence_window=confidence_window, jobs=cores(jobs), use_cache=cache, progress=update
         )
     rans = []
-    with bar("reading routing", *columns) as update:
-        running = run_studies(studies, evidence, options, reading=showing(update))
+    with bar("reading routing") as update:
+        running = run_studies(studies, evidence, options, reading=update)
         first = next(running, None)
-    with bar("studies", *columns) as update:
+    with bar("running", "studies") as update:
         while first is not None:
             rans.append(first)
-            update(completed=len(rans), total=len(studies))
+            update(len(rans), len(studies))
             first = next(running, None)
     say(f"{evidence.asked:,} windows asked for, {evidence.windows:,} read, {evidence.kept:,} from the cache", err=True)
     decisions = iter(corrected([d for ran in rans if ran.findings for d in ran.findings.decisions]))
