@@ -9,7 +9,7 @@ equivalence.py  which mathematical answers are the same; verifier.py is the proc
 latex.py        a LaTeX answer taken apart, and its normal form
 relations.py    equations, intervals and sets, for latex.py; shapes.py is what they both make
 syntax.py       formulas as trees; exact.py works out those that are rational
-tokens.py       LaTeX as atoms; signs.py, numerals.py, prose.py and units.py know how people write
+tokens.py       LaTeX as atoms; unicode_symbols.py, numerals.py, prose.py and units.py know how people write
 programs.py     programs against hidden tests, in the sandbox
 labels.py       labels.parquet, written and read
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from radmoe.grading.numerals import joined_numbers
 from radmoe.grading.prose import ABOUT, PERCENT, prose
-from radmoe.grading.signs import latex_of
+from radmoe.grading.unicode_symbols import latex_of
 from radmoe.grading.units import BARE, plain_unit, unit_of
 
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[A-Za-z]{2,}|\d*\.\d+|\d+|\s+|.", re.DOTALL)

@@ -3,8 +3,8 @@
 What is read:
     evidence.py    graded pools as arrays, and similarities that all studies share
     reading.py     requests, and one problem read for many of them
-    across.py      rollouts of several problems compared with each other
-    printed.py     the tables that the paper prints
+    cross_problem.py  rollouts of several problems compared with each other
+    paper_tables.py  the tables that the paper prints
 
 What is computed per problem:
     picks.py       who is right under RAD, votes and the oracle
@@ -12,17 +12,17 @@ What is computed per problem:
     lifts.py       RAD's lift, taken apart; gains.py the same by anchor, with tests
     budgets.py     gains by anchor and budget; bands.py picks from subsets of the layers
     basins.py      neighbours, densities and purities of many problems at once; purity.py of one
-    courses.py     purity and accuracy as rollouts or windows grow
-    arrivals.py    rollouts in many orders of arrival: picks, stops, tokens; falls.py what DeepConf's online filter watches
+    purity_curves.py  purity and accuracy as rollouts or windows grow
+    arrivals.py    rollouts in many orders of arrival: picks, stops, tokens
+    online_filter.py  DeepConf's online filter; pruning.py rollouts given up by their likelihood; per_rollout.py what both read
     subcohorts.py  selectors in sub-cohorts of m rollouts; rates.py their hit rates, pooled
 
 What is made of it:
     pooling.py     panels put together, with problems as clusters
     resample.py    bootstrap distributions over problems; quantities.py numbers with their draws
-    moments.py     correlations under many weights at once
+    correlations.py  correlations under many weights at once
     accuracies.py  tables of accuracies
     decision.py    claims, rules and verdicts
-    charts.py      figures as data
     needs.py       what studies need of pools
     base.py        what a study is, and the table of all; run.py running them
     paper/         the studies themselves, one module each

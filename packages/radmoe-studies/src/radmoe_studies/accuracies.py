@@ -8,9 +8,9 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe_studies.evidence import Panel
+from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.picks import of_method
 from radmoe_studies.pooling import groups, of_pool, shown
-from radmoe_studies.printed import percent, printed
 
 POOLED = ("well-posed", "code")  # averages over the problems of all data sets of that kind
 VOTES = ("majority-split", "majority", "deepconf")  # over exact answers: programs are near-unique

@@ -10,9 +10,9 @@ import pytest
 from planted_panels import evidence, panel, relabelled
 from radmoe.evaluation.stats import partial_correlation
 from radmoe_studies.base import Options
+from radmoe_studies.correlations import moments
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Panel, Request
-from radmoe_studies.moments import moments
 from radmoe_studies.paper.disagreement import disagreement, entropies, nulls, problems, within_bands
 
 OPTIONS = Options(resamples=400)

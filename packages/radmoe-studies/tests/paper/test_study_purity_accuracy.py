@@ -9,11 +9,11 @@ import numpy as np
 from planted_panels import evidence, panel
 from radmoe.evaluation.stats import partial_correlation
 from radmoe_studies.base import Findings, Options
-from radmoe_studies.courses import REQUESTS, pool_courses, rho, sizes_of, with_rollouts
 from radmoe_studies.decision import Verdict
 from radmoe_studies.evidence import Panel, Read
 from radmoe_studies.paper.purity_accuracy import purity_accuracy
 from radmoe_studies.picks import rate
+from radmoe_studies.purity_curves import REQUESTS, pool_curves, rho, sizes_of, with_rollouts
 
 OPTIONS = Options(resamples=300)
 RISING = dict(zip(REQUESTS, (0.02, 0.03, 0.04, 0.06), strict=True))
@@ -83,14 +83,14 @@ def test_purity_that_helps_at_one_difficulty_is_coupled_and_purity_of_a_wrong_ma
 def test_the_share_of_right_rollouts_alone_couples_nothing() -> None:
     """Purity corrected for chance falls as one basin grows, and accuracy rises: plain correlations are misled by it."""
     one = panel(requests=REQUESTS, signal=0.15, right=np.linspace(0.3, 0.8, 200).tolist(), problems=200)
-    course = {one: with_rollouts(one, (4, 8, 16), 0)}
-    result = pool_courses([one], course, OPTIONS)
+    curve = {one: with_rollouts(one, (4, 8, 16), 0)}
+    result = pool_curves([one], curve, OPTIONS)
     assert result is not None
-    control = np.isfinite(course[one].purity[:, 1])
-    known = partial_correlation(course[one].purity[control, 1], course[one].accuracy[control, 1], rate(one)[control])
+    control = np.isfinite(curve[one].purity[:, 1])
+    known = partial_correlation(curve[one].purity[control, 1], curve[one].accuracy[control, 1], rate(one)[control])
     assert np.isclose(result.given_rate[0, 1], known.r)
     assert np.isclose(
-        result.plain[0, 1], np.corrcoef(course[one].purity[control, 1], course[one].accuracy[control, 1])[0, 1]
+        result.plain[0, 1], np.corrcoef(curve[one].purity[control, 1], curve[one].accuracy[control, 1])[0, 1]
     )
 
 
@@ -101,10 +101,10 @@ def test_only_problems_with_enough_rollouts_at_every_size_are_in() -> None:
     one.reads[REQUESTS[0]] = Read(one.read(REQUESTS[0]).values, start)
     sizes = sizes_of([one])
     assert sizes == (4, 6, 8, 12, 16, 24, 32)
-    course = with_rollouts(one, sizes, 0)
-    assert np.isnan(course.purity[:2]).all()  # one has a single answer, one too few rollouts
-    assert np.isfinite(course.purity[2:]).all()
-    assert np.isnan(course.accuracy[:2]).all()
+    curve = with_rollouts(one, sizes, 0)
+    assert np.isnan(curve.purity[:2]).all()  # one has a single answer, one too few rollouts
+    assert np.isfinite(curve.purity[2:]).all()
+    assert np.isnan(curve.accuracy[:2]).all()
 
 
 def test_few_located_rollouts_leave_windows_alone_and_no_purity_leaves_nothing() -> None:

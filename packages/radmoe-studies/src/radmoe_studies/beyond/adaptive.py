@@ -1,7 +1,7 @@
 """Study 30: does stopping when the pick is settled beat a fixed number of rollouts at the same cost?
 
 The rollouts of a problem arrive in many random orders. The online selector of `radmoe.selection.online` stops by its rule; adaptive
-consistency stops by its Beta criterion over answers; DeepConf's online filter cuts rollouts short, and a race (`races.py`)
+consistency stops by its Beta criterion over answers; DeepConf's online filter cuts rollouts short, and a race (`pruning.py`)
 gives up those that are less likely than the first ones were. A fixed N picks among the first N. All see the same rollouts
 in the same orders, and every token is counted, also of rollouts that were cancelled, cut or given up.
 """
@@ -21,10 +21,10 @@ from radmoe_studies.arrivals import arrive, consistent, orders, picks, settled, 
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, FEWEST, Claim, Decision, above, all_of, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Ints, Panel, Request
-from radmoe_studies.falls import Falls, falls, filtered
 from radmoe_studies.needs import MANY
+from radmoe_studies.online_filter import WindowLows, filtered, window_lows
 from radmoe_studies.pooling import clusters
-from radmoe_studies.races import WARM_UP, LogProbs, log_probs, race
+from radmoe_studies.pruning import WARM_UP, LogProbs, log_probs, prune
 from radmoe_studies.resample import Quantity, Resampled, resample
 from radmoe_studies.subcohorts import Problem, problem_key
 
@@ -111,7 +111,7 @@ def request_of(panel: Panel, preset: str) -> Request | None:
 
 
 def measure(
-    panel: Panel, preset: str, most: int, options: Options, lows: Falls | None, sampled: LogProbs | None
+    panel: Panel, preset: str, most: int, options: Options, lows: WindowLows | None, sampled: LogProbs | None
 ) -> Measured:
     """What every arm and every fixed N do on the problems of a panel, in the mean over orders.
 
@@ -161,7 +161,7 @@ def measure(
             if running is None:
                 columns.append(nothing)
                 continue
-            ran = race(known, place, begun, lengths, running, k, confidence, patience=p)
+            ran = prune(known, place, begun, lengths, running, k, confidence, patience=p)
             columns.append(np.array([hits[ran.picks].mean(), ran.spent.mean(), ran.finished.mean()]))
         if votable:
             columns += [_stopped(consistent(cast, t), cast.hit, one.spent) for t in THRESHOLDS]
@@ -254,7 +254,7 @@ def adaptive(evidence: Evidence, options: Options) -> Findings:
         )
     groups: dict[str, list[Measured]] = {}
     for panel in panels:
-        lows, sampled = falls(panel), log_probs(panel)
+        lows, sampled = window_lows(panel), log_probs(panel)
         for preset in (preset for preset in PRESETS if request_of(panel, preset) is not None):
             made = measure(panel, preset, most, options, lows, sampled)
             if len(made.table):

@@ -7,8 +7,8 @@ from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.evidence import Evidence
 from radmoe_studies.lifts import COHORT, DENSE, FULL, MAJORITY, Lift, lifts, wanted
+from radmoe_studies.paper_tables import percent, pool_of, printed
 from radmoe_studies.pooling import POOLS, configuration, groups, of_pool, shown, stars_of
-from radmoe_studies.printed import percent, pool_of, printed
 
 MEANS = ("avg_full", "avg_coh", "maj", "dens")  # columns of the paper's table
 

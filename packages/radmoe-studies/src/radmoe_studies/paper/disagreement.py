@@ -15,12 +15,12 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
+from radmoe_studies.correlations import ENT, HIT, RATE, Moments, correlations, moments
 from radmoe_studies.decision import CORRELATION, EFFECT, Claim, Decision, above, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
-from radmoe_studies.moments import ENT, HIT, RATE, Moments, correlations, moments
 from radmoe_studies.needs import VOTES
+from radmoe_studies.paper_tables import printed
 from radmoe_studies.pooling import configuration, groups, of_pool, shown, stack
-from radmoe_studies.printed import printed
 from radmoe_studies.resample import Quantity, interval
 
 FEWEST = 4  # configurations of which a correlation between configurations is made

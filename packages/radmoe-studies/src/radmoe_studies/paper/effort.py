@@ -27,9 +27,9 @@ from radmoe_studies.lifts import (
     wanted,
 )
 from radmoe_studies.needs import EFFORTS
+from radmoe_studies.paper_tables import percent, pool_of, printed
 from radmoe_studies.picks import standard
 from radmoe_studies.pooling import of_pool, shown, stars_of
-from radmoe_studies.printed import percent, pool_of, printed
 
 STYLES = ("low", "medium", "high")
 POOLS = ("math", "well-posed")

@@ -18,9 +18,9 @@ from radmoe_studies.decision import Claim, Decision, within
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.fusions import fused
 from radmoe_studies.needs import LOGPROBS
+from radmoe_studies.paper_tables import percent, pool_of, printed
 from radmoe_studies.picks import rad, standard
 from radmoe_studies.pooling import PAIRED, POOLS, configuration, groups, of_pool, shown, stack
-from radmoe_studies.printed import percent, pool_of, printed
 from radmoe_studies.resample import Resampled, resample
 
 MARGIN = 0.01  # a point: what the paper resolves over all configurations

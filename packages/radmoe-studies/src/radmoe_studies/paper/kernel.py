@@ -24,9 +24,9 @@ from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import PEOPLED, Claim, Decision, below, changed, within
 from radmoe_studies.evidence import COSINE, Evidence, Floats, Panel, Request
+from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.picks import highest, hits
 from radmoe_studies.pooling import THINKING, Rows, clusters, configuration, groups, shown
-from radmoe_studies.printed import percent, printed
 from radmoe_studies.resample import Resampled, resample
 
 READOUTS = ("boundary@marker", "delimiter@marker", "delimiter@16", "boundary@16")

@@ -16,18 +16,27 @@ import numpy as np
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.courses import REQUESTS, WIDTHS, Course, Result, pool_courses, sizes_of, with_rollouts, with_windows
 from radmoe_studies.decision import CORRELATION, EFFECT, PEOPLED, Claim, Decision, above, all_of, changed
 from radmoe_studies.evidence import Evidence, Panel, Request
 from radmoe_studies.needs import MATH
 from radmoe_studies.picks import majority
 from radmoe_studies.pooling import THINKING
+from radmoe_studies.purity_curves import (
+    REQUESTS,
+    WIDTHS,
+    Curve,
+    Result,
+    pool_curves,
+    sizes_of,
+    with_rollouts,
+    with_windows,
+)
 from radmoe_studies.quantities import by_configuration, mean_cell, number, usable
 from radmoe_studies.resample import intervals
 
 STEPS, WIDER = 3, 0.10  # widths that must differ for a trend; the share of rollouts in which a width is one
-CLOSE = 0.2  # of rho: courses of some steps cannot be told apart by less
-RISES = 0.5  # of rho: a course that does not rise at half of its steps has less; the paper has .72 and more
+CLOSE = 0.2  # of rho: curves of some steps cannot be told apart by less
+RISES = 0.5  # of rho: a curve that does not rise at half of its steps has less; the paper has .72 and more
 _RISE = (
     "Spearman's rho of mean purity (K=1, delimiter@16) with {0}, and of RAD's accuracy with {0}, over the problems {1}, "
     f"{THINKING.name} pooled, are both above {RISES}: one-sided on the bootstrap over problems, the weaker decides."
@@ -87,12 +96,12 @@ def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
     ]
     groups, sizes = by_configuration(panels), sizes_of(panels)
     windows = {panel: with_windows(panel) for panel in panels}
-    by_window = {name: pool_courses(own, windows, options) for name, own in groups.items()}
+    by_window = {name: pool_curves(own, windows, options) for name, own in groups.items()}
     by_size: dict[str, Result | None] = dict.fromkeys(groups)
-    rollouts: dict[Panel, Course] = {}
+    rollouts: dict[Panel, Curve] = {}
     if len(sizes) >= 3:
         rollouts = {panel: with_rollouts(panel, sizes, options.seed + i) for i, panel in enumerate(panels)}
-        by_size = {name: pool_courses(own, rollouts, options) for name, own in groups.items()}
+        by_size = {name: pool_curves(own, rollouts, options) for name, own in groups.items()}
     else:
         notes.append("Too few rollouts have an answer and a delimiter: sizes of sub-cohorts were not compared.")
     decisions = [
@@ -110,13 +119,13 @@ def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
     ]
     tables = [_summary(by_size, by_window)]
     charts = []
-    for key, unit, steps, courses, result in (
+    for key, unit, steps, curves, result in (
         ("rollouts", "rollouts t", sizes, rollouts, by_size["all"]),
         ("windows", "window W", WIDTHS, windows, by_window["all"]),
     ):
         if result is not None:
             tables.append(_steps(key, unit, steps, result))
-            charts.append(_chart(key, unit, steps, result, _vote(courses)))
+            charts.append(_chart(key, unit, steps, result, _vote(curves)))
     return Findings(tuple(tables), tuple(charts), tuple(decisions), tuple(notes))
 
 
@@ -195,9 +204,9 @@ def _steps(key: str, unit: str, steps: Sequence[int], result: Result) -> Table:
     return Table(f"purity-accuracy-{key}", f"Purity and accuracy by {unit}", columns, tuple(rows))
 
 
-def _vote(courses: dict[Panel, Course]) -> float:
-    """The majority's accuracy on the problems that have a course, in percent."""
-    votes = [majority(panel)[np.isfinite(course.purity[:, 0])] for panel, course in courses.items()]
+def _vote(curves: dict[Panel, Curve]) -> float:
+    """The majority's accuracy on the problems that have a curve, in percent."""
+    votes = [majority(panel)[np.isfinite(curve.purity[:, 0])] for panel, curve in curves.items()]
     return 100 * float(np.mean(np.concatenate(votes)))
 
 
@@ -209,7 +218,7 @@ def _chart(key: str, unit: str, steps: Sequence[int], result: Result, vote: floa
         Series("purity", steps, purity, low[:count].tolist(), high[:count].tolist()),
         Series("accuracy", steps, accuracy, (100 * low[count:]).tolist(), (100 * high[count:]).tolist(), axis="right"),
     )
-    course = Plot("lines", x=unit, y="purity (K=1)", right="RAD accuracy (%)", series=series, logarithmic=True)
+    curve = Plot("lines", x=unit, y="purity (K=1)", right="RAD accuracy (%)", series=series, logarithmic=True)
     labels = [str(step) for step in steps]
     plane = Plot(
         "points",
@@ -218,4 +227,4 @@ def _chart(key: str, unit: str, steps: Sequence[int], result: Result, vote: floa
         series=(Series(unit, purity, accuracy, labels=labels),),
         lines=(Line(vote, "majority of all rollouts"),),
     )
-    return Chart(f"purity-accuracy-{key}", f"Purity and accuracy by {unit}", (course, plane))
+    return Chart(f"purity-accuracy-{key}", f"Purity and accuracy by {unit}", (curve, plane))

@@ -14,8 +14,8 @@ from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, Decision, abov
 from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, lifts, paired, wanted
 from radmoe_studies.needs import PAIRS
+from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.pooling import configuration, groups, of_pool, shown, stars_of
-from radmoe_studies.printed import percent, printed
 
 STYLES = ("instruct", "thinking")
 POOLS = ("math", "science", "well-posed")

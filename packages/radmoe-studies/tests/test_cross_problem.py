@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planted_panels import similarity
-from radmoe_studies.across import Crowd, embed, leakage, of_like_length
+from radmoe_studies.cross_problem import Crowd, embed, leakage, of_like_length
 
 
 def crowd(labels: list[int], lengths: list[int] | None = None, signal: float = 0.5) -> Crowd:

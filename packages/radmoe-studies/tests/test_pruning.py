@@ -16,7 +16,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.arrivals import orders
 from radmoe_studies.evidence import gather
-from radmoe_studies.races import log_probs, race, running_likelihood
+from radmoe_studies.pruning import log_probs, prune, running_likelihood
 from radmoe_studies.subcohorts import Problem
 
 N = 24
@@ -63,7 +63,7 @@ def test_a_race_is_that_of_the_rule_and_the_online_selector(preset: str, patienc
         rollout = np.concatenate((np.flatnonzero(reading.located), [-1]))
         confidence = np.array([likelihood(np.asarray(group.rollouts[i].sampled_logprobs)) for i in rollout[:-1]])
         begun = orders(N, 6, key=7, seed=0)
-        out = race(
+        out = prune(
             Problem.of(S, nobody.astype(bool), nobody, None),
             place,
             begun,
@@ -93,7 +93,7 @@ def test_log_probabilities_are_those_of_the_pool_also_from_the_cache(
     for _ in range(2):
         evidence = gather([path], confidence_window=8, use_cache=True)
         (panel,) = evidence.panels
-        known = log_probs(evidence, panel)
+        known = log_probs(panel)
         assert known is not None
         for row, problem in enumerate(panel.problem_ids):
             group = next(made.group for made in groups if made.group.problem_id == problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from radmoe_studies.printed import percent, pool_of, printed
+from radmoe_studies.paper_tables import percent, pool_of, printed
 
 LABELS = (
     "dc",

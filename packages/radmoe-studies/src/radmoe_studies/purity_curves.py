@@ -21,7 +21,7 @@ REQUESTS = tuple(Request(f"delimiter@{width}") for width in WIDTHS)
 ORDERS = 10  # random orders of a problem's rollouts, of which sub-cohorts are the first t
 
 
-class Course(NamedTuple):
+class Curve(NamedTuple):
     """Purity and accuracy of each problem [P, T] at every step of t or W; NaN in both where a step has no purity."""
 
     purity: Floats
@@ -32,7 +32,7 @@ def cohort(panel: Panel) -> Bools:
     return panel.answered & panel.read(REQUESTS[0]).located
 
 
-def with_rollouts(panel: Panel, sizes: Sequence[int], seed: int) -> Course:
+def with_rollouts(panel: Panel, sizes: Sequence[int], seed: int) -> Curve:
     """Means over sub-cohorts; a problem has numbers only if it has the largest size and a purity at every size."""
     inside, S, k = cohort(panel), panel.read(REQUESTS[0]).values, panel.setting.k
     whole = inside.sum(1) >= max(sizes)
@@ -54,7 +54,7 @@ def with_rollouts(panel: Panel, sizes: Sequence[int], seed: int) -> Course:
     return _balanced(np.where(known.any(0), means, np.nan), accuracy.mean(0), whole)
 
 
-def with_windows(panel: Panel) -> Course:
+def with_windows(panel: Panel) -> Curve:
     """Purity and accuracy with all rollouts, at every width."""
     inside, k = cohort(panel), panel.setting.k
     inside = inside & np.all([panel.read(request).located for request in REQUESTS], axis=0)
@@ -71,9 +71,9 @@ def _hits(correct: Bools, picks: Ints) -> Floats:
     return np.where(picks >= 0, right, np.nan)
 
 
-def _balanced(purity: Floats, accuracy: Floats, whole: Bools) -> Course:
+def _balanced(purity: Floats, accuracy: Floats, whole: Bools) -> Curve:
     keep = (whole & np.isfinite(purity).all(1) & np.isfinite(accuracy).all(1))[:, None]
-    return Course(np.where(keep, purity, np.nan), np.where(keep, accuracy, np.nan))
+    return Curve(np.where(keep, purity, np.nan), np.where(keep, accuracy, np.nan))
 
 
 def sizes_of(panels: Sequence[Panel]) -> tuple[int, ...]:
@@ -92,7 +92,7 @@ def rho(values: Floats) -> Floats:
 
 
 class Result(NamedTuple):
-    """The pooled course. Columns of means are purity at each step, then accuracy.
+    """The pooled curve. Columns of means are purity at each step, then accuracy.
 
     The correlations across problems at each step, plain and given the share of right rollouts, are [1 + R, T]: the
     estimate, then its draws; NaN where purity or accuracy is the same on all problems.
@@ -116,12 +116,12 @@ class Result(NamedTuple):
         return np.where(known.any(1), sums / np.maximum(known.sum(1), 1), np.nan)
 
 
-def pool_courses(panels: list[Panel], courses: dict[Panel, Course], options: Options) -> Result | None:
-    """The courses of several panels together; None where no problem has one."""
-    means = pooled(panels, {panel: np.hstack(courses[panel]) for panel in panels}, options)
+def pool_curves(panels: list[Panel], curves: dict[Panel, Curve], options: Options) -> Result | None:
+    """The curves of several panels together; None where no problem has one."""
+    means = pooled(panels, {panel: np.hstack(curves[panel]) for panel in panels}, options)
     if means is None:
         return None
-    moments = pooled(panels, {panel: _moments(panel, panels, courses) for panel in panels}, options)
+    moments = pooled(panels, {panel: _moments(panel, panels, curves) for panel in panels}, options)
     assert moments is not None
     every = np.split(np.vstack([moments.estimate, moments.draws]), 9, axis=1)
     xy, xz, yz = (_correlation(every, i, j) for i, j in ((0, 1), (0, 2), (1, 2)))
@@ -129,7 +129,7 @@ def pool_courses(panels: list[Panel], courses: dict[Panel, Course], options: Opt
     xz, yz = np.where(z > 0, xz, 0.0), np.where(z > 0, yz, 0.0)
     left = np.sqrt(np.maximum(1 - xz**2, 0) * np.maximum(1 - yz**2, 0))
     partial = np.where(left > 1e-6, (xy - xz * yz) / np.maximum(left, 1e-6), np.nan)
-    return Result(means, courses[panels[0]].purity.shape[1], xy, partial)
+    return Result(means, curves[panels[0]].purity.shape[1], xy, partial)
 
 
 def _correlation(moments: list[Floats], i: int, j: int) -> Floats:
@@ -141,22 +141,22 @@ def _correlation(moments: list[Floats], i: int, j: int) -> Floats:
     return np.where(norm > 1e-9, shared / np.maximum(norm, 1e-9), np.nan)
 
 
-def _moments(panel: Panel, panels: list[Panel], courses: dict[Panel, Course]) -> Floats:
+def _moments(panel: Panel, panels: list[Panel], curves: dict[Panel, Curve]) -> Floats:
     """Purity, accuracy and the share of right rollouts less the mean of their configuration, their squares, and their
     products [P, 9 T]."""
     own = [other for other in panels if other.configuration == panel.configuration]
     x, y, z = (
         values - _mean(np.concatenate(every))
         for values, every in zip(
-            _three(panel, courses), zip(*(_three(other, courses) for other in own), strict=True), strict=True
+            _three(panel, curves), zip(*(_three(other, curves) for other in own), strict=True), strict=True
         )
     )
     return np.hstack([x, y, z, x * x, y * y, z * z, x * y, x * z, y * z])
 
 
-def _three(panel: Panel, courses: dict[Panel, Course]) -> tuple[Floats, Floats, Floats]:
+def _three(panel: Panel, curves: dict[Panel, Curve]) -> tuple[Floats, Floats, Floats]:
     """Purity, accuracy and the share of right rollouts [P, T] each."""
-    purity, accuracy = courses[panel]
+    purity, accuracy = curves[panel]
     share = np.where(np.isfinite(purity), rate(panel, cohort(panel))[:, None], np.nan)
     return purity, accuracy, share
 

@@ -15,7 +15,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.arrivals import orders
 from radmoe_studies.evidence import gather
-from radmoe_studies.falls import falls, filtered
+from radmoe_studies.online_filter import filtered, window_lows
 
 N, WINDOW = 12, 8
 
@@ -63,7 +63,7 @@ def test_the_lows_of_a_pool_are_those_of_its_rollouts(tmp_path: Path, monkeypatc
     path = graded_pool(tmp_path / "pool", list(planted.groups(recipe)))
     for _ in range(2):  # the second comes from the cache
         evidence = gather([path], confidence_window=WINDOW)
-        known = falls(evidence, evidence.panels[0])
+        known = window_lows(evidence.panels[0])
         assert known is not None
         for row, group in enumerate(open_pool(path).groups()):
             for (at, low), rollout in zip(known.of(row), group.rollouts, strict=True):
@@ -75,4 +75,4 @@ def test_the_lows_of_a_pool_are_those_of_its_rollouts(tmp_path: Path, monkeypatc
 def test_a_pool_without_log_probabilities_has_no_lows(tmp_path: Path) -> None:
     recipe = Planted(problems=2, rollouts=4, tokens=40, logprobs=False, shape=RouterShape(4, 16, 2))
     evidence = gather([graded_pool(tmp_path / "pool", list(planted.groups(recipe)))], use_cache=False)
-    assert falls(evidence, evidence.panels[0]) is None
+    assert window_lows(evidence.panels[0]) is None

@@ -1,4 +1,4 @@
-"""Races of rollouts: those that fall behind in likelihood are given up before they have cost all their tokens.
+"""Pruning by likelihood: rollouts that fall behind the first ones are given up before they have cost all their tokens.
 
 The rule. The first WARM_UP rollouts of a problem run to their end, and set a bar. A later one is given up once it has the share
 AFTER of their median length in tokens, and its likelihood so far (the mean log-probability of its tokens) is below the bar:
@@ -19,7 +19,7 @@ from radmoe.evaluation.methods import GradedProblem
 from radmoe.selection.kernels.jit import jit
 from radmoe_studies.arrivals import Orders, by_ranks
 from radmoe_studies.evidence import Floats, Ints, Panel
-from radmoe_studies.ragged import Parts, ragged
+from radmoe_studies.per_rollout import Parts, per_rollout
 from radmoe_studies.subcohorts import Problem, densest
 
 WARM_UP = 8
@@ -51,7 +51,7 @@ def log_probs(panel: Panel) -> LogProbs | None:
     """Those of a panel's rollouts, from the cache or from its pool; None where it has no likelihoods or no pool."""
     if "likelihood" not in panel.scalars:
         return None
-    arrays = ragged(panel, "log-probabilities", ("flat",), _sampled)
+    arrays = per_rollout(panel, "log-probabilities", ("flat",), _sampled)
     return None if arrays is None else LogProbs(**arrays)
 
 
@@ -63,7 +63,7 @@ def _sampled(problem: GradedProblem) -> list[Parts]:
     return out
 
 
-class Raced(NamedTuple):
+class Pruned(NamedTuple):
     """In each order: the pick (a row of the problem, -1 for none), tokens spent, and rollouts that finished [O each]."""
 
     picks: Orders
@@ -71,7 +71,7 @@ class Raced(NamedTuple):
     finished: Ints
 
 
-def race(
+def prune(
     problem: Problem,
     place: Ints,
     begun: Orders,
@@ -81,21 +81,21 @@ def race(
     confidence: Floats | None = None,
     *,
     patience: int | None = None,
-) -> Raced:
-    """Race the rollouts of a problem in each order in which they are begun [O, N].
+) -> Pruned:
+    """Begin the rollouts of a problem in each order [O, N], and give up those that fall behind.
 
     `place`, `k` and `confidence` are those of `arrivals.picks`: k [N] by how many have finished. `running` [N, T] is each
     rollout's likelihood so far. Without `patience`, all rollouts are begun.
     """
     count = len(begun)
-    out = Raced(np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64))
+    out = Pruned(np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64))
     rows = place[begun]
     order = rows[rows >= 0].reshape(count, -1)
     known = np.zeros(0) if confidence is None else np.asarray(confidence, np.float64)
     middles = np.median(lengths[begun[:, :WARM_UP]], axis=1)
     starts = np.array([max(1, math.ceil(AFTER * middle)) for middle in middles], np.int64)
     neighbours = np.asarray(k, np.int64)
-    _race(
+    _prune(
         problem.ranked, problem.near, order, place, begun, np.asarray(lengths, np.int64), running, starts,
         neighbours, known, WARM_UP, -1 if patience is None else patience, out.picks, out.spent, out.finished,
     )  # fmt: skip
@@ -103,7 +103,7 @@ def race(
 
 
 @jit
-def _race(
+def _prune(
     ranked: Any, near: Any, order: Any, place: Any, begun: Any, lengths: Any, running: Any, starts: Any,
     k: Any, confidence: Any, warm_up: int, patience: int, picks: Any, spent: Any, finished: Any,
 ) -> None:  # fmt: skip

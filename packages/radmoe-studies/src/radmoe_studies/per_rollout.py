@@ -1,4 +1,4 @@
-"""What every rollout of a panel has many or few of, such as a value for each token: read from the pool once, then cached."""
+"""Arrays of a length that differs by rollout, such as a value for each token: read from the pool once, then cached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from radmoe_studies.evidence import Panel
 Parts = tuple[NDArray[Any], ...]  # of a rollout: one array for each name, all as long
 
 
-def ragged(
+def per_rollout(
     panel: Panel, request: str, names: Sequence[str], measure: Callable[[GradedProblem], list[Parts]]
 ) -> Mapping[str, NDArray[Any]] | None:
     """`counts` [P, N], and under each name the arrays of all rollouts, one behind the other; None where there is no pool.
