@@ -128,6 +128,17 @@ def _columns(*titles: str) -> tuple[Column, ...]:
     return tuple(Column(title, name) for title, _, name in parts)
 
 
+def _table(
+    key: str,
+    title: str,
+    columns: tuple[Column, ...],
+    collection: Collection,
+    cells: Callable[[Scores], tuple[Cell, ...]],
+    notes: tuple[str, ...],
+) -> Table:
+    return Table(key, title, columns, tuple(_by_dataset(collection, cells)), notes, GROUPINGS[collection.by])
+
+
 def _by_dataset(collection: Collection, cells: Callable[[Scores], tuple[Cell, ...]]) -> Iterator[Row]:
     """For each group a row per data set, then a row per domain that puts several of them together; then all groups."""
     for group in collection.groups:
@@ -173,9 +184,7 @@ def coverage_table(collection: Collection) -> Table:
         "mixed: problems with right and wrong rollouts, the only ones a selector can change.",
         "Problems by how many rollouts have the anchor; under (c) RAD abstains, which counts as wrong.",
     )
-    return Table(
-        "coverage", "Anchor coverage", columns, tuple(_by_dataset(collection, cells)), notes, GROUPINGS[collection.by]
-    )
+    return _table("coverage", "Anchor coverage", columns, collection, cells, notes)
 
 
 def lift_table(collection: Collection, draws: Draws) -> Table:
@@ -215,14 +224,7 @@ def lift_table(collection: Collection, draws: Draws) -> Table:
         "Δsel/HR: share of the headroom 1 - avg@coh. Stars: Poisson-binomial exact, one-sided, p < 0.05, 0.01, 0.001, each row "
         "by itself.",
     )
-    return Table(
-        "lift",
-        "Where RAD's lift comes from",
-        columns,
-        tuple(_by_dataset(collection, cells)),
-        notes,
-        GROUPINGS[collection.by],
-    )
+    return _table("lift", "Where RAD's lift comes from", columns, collection, cells, notes)
 
 
 def paired_table(collection: Collection, draws: Draws) -> Table:
@@ -279,14 +281,7 @@ def envelope_table(collection: Collection) -> Table:
 
     columns = _columns("dataset", "n", "random[envelope]", "RAD", "above", "RAD+DC", "above")
     notes = ("random: mean and 95% envelope of one rollout per problem; above: points over the envelope's upper end.",)
-    return Table(
-        "envelope",
-        "Against random picks on these problems",
-        columns,
-        tuple(_by_dataset(collection, cells)),
-        notes,
-        GROUPINGS[collection.by],
-    )
+    return _table("envelope", "Against random picks on these problems", columns, collection, cells, notes)
 
 
 def basin_table(collection: Collection, draws: Draws) -> Table:
@@ -309,6 +304,4 @@ def basin_table(collection: Collection, draws: Draws) -> Table:
 
     columns = _columns("dataset", "n", "RAD wrong", "dense", "dense, wrong", f"rate %[{CI}]")
     notes = ("dense: RAD's basin holds at least half of the rollouts. Agreement is not truth: it can be wrong.",)
-    return Table(
-        "basins", "Dense wrong basins", columns, tuple(_by_dataset(collection, cells)), notes, GROUPINGS[collection.by]
-    )
+    return _table("basins", "Dense wrong basins", columns, collection, cells, notes)
