@@ -58,7 +58,7 @@ def test_one_screen_has_the_verdict_first_and_the_best_baseline_in_it(run: Run, 
     assert len(lines) <= 28
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("planted: 7 problems x 8-12 rollouts")
-    text = " ".join(lines)
+    text = " ".join(" ".join(lines).split())
     assert (
         text.index("RAD is right")
         < text.index("The best baseline that reads no routing is")
