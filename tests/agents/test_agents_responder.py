@@ -28,13 +28,12 @@ class Plain:
     """The engine without its continuous batching."""
 
     concurrent = False
+    batcher = Engine.batcher
 
     def __init__(self) -> None:
         self.under_way = threading.Lock()
 
     def __getattr__(self, name: str) -> object:
-        if name == "batcher":
-            raise AttributeError(name)
         return getattr(engine(), name)
 
     def generate(self, *arguments: object, **options: object) -> object:
@@ -57,6 +56,7 @@ def test_a_shared_batch_and_requests_one_by_one_give_the_same_answers() -> None:
     alone = EngineResponder(plain, SAMPLING, profile=Profile())
     with ThreadPoolExecutor(4) as pool:
         theirs = list(pool.map(lambda one: alone.respond(PROMPT, key=one[0], rollout_index=one[1]), keys))
+    alone.close()
     for a, b in zip(ours, theirs, strict=True):
         assert np.array_equal(a.rollout.token_ids, b.rollout.token_ids)
         assert a.rollout.expert_ids.shape == (len(a.rollout), 3, 4)

@@ -1,94 +1,20 @@
 """How to add an engine: a class of one's own, opened by its dotted path, held to the contract of all engines.
 
-`MarkovEngine` is a complete one. Its next token depends on the last token alone, and so does its routing.
+`markov_engine.py` in tests/support is a complete one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import pytest
 
-import tiny_moe
 from contract import EngineContract
 from radmoe.engines import EngineOptions, open_engine
-from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, uniforms, wanted_rollouts
-from radmoe.engines.llamacpp.draw import draw, logprobs
-from radmoe.engines.options import refuse_server_options, required_model
+from radmoe.engines.base import Engine, Sampling
 from radmoe.errors import InputError
-from radmoe.types import Rollout, RouterShape
-from radmoe.vocab import Vocab
 
-
-class MarkovEngine(Engine):
-    """`model` is the seed of its tables."""
-
-    name, versions, context = "markov", {"markov": "1"}, 256
-    replays = True
-    tokens_sampled = 0
-
-    def __init__(self, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        self.model_name = f"markov-{seed}"
-        self.tokenizer = tiny_moe.tokenizer()
-        self.vocab = Vocab.from_tokenizer(self.tokenizer)
-        self.shape = RouterShape(layers=2, experts=8, top_k=3)
-        words = len(self.vocab)
-        self.logits = rng.normal(size=(words, words)).astype(np.float32)
-        self.experts = np.argsort(rng.random((words, 2, 8)), -1)[..., :3].astype(np.int16)  # [V, L, K]
-        self.mass = rng.dirichlet(np.ones(3), (words, 2)).astype(np.float32)
-
-    @classmethod
-    def open(cls, model: str | None, options: EngineOptions) -> Self:
-        refuse_server_options(options, cls.name)
-        return cls(int(required_model(model, cls.name, "a seed")))
-
-    def generate(
-        self,
-        prompts: Sequence[Any],
-        n: int,
-        *,
-        sampling: Sampling | None = None,
-        batch_size: int = 64,
-        keys: Any = None,
-        missing: Any = None,
-        kinds: Any = None,
-        profile: Any = None,
-    ) -> Iterator[Completion]:
-        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
-        encoded = [check_prompt(self.encode(prompt), len(self.vocab)) for prompt in prompts]
-        self.tokens_sampled = 0
-        return (
-            self._completion(i, r, encoded[i], each.key, sampling or Sampling())
-            for i, each in enumerate(wanted)
-            for r in each.rollouts
-        )
-
-    def teacher_forced(self, token_ids: Sequence[int]) -> Any:
-        return self.experts[list(token_ids)], self.mass[list(token_ids)]
-
-    def _completion(self, prompt: int, rollout: int, ids: list[int], key: str, sampling: Sampling) -> Completion:
-        tokens, last = [], [ids[-1]]
-        end = self.tokenizer.eos_token_id
-        for chance in uniforms(sampling.seed, key, rollout, self.room(ids, key, sampling.max_tokens)):
-            tokens.append(draw(self.logits[last[-1]], float(chance), sampling.temperature, sampling.top_p))
-            last.append(tokens[-1])
-            if tokens[-1] == end:
-                break
-        self.tokens_sampled += len(tokens)
-        routing = self.experts[last[:-1]], self.mass[last[:-1]].astype(np.float16)  # R(t) is the row before token t
-        columns: Any = (None, None)
-        if sampling.topk_logprobs:
-            steps = [logprobs(self.logits[a], b, sampling.topk_logprobs) for a, b in zip(last, tokens, strict=False)]
-            columns = (np.array([one for one, _ in steps]), np.stack([top for _, top in steps]))
-        made = Rollout(np.array(tokens, np.int32), *routing, *columns)
-        reason = "stop" if tokens[-1] == end else "length"
-        return Completion(prompt, rollout, made, completion_text(self.tokenizer, made.token_ids, reason), reason)
-
-
-PATH = f"{__name__}.MarkovEngine"
+PATH = "markov_engine.MarkovEngine"
 
 
 class TestMarkovEngine(EngineContract):
@@ -124,3 +50,32 @@ def test_the_doctor_examines_it() -> None:
     findings = {finding.check: finding for finding in examine(lambda: open_engine(PATH, "7"), "markov", seed=0)}
     assert findings["reference"].status == findings["rows"].status == "ok"
     assert findings["tokenizer"].seen == "there is no other tokenizer to compare with"
+
+
+def test_it_samples_a_group_to_select_from() -> None:
+    engine = open_engine(PATH, "7")
+    group = engine.sample([5, 6], 4, kind="text", seed=3, max_tokens=8, temperature=1.0)
+    drawn = engine.generate([[5, 6]], 4, sampling=Sampling(max_tokens=8, seed=3), keys=["prompt"])
+    assert [r.token_ids.tolist() for r in group.rollouts] == [d.rollout.token_ids.tolist() for d in drawn]
+    assert (group.kind, group.shape, len(group)) == ("text", engine.shape, 4)
+
+
+def test_it_can_be_served() -> None:
+    from running_gateway import RunningGateway
+
+    with RunningGateway(model="7", engine=PATH) as made:
+        ask = {"model": "markov-7#rad-6", "max_tokens": 12, "seed": 3}
+        answer = made.ask({"kind": "text"}, **ask).json()
+        assert answer["radmoe"]["sampled"]["rollouts"] == 6
+        assert made.ask({"kind": "text"}, **ask).json()["choices"] == answer["choices"]
+        assert len(made.ask(model="markov-7", n=2, max_tokens=5).json()["choices"]) == 2
+
+
+def test_a_server_is_an_upstream_and_no_engine_to_serve() -> None:
+    import asyncio
+
+    from radmoe.serve.embedded import Embedded
+    from radmoe.serve.settings import Settings
+
+    with pytest.raises(InputError, match="vllm-http is for servers: give their addresses as --upstream"):
+        asyncio.run(Embedded(Settings(model="7", engine="vllm-http")).start())

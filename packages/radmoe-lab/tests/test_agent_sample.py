@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from radmoe.engines.base import Completion, completion_text
-from radmoe.engines.torch.batcher import Batcher
+from radmoe.engines.torch.batcher import ContinuousBatcher
 from radmoe.errors import EngineError, InputError
 from radmoe.types import Rollout
 from radmoe_lab.agent import sample as sample_module
@@ -57,13 +57,13 @@ def test_every_request_follows_from_the_file(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     requests: dict[tuple[str, int], list[int]] = {}
-    submit = Batcher.submit
+    submit = ContinuousBatcher.submit
 
-    def noted(self: Batcher, prompt: Any, **options: Any) -> Future[Completion]:
+    def noted(self: ContinuousBatcher, prompt: Any, **options: Any) -> Future[Completion]:
         requests[options["key"], options["rollout_index"]] = list(prompt)
         return submit(self, prompt, **options)
 
-    monkeypatch.setattr(Batcher, "submit", noted)
+    monkeypatch.setattr(ContinuousBatcher, "submit", noted)
     path = sample(NAME, tmp_path, checkpoint=checkpoint, max_tokens=12, **SMALL)
     header, trajectories = read_trajectories(path)
     issues = {task.repository_id: task.issue for task in repositories(limit=2)}
@@ -215,14 +215,14 @@ def test_repositories_and_verdicts_are_written_as_radmoe_agent_reads_them(tmp_pa
 def test_what_is_complete_is_kept_when_sampling_fails(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submit = Batcher.submit
+    submit = ContinuousBatcher.submit
 
-    def failing(self: Batcher, prompt: Any, **options: Any) -> Future[Completion]:
+    def failing(self: ContinuousBatcher, prompt: Any, **options: Any) -> Future[Completion]:
         if options["key"] == "repo-0001/2":
             raise EngineError("out of memory")
         return submit(self, prompt, **options)
 
-    monkeypatch.setattr(Batcher, "submit", failing)
+    monkeypatch.setattr(ContinuousBatcher, "submit", failing)
     with pytest.raises(EngineError, match="out of memory"):
         sample(NAME, tmp_path, checkpoint=checkpoint, max_tokens=4, n=1, limit=2, batch_size=1, jobs=1)
     _, trajectories = read_trajectories(tmp_path / f"{NAME}.npz.xz")

@@ -30,29 +30,26 @@ class Responder(Protocol):
 
 
 class EngineResponder(Responder):
-    """An engine. One that batches continuously takes requests into its running batch, where they share every pass.
+    """An engine. Requests of all agents share its batch; an engine that may be called from several threads, such as
+    a server's, gets each request by itself.
 
-    Of other engines, those that can `generate` side by side do so; the rest answer one request after another. `profile`
-    is that of the pool, for engines that need not fetch all rows.
+    `profile` is that of the pool, for engines that need not fetch all rows.
     """
 
     def __init__(
         self, engine: Engine, sampling: Sampling, *, batch_size: int = 16, profile: Profile | None = None
     ) -> None:
         self.engine, self.sampling, self._profile = engine, sampling, profile
-        self._alone = threading.Lock()
-        batcher = getattr(engine, "batcher", None)
-        self._batch = None if batcher is None else batcher(batch_size=batch_size, topk_logprobs=sampling.topk_logprobs)
+        self._batch = None
+        if not engine.concurrent:
+            self._batch = engine.batcher(
+                batch_size=batch_size, topk_logprobs=sampling.topk_logprobs, kind="agent", profile=profile
+            )
 
     def respond(self, prompt: Sequence[int], *, key: str, rollout_index: int) -> Completion:
-        if self._batch is not None:
-            future = self._batch.submit(prompt, sampling=self.sampling, key=key, rollout_index=rollout_index)
-            completion: Completion = future.result()
-            return completion
-        if self.engine.concurrent:
+        if self._batch is None:
             return self._generate(prompt, key, rollout_index)
-        with self._alone:
-            return self._generate(prompt, key, rollout_index)
+        return self._batch.submit(prompt, sampling=self.sampling, key=key, rollout_index=rollout_index).result()
 
     def _generate(self, prompt: Sequence[int], key: str, rollout_index: int) -> Completion:
         (completion,) = self.engine.generate(

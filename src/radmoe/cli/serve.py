@@ -27,6 +27,12 @@ def command(
             show_default="lab-qwen; with --upstream the server's own, if it is a directory here",
         ),
     ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine", help="What runs --model here: transformers, vllm, llamacpp, or an engine of your own."
+        ),
+    ] = "transformers",
     upstream: Annotated[
         list[str] | None,
         typer.Option("--upstream", help="A vLLM or SGLang server, such as http://localhost:8000; may be given often."),
@@ -83,6 +89,7 @@ def command(
     upstreams = tuple(upstream or ())
     settings = Settings(
         model=model if model is not None or upstreams else "lab-qwen",
+        engine=engine,
         upstreams=upstreams,
         host=host,
         port=port,

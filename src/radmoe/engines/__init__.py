@@ -6,6 +6,7 @@ models.py      the directory of a model by its name
 checkpoint.py  what a model's directory says without its weights
 prompts.py     prompts to token ids, through the tokenizer's chat template
 advice.py      what to change when routing is missing or wrong: the flags that messages name
+batches.py     a batch of requests for engines that only generate
 kept_rows.py   what a profile keeps, for engines that need not fetch the rest
 torch/         any local Hugging Face MoE checkpoint, run with torch and transformers
 vllm/          vLLM in this process, stock or with the plugin, and the plugin that runs inside vLLM

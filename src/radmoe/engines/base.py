@@ -6,6 +6,7 @@ import hashlib
 import platform
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
@@ -17,7 +18,7 @@ from radmoe.engines.checkpoint import fingerprint
 from radmoe.engines.options import EngineOptions
 from radmoe.engines.prompts import encode
 from radmoe.errors import EngineError, InputError
-from radmoe.types import Kind, Rollout, RouterShape, check_kind
+from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape, check_kind
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
@@ -92,11 +93,38 @@ class Forced(NamedTuple):
     topk_logprobs: NDArray[np.float32] | None = None  # [T, C]
 
 
+class Batcher(Protocol):
+    """Takes requests one by one, from any thread, and samples those that are there together."""
+
+    def submit(
+        self,
+        prompt: Content | Sequence[int],
+        *,
+        sampling: Sampling | None = None,
+        key: str = "",
+        rollout_index: int = 0,
+    ) -> Future[Completion]:
+        """Ask for one rollout. `key` and `rollout_index` name it in the random numbers, as in `Engine.generate`.
+
+        A prompt that cannot be used, or a batcher that is closed, raises at once; any later error is the future's.
+        """
+
+    def give_up(self, future: Future[Completion]) -> None:
+        """End a request that nobody waits for any more. Its future is cancelled, or gets an EngineError."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether requests are no longer taken, because it was closed or has failed."""
+
+    def close(self) -> None:
+        """End all requests and the threads."""
+
+
 class Engine(Protocol):
     """Samples rollouts and hands each over with its routing. All engines write the same pool.
 
     An engine inherits from this class explicitly; what has a value or a body here is a default. The methods marked as
-    abstract, and the attributes without a value, are what an engine must bring (tests/engines/test_add_an_engine.py is
+    abstract, and the attributes without a value, are what an engine must bring (tests/support/markov_engine.py is
     a small one).
     """
 
@@ -149,6 +177,53 @@ class Engine(Protocol):
         leave out rows and layers that the profile does not keep: its rollouts then have `positions`, and the kept
         layers in the profile's order. Arguments are checked before the first token is sampled.
         """
+
+    def sample(
+        self,
+        prompt: Content | Sequence[int],
+        n: int,
+        *,
+        kind: Kind | None = None,
+        problem_id: str = "prompt",
+        batch_size: int = 64,
+        **settings: Any,
+    ) -> RolloutGroup:
+        """Sample n rollouts of one prompt, for `select`. `kind` says what an answer looks like.
+
+        `settings` are those of `sampling_for`: temperature, top_p, max_tokens, seed, topk_logprobs. What is not given is
+        the model's own.
+        """
+        from radmoe.engines.kept_rows import profile_for
+
+        profile = profile_for(self)
+        completions = self.generate(
+            [prompt],
+            n,
+            sampling=sampling_for(self, **settings),
+            batch_size=batch_size,
+            keys=[problem_id],
+            kinds=[kind],
+            profile=profile,
+        )
+        ordered = sorted(completions, key=lambda done: done.rollout_index)
+        rollouts = [done.rollout for done in ordered]
+        return RolloutGroup(problem_id, rollouts, profile.stored_shape(self.shape), self.vocab, kind)
+
+    def batcher(
+        self,
+        *,
+        batch_size: int = 64,
+        topk_logprobs: int = Sampling.topk_logprobs,
+        kind: Kind | None = None,
+        profile: Profile | None = None,
+    ) -> Batcher:
+        """A batch for requests that come one by one, all with `topk_logprobs`. While it is open, do not `generate`.
+
+        `kind` and `profile` are those of `generate`. By default requests that wait are sampled together by `generate`.
+        """
+        from radmoe.engines.batches import GenerateBatcher
+
+        return GenerateBatcher(self, batch_size=batch_size, topk_logprobs=topk_logprobs, kind=kind, profile=profile)
 
     def suggested(self, name: str, otherwise: Any) -> Any:
         """A setting that the model comes with (temperature, top_p, max_new_tokens); `otherwise` where it has none."""

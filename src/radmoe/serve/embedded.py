@@ -1,14 +1,15 @@
-"""The backend of a model in this process, on the transformers engine's continuous batching."""
+"""The backend of a model in this process: any engine, whose batch all requests share."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from radmoe.engines.base import Completion
-from radmoe.errors import EngineError
+from radmoe.engines import EngineOptions, engine_class, open_engine
+from radmoe.engines.base import Batcher, Completion, Engine
+from radmoe.errors import EngineError, InputError
 from radmoe.selection.confidence import likelihood
 from radmoe.serve.asks import Ask, Best
 from radmoe.serve.backends import Backend, Progress, Router, Sampled, in_thread, usage_of
@@ -18,10 +19,6 @@ from radmoe.serve.rendered import Prompt, Renderer, choice_of, cut
 from radmoe.serve.settings import Settings
 from radmoe.serve.upstreams import unknown_model
 
-if TYPE_CHECKING:
-    from radmoe.engines.torch.batcher import Batcher
-    from radmoe.engines.torch.engine import TransformersEngine
-
 _LOGPROBS = 20  # per token, for DeepConf and for recorded pools
 
 
@@ -30,7 +27,7 @@ class Embedded(Backend):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._engine: TransformersEngine
+        self._engine: Engine
         self._batcher: Batcher | None = None
         self._under_way = 0
         self._render = Renderer()
@@ -40,19 +37,15 @@ class Embedded(Backend):
         self._batch()
         self.record: dict[str, Any] = {"engine": self._engine.name, "dtype": self._engine.dtype}
         self.provenance = self._engine.provenance()
-        self._router = Router(self._engine.shape, self._engine.vocab)
+        self._router = Router(self._engine.shape, self._engine.vocab, self._engine.layers)
 
-    def _open(self) -> TransformersEngine:
-        try:
-            from radmoe.engines.torch.engine import TransformersEngine
-        except ImportError:
-            raise EngineError("a model in this process needs torch: pip install 'radmoe[transformers]'") from None
-        from radmoe.engines import EngineOptions, open_engine
-
-        options = EngineOptions(device=self._settings.device, threads=self._settings.threads)
-        engine = open_engine("transformers", self._settings.model, options)
-        assert isinstance(engine, TransformersEngine)
-        return engine
+    def _open(self) -> Engine:
+        settings = self._settings
+        if engine_class(settings.engine).concurrent:
+            raise InputError(f"{settings.engine} is for servers: give their addresses as --upstream, without --engine")
+        return open_engine(
+            settings.engine, settings.model, EngineOptions(device=settings.device, threads=settings.threads)
+        )
 
     async def close(self) -> None:
         if self._batcher is not None:

@@ -14,6 +14,7 @@ class Settings:
     """How the gateway serves.
 
     model             the model in this process or, with upstreams, the directory of the one that they serve
+    engine            what runs the model in this process, by its name or the dotted path of its class
     upstreams         addresses of servers; none means that the model runs in this process
     keys              API keys that clients must have one of; none means that everybody may ask
     upstream_key      sent to the upstreams as a bearer token
@@ -33,6 +34,7 @@ class Settings:
     """
 
     model: str | None = None
+    engine: str = "transformers"
     upstreams: tuple[str, ...] = ()
     host: str = "127.0.0.1"
     port: int = 8100  # that of vllm serve is 8000

@@ -15,7 +15,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from radmoe.engines.base import Completion, Sampling
+from radmoe.engines.base import Batcher, Completion, Sampling
 from radmoe.engines.torch.decode import GIVEN_UP, Finished, Job, Queue
 from radmoe.errors import EngineError, InputError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LOOK_AGAIN = 1.0  # seconds after which an idle thread looks whether the main thread has ended
 
 
-class Batcher(Queue):
+class ContinuousBatcher(Queue, Batcher):
     """One batch per stream of the engine, each in a thread of its own, and the queue that they share.
 
     All requests have `topk_logprobs`. Close it, or use it as a context: the threads end with it. While it is open the

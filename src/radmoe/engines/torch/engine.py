@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from radmoe.engines.base import Completion, Engine, Forced, Sampling, check_prompt, completion_text, wanted_rollouts
 from radmoe.engines.models import recorded_name, resolve_model, shipped_models
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
-from radmoe.engines.torch.batcher import Batcher
+from radmoe.engines.torch.batcher import ContinuousBatcher
 from radmoe.engines.torch.cores import cores
 from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
@@ -175,9 +175,16 @@ class TransformersEngine(Engine):
         ]
         return self._completions(running, batch_size)
 
-    def batcher(self, *, batch_size: int = 64, topk_logprobs: int = Sampling.topk_logprobs) -> Batcher:
-        """A batch that independent requests share, each with its own sampling: see `Batcher.submit`."""
-        return Batcher(self, batch_size=batch_size, topk_logprobs=topk_logprobs)
+    def batcher(
+        self,
+        *,
+        batch_size: int = 64,
+        topk_logprobs: int = Sampling.topk_logprobs,
+        kind: Kind | None = None,
+        profile: Profile | None = None,
+    ) -> ContinuousBatcher:
+        """A batch that requests join at its next step, each with its own sampling; rollouts have all their rows."""
+        return ContinuousBatcher(self, batch_size=batch_size, topk_logprobs=topk_logprobs)
 
     def job(self, ticket: int, prompt: Content | Sequence[int], rollout: int, key: str, sampling: Sampling) -> Job:
         """One rollout to sample; a prompt that cannot be used is an InputError."""

@@ -38,7 +38,7 @@ from radmoe_lab.models import AGENTS, model_named, weights
 from radmoe_lab.sample import checksums, command_line, device_name, open_lab_engine
 
 if TYPE_CHECKING:
-    from radmoe.engines.torch.batcher import Batcher
+    from radmoe.engines.base import Batcher
     from radmoe_lab.inference.engine import LabEngine
 
 N = 16

@@ -1,0 +1,155 @@
+"""A batch for engines that only `generate`: requests that wait are sampled together, one call after another.
+
+An engine that can take a request into a batch that is running has a batcher of its own (`torch/batcher.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from radmoe.engines.base import Batcher, Completion, Engine, Sampling
+from radmoe.errors import EngineError, InputError
+
+if TYPE_CHECKING:
+    from radmoe.pool import Profile
+    from radmoe.problems import Content
+    from radmoe.types import Kind
+
+_GATHER_SECONDS = 0.01  # that requests which come together are waited for
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    ids: tuple[int, ...]
+    sampling: Sampling
+    key: str
+    rollout_index: int
+    future: Future[Completion]
+
+
+class GenerateBatcher(Batcher):
+    """Samples, in a thread of its own, all waiting requests of one sampling setting by one call of `Engine.generate`.
+
+    Requests that arrive meanwhile wait for the next call. A request that is given up after its call has begun is sampled to
+    its end, unless all others of the call have ended or were given up too.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        batch_size: int,
+        topk_logprobs: int,
+        kind: Kind | None = None,
+        profile: Profile | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        self._engine, self._batch_size, self._topk = engine, batch_size, topk_logprobs
+        self._kind, self._profile = kind, profile
+        self._waiting: deque[_Request] = deque()
+        self._given_up: set[Future[Completion]] = set()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="radmoe-generate", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        prompt: Content | Sequence[int],
+        *,
+        sampling: Sampling | None = None,
+        key: str = "",
+        rollout_index: int = 0,
+    ) -> Future[Completion]:
+        ids = tuple(self._engine.encode(prompt))
+        future: Future[Completion] = Future()
+        request = _Request(ids, sampling or Sampling(topk_logprobs=self._topk), key, rollout_index, future)
+        with self._changed:
+            if self._closed:
+                raise EngineError("this batch is closed: open another one")
+            self._waiting.append(request)
+            self._changed.notify()
+        return future
+
+    def give_up(self, future: Future[Completion]) -> None:
+        if not future.cancel() and not future.done():
+            self._given_up.add(future)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _work(self) -> None:
+        while requests := self._take():
+            waiting = {request.future for request in requests}
+            try:
+                self._sample(requests, waiting)
+            except Exception as error:  # it is that of every request in the call
+                for future in waiting:
+                    future.set_exception(error)
+            self._given_up.clear()
+        for request in self._waiting:
+            if request.future.set_running_or_notify_cancel():
+                request.future.set_exception(EngineError("the batch was closed before this request was finished"))
+
+    def _take(self) -> list[_Request]:
+        """The next requests of one sampling setting, which are waited for; none once this is closed."""
+        taken: list[_Request] = []
+        while not taken and not self._closed:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+            time.sleep(_GATHER_SECONDS)
+            with self._changed:
+                while self._waiting and not self._closed and len(taken) < self._batch_size:
+                    if taken and self._waiting[0].sampling != taken[0].sampling:
+                        break
+                    request = self._waiting.popleft()
+                    if request.future.set_running_or_notify_cancel():
+                        taken.append(request)
+        return taken
+
+    def _sample(self, requests: list[_Request], waiting: set[Future[Completion]]) -> None:
+        """Sample requests by one call; futures that have their result leave `waiting`."""
+        prompts: dict[tuple[tuple[int, ...], str, int], dict[int, Future[Completion]]] = {}
+        for (
+            request
+        ) in requests:  # rollouts of one prompt and key are one prompt of the call, unless an index comes twice
+            copy = 0
+            while request.rollout_index in prompts.setdefault((request.ids, request.key, copy), {}):
+                copy += 1
+            prompts[request.ids, request.key, copy][request.rollout_index] = request.future
+        futures = list(prompts.values())
+        completions = self._engine.generate(
+            [list(ids) for ids, _, _ in prompts],
+            max(request.rollout_index for request in requests) + 1,
+            sampling=requests[0].sampling,
+            batch_size=self._batch_size,
+            keys=[key for _, key, _ in prompts],
+            missing=[sorted(each) for each in futures],
+            kinds=[self._kind] * len(prompts),
+            profile=self._profile,
+        )
+        for done in completions:
+            future = futures[done.prompt_index][done.rollout_index]
+            waiting.discard(future)
+            future.set_result(done._replace(prompt_index=0))
+            if self._closed or waiting <= self._given_up:
+                break
+        if close := getattr(completions, "close", None):
+            close()
+        for future in waiting:
+            future.set_exception(EngineError("this request was given up before it was finished"))

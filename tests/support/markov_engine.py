@@ -1,0 +1,82 @@
+"""A complete engine in eighty lines: its next token depends on the last token alone, and so does its routing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+import tiny_moe
+from radmoe.engines import EngineOptions
+from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, uniforms, wanted_rollouts
+from radmoe.engines.llamacpp.draw import draw, logprobs
+from radmoe.engines.options import refuse_server_options, required_model
+from radmoe.types import Rollout, RouterShape
+from radmoe.vocab import Vocab
+
+
+class MarkovEngine(Engine):
+    """`model` is the seed of its tables."""
+
+    name, versions, context = "markov", {"markov": "1"}, 256
+    replays = True
+    tokens_sampled = 0
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.model_name = f"markov-{seed}"
+        self.tokenizer = tiny_moe.tokenizer(chat=True)
+        self.vocab = Vocab.from_tokenizer(self.tokenizer)
+        self.shape = RouterShape(layers=2, experts=8, top_k=3)
+        words = len(self.vocab)
+        self.logits = rng.normal(size=(words, words)).astype(np.float32)
+        self.experts = np.argsort(rng.random((words, 2, 8)), -1)[..., :3].astype(np.int16)  # [V, L, K]
+        self.mass = rng.dirichlet(np.ones(3), (words, 2)).astype(np.float32)
+
+    @classmethod
+    def open(cls, model: str | None, options: EngineOptions) -> Self:
+        refuse_server_options(options, cls.name)
+        return cls(int(required_model(model, cls.name, "a seed")))
+
+    def generate(
+        self,
+        prompts: Sequence[Any],
+        n: int,
+        *,
+        sampling: Sampling | None = None,
+        batch_size: int = 64,
+        keys: Any = None,
+        missing: Any = None,
+        kinds: Any = None,
+        profile: Any = None,
+    ) -> Iterator[Completion]:
+        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
+        encoded = [check_prompt(self.encode(prompt), len(self.vocab)) for prompt in prompts]
+        self.tokens_sampled = 0
+        return (
+            self._completion(i, r, encoded[i], each.key, sampling or Sampling())
+            for i, each in enumerate(wanted)
+            for r in each.rollouts
+        )
+
+    def teacher_forced(self, token_ids: Sequence[int]) -> Any:
+        return self.experts[list(token_ids)], self.mass[list(token_ids)]
+
+    def _completion(self, prompt: int, rollout: int, ids: list[int], key: str, sampling: Sampling) -> Completion:
+        tokens, last = [], [ids[-1]]
+        end = self.tokenizer.eos_token_id
+        for chance in uniforms(sampling.seed, key, rollout, self.room(ids, key, sampling.max_tokens)):
+            tokens.append(draw(self.logits[last[-1]], float(chance), sampling.temperature, sampling.top_p))
+            last.append(tokens[-1])
+            if tokens[-1] == end:
+                break
+        self.tokens_sampled += len(tokens)
+        routing = self.experts[last[:-1]], self.mass[last[:-1]].astype(np.float16)  # R(t) is the row before token t
+        columns: Any = (None, None)
+        if sampling.topk_logprobs:
+            steps = [logprobs(self.logits[a], b, sampling.topk_logprobs) for a, b in zip(last, tokens, strict=False)]
+            columns = (np.array([one for one, _ in steps]), np.stack([top for _, top in steps]))
+        made = Rollout(np.array(tokens, np.int32), *routing, *columns)
+        reason = "stop" if tokens[-1] == end else "length"
+        return Completion(prompt, rollout, made, completion_text(self.tokenizer, made.token_ids, reason), reason)
