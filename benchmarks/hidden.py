@@ -10,6 +10,7 @@ configurations: routing, hidden states, and each added to likelihood by ranks.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from radmoe.evaluation.stats import cluster_bootstrap
 from radmoe.pool.reader import manifest
 from radmoe.problems import load_questions
 from radmoe.selection.readout import windows
-from radmoe.selection.selector import choose, confidence_of, setting_for, similarity
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import choose, confidence_of, similarity
 from radmoe_lab.models import weights
 from radmoe_lab.sample import open_lab_engine
 
@@ -40,7 +42,8 @@ def gains(path: Path, readout: str, limit: int | None) -> tuple[list[str], list[
     names, rows, width = [], [], 0
     for problem in list(graded)[:limit]:
         kind, n = graded.kind, len(problem)
-        setting = setting_for(kind, readout=readout, k=max(1, int(SHARE * n)))
+        setting = Rule(readout=readout, k=max(1, int(SHARE * n))).settle(kind)
+        fused = replace(setting, fusion="ranksum", confidence="likelihood")
         prompt = encode(engine.tokenizer, questions[problem.problem_id].content, raw=False, **arguments)[1]
         routing, reading = similarity(problem.group, setting)
         located = np.flatnonzero(reading.located)
@@ -50,12 +53,12 @@ def gains(path: Path, readout: str, limit: int | None) -> tuple[list[str], list[
             spans = windows(readout, tokens, problem.group.vocab, kind)
             means.append(hidden_means(engine.model, prompt, tokens.tolist(), spans))
         hidden = hidden_similarity(means)
-        sure = np.array([confidence_of(problem.group, i, "likelihood", 1) for i in located.tolist()])
+        sure = np.array([confidence_of(problem.group, i, fused) for i in located.tolist()])
         picks = [
             choose(problem.group, routing, reading, setting).index,
             choose(problem.group, hidden, reading, setting).index,
-            choose(problem.group, routing, reading, setting, fusion="ranksum", confidence=sure).index,
-            choose(problem.group, hidden, reading, setting, fusion="ranksum", confidence=sure).index,
+            choose(problem.group, routing, reading, fused, confidence=sure).index,
+            choose(problem.group, hidden, reading, fused, confidence=sure).index,
             int(located[sure.argmax()]) if len(located) else None,
         ]
         rate = float(problem.correct.mean())

@@ -13,7 +13,7 @@ import pytest
 import radmoe
 from radmoe.grading.labels import Label, read_labels, write_labels
 from radmoe.pool import open_pool, schema
-from radmoe.selection.presets import PRESETS
+from radmoe.selection.rule import PRESETS
 from radmoe.selection.selector import select
 
 ROOT = Path(__file__).parent.parent
@@ -74,11 +74,11 @@ SELECTION = [
     "confidence",
     "kinds",
     "online",
-    "certainty",
+    "calibration",
     "regime",
     "closing",
     "overlap",
-    "presets",
+    "rule",
 ]
 
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from radmoe.grading import grade_pool
     from radmoe.pool import Pool, PoolWriter, Profile, merge_pools, open_pool
     from radmoe.problems import Question, load_questions
-    from radmoe.selection.certainty import Calibration, find_calibration, load_calibration
+    from radmoe.selection.calibration import Calibration, find_calibration, load_calibration
     from radmoe.selection.online import Decision, OnlineSelector, Stopping
+    from radmoe.selection.rule import Rule
     from radmoe.selection.selector import medoid, select, select_many
     from radmoe.system.plugins import Plugin
     from radmoe.types import Anchor, Rollout, RolloutGroup, RouterShape, Selection, Step
@@ -33,7 +34,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Anchor": "types",
-    "Calibration": "selection.certainty",
+    "Calibration": "selection.calibration",
     "Decision": "selection.online",
     "Engine": "engines.base",
     "EngineOptions": "engines",
@@ -49,6 +50,7 @@ _HOME = {
     "Rollout": "types",
     "RolloutGroup": "types",
     "RouterShape": "types",
+    "Rule": "selection.rule",
     "Sampling": "engines.base",
     "Selection": "types",
     "SglangHttpEngine": "engines.http.engine",
@@ -60,10 +62,10 @@ _HOME = {
     "Vocab": "vocab",
     "capture_pool": "capture",
     "evaluate_pool": "evaluation",
-    "find_calibration": "selection.certainty",
+    "find_calibration": "selection.calibration",
     "from_vllm": "engines.vllm.outputs",
     "grade_pool": "grading",
-    "load_calibration": "selection.certainty",
+    "load_calibration": "selection.calibration",
     "load_questions": "problems",
     "medoid": "selection.selector",
     "merge_pools": "pool",
@@ -79,7 +81,6 @@ _MODULES = {
     "kernels": "selection.kernels",
     "kinds": "selection.kinds",
     "pool": "pool",
-    "presets": "selection.presets",
     "readout": "selection.readout",
     "selector": "selection.selector",
     "stats": "evaluation.stats",
@@ -105,6 +106,7 @@ __all__ = [
     "Rollout",
     "RolloutGroup",
     "RouterShape",
+    "Rule",
     "Sampling",
     "Selection",
     "SglangHttpEngine",

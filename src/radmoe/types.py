@@ -14,6 +14,11 @@ from radmoe.vocab import Vocab
 
 Kind = Literal["math", "choice", "code", "text", "agent"]  # what an answer looks like: it decides the marker
 KINDS: tuple[Kind, ...] = get_args(Kind)
+PresetName = Literal["paper", "paper+dc", "strict", "best", "best+text"]  # a documented way to select
+Kernel = Literal["weighted", "binary"]  # how two route vectors are compared
+Fusion = Literal["conf50", "ranksum"]  # how confidence joins density; None is plain RAD
+Confidence = Literal["cbw", "tail", "likelihood"]  # a scalar of a rollout
+Compare = Literal["routing", "text", "routing+text"]  # what makes two rollouts alike
 
 MAX_EXPERTS = 2**15  # expert ids are int16 on disk
 WEIGHT_SUM_TOLERANCE = 1e-2  # float16 and bfloat16 rounding of K weights stays far below
@@ -234,7 +239,7 @@ class Selection:
     basin), -1 if unscored; `basin` lists the rollouts of the pick's basin; `margin` is the pick's score minus the best
     score in any other basin, NaN where there is none. `kind` and `readout` are those that decided, and `preset`, `fusion`
     (None: confidence did not count), `confidence` and `compare` say by which rule. `probability` is that of the pick's being right, where a
-    calibration was applied (`radmoe.selection.certainty`); `probability_reason` says why one that was looked for gives none.
+    calibration was applied (`radmoe.selection.calibration`); `probability_reason` says why one that was looked for gives none.
     """
 
     index: int | None
@@ -250,10 +255,10 @@ class Selection:
     roots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     kind: Kind | None = None
     readout: str = ""
-    preset: str = "paper"
-    fusion: str | None = None
-    confidence: str | None = None
-    compare: str = "routing"
+    preset: PresetName = "paper"
+    fusion: Fusion | None = None
+    confidence: Confidence | None = None
+    compare: Compare = "routing"
     probability: float | None = None
     probability_reason: str = ""
 

@@ -17,6 +17,7 @@ from radmoe.agents.instances import Instance
 from radmoe.agents.patches import PREDS, RECORDS, Decision, check_patches, decide_all, record, write_predictions
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
+from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
 from scripted_agents import BUG, SUBMIT, instances, mend, run_script, step
 
@@ -134,7 +135,9 @@ def test_steps_without_a_boundary_can_be_read_at_their_first_row(tmp_path: Path)
     run_script(tmp_path, {"one": [[bare, step(SUBMIT)], [bare, step(SUBMIT)], [bare, SUBMIT, bare, step(SUBMIT)]]})
     pool = open_pool(tmp_path / "pool")
     assert [np.size(rollout.positions) for rollout in pool.group("one").rollouts] == [2, 2, 4]
-    plain, both = (decisions(tmp_path, readout=readout)["one"] for readout in ("boundary@union", "step@union"))
+    plain, both = (
+        decisions(tmp_path, rule=Rule(readout=readout))["one"] for readout in ("boundary@union", "step@union")
+    )
     assert [one.steps_without_boundary for one in plain.candidates] == [1, 1, 3]
     assert [one.boundaries for one in plain.candidates] == [1, 1, 1]
     assert all((a.fired or 0) < (b.fired or 0) for a, b in zip(plain.candidates, both.candidates, strict=True))
@@ -149,7 +152,7 @@ def test_without_any_boundary_the_first_usable_candidate_is_taken(tmp_path: Path
         1,
         "fewer than two of 2 candidates have boundary@union: the first that can be submitted",
     )
-    assert decisions(tmp_path, readout="step@union")["one"].why.startswith("the densest of 2")
+    assert decisions(tmp_path, rule=Rule(readout="step@union"))["one"].why.startswith("the densest of 2")
 
 
 def test_a_selection_does_not_depend_on_the_order_of_other_candidates(out: Path) -> None:

@@ -9,7 +9,7 @@ from benchmarks.hidden_states import hidden_means, hidden_similarity, select_by_
 
 import tiny_moe
 from radmoe.errors import InputError
-from radmoe.selection.selector import setting_for
+from radmoe.selection.rule import Rule
 from radmoe.types import Rollout, RolloutGroup
 from radmoe_lab import planted
 
@@ -75,7 +75,7 @@ def test_the_pick_is_the_densest_by_hidden_states() -> None:
         ids = planted.tokenizer().encode(text).ids
         rollouts.append(Rollout(np.array(ids), np.zeros((len(ids), 3, 4), np.int16)))
     group = RolloutGroup("p", rollouts, engine.shape, engine.vocab, "math")
-    picked = select_by_hidden(engine.model, group, PROMPT, setting_for("math", readout="closing@-16", k=1))
+    picked = select_by_hidden(engine.model, group, PROMPT, Rule(readout="closing@-16", k=1).settle("math"))
     assert picked.index == 0
     assert picked.located.tolist() == [True, True, True, False, True]
     assert picked.density[0] == pytest.approx(1.0, abs=1e-5)  # the second one says the same

@@ -15,6 +15,7 @@ from radmoe.errors import InputError, PoolMismatch
 from radmoe.pool import Pool, Profile, open_pool
 from radmoe.problems import Question
 from radmoe.selection.online import OnlineSelector, Stopping
+from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
 
 QUESTIONS = [Question(f"q{i}", f"So the sum is {i}", "text") for i in range(5)]
@@ -118,7 +119,9 @@ def test_what_the_pool_keeps_is_what_is_judged(plan: Plan, tmp_path: Path) -> No
 def test_a_preset_decides_what_is_settled(plan: Plan, tmp_path: Path) -> None:
     capture_pool(replace(plan, preset="paper+dc"), tmp_path / "p")
     for group in open_pool(tmp_path / "p").groups():
-        selector = OnlineSelector(group.shape, group.vocab, kind="text", most=plan.n, stopping=RULE, preset="paper+dc")
+        selector = OnlineSelector(
+            group.shape, group.vocab, kind="text", most=plan.n, stopping=RULE, rule=Rule(preset="paper+dc")
+        )
         decisions = [selector.add(rollout) for rollout in group.rollouts]
         assert [decision.stop for decision in decisions] == [False] * (len(group) - 1) + [True]
 

@@ -17,7 +17,7 @@ from radmoe.cli import select as command
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
 from radmoe.selection import selector
-from radmoe.selection.presets import PRESETS
+from radmoe.selection.rule import PRESETS, Rule
 from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup, Selection
 from radmoe_lab import planted
@@ -80,8 +80,8 @@ def test_an_option_replaces_its_part_of_a_preset(run: Run, shared_pool: Path) ->
     for row, group in zip(
         rows(run("select", shared_pool, "--json", *options)), open_pool(shared_pool).groups(), strict=True
     ):
-        given = {"fusion": "ranksum", "confidence": "tail", "compare": "routing+text"}
-        assert (row["index"], row["k"]) == (select(group, readout="closing@-8", k=2, **given).index, 2)  # type: ignore[arg-type]
+        rule = Rule(readout="closing@-8", k=2, fusion="ranksum", confidence="tail", compare="routing+text")
+        assert (row["index"], row["k"]) == (select(group, rule=rule).index, 2)
     plain = rows(run("select", shared_pool, "--json", "--preset", "paper+dc", "--fusion", "none"))
     assert [row["index"] for row in plain] == [select(group).index for group in open_pool(shared_pool).groups()]
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from pools import graded_pool
 from radmoe.cli import evaluate
 from radmoe.errors import InputError, PoolNotFound, RadmoeError
-from radmoe.selection.presets import PRESETS
+from radmoe.selection.rule import PRESETS
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
 

@@ -18,7 +18,7 @@ from radmoe import find_calibration
 from radmoe.cli import advise, calibrate, select
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
-from radmoe.selection import certainty
+from radmoe.selection import calibration
 from radmoe.types import RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
@@ -171,7 +171,7 @@ def test_without_a_calibration_there_is_a_rank_that_nobody_reads_as_a_probabilit
 def test_a_shipped_calibration_is_used_for_its_weights_and_its_way_to_select(
     run: Run, pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(certainty, "SHELF", tmp_path)
+    monkeypatch.setattr(calibration, "SHELF", tmp_path)
     done = run("calibrate", pool, "--ship", "--resamples", 100)
     assert done.exit_code == 0, done.output
     assert [file.name for file in tmp_path.iterdir()] == [f"{CHECKPOINT[:16]}-thinking-t0.8-p1.json"]
@@ -199,7 +199,7 @@ def test_a_shipped_calibration_is_used_for_its_weights_and_its_way_to_select(
     [
         (("--abstain-below", 0.5), "--abstain-below needs probabilities"),
         (("--calibration", "FITTED", "--k", 3), "was fitted for --preset paper, --k is another way to select"),
-        (("--calibration", "FITTED", "--layers", "0-1"), "--layers or --budget is another way"),
+        (("--calibration", "FITTED", "--layers", "0-1"), "--layers is another way to select"),
         (("--calibration", "FITTED", "--abstain-below", 2), "a probability from 0 to 1, got 2"),
         (("--calibration", "nowhere.json"), "cannot read nowhere.json (No such file or directory): pass a calibration"),
     ],

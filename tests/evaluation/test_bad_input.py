@@ -16,6 +16,7 @@ from radmoe.evaluation.render import FORMATS
 from radmoe.evaluation.screen import plain
 from radmoe.evaluation.table import Cell
 from radmoe.grading.labels import Label, write_labels
+from radmoe.selection.rule import Rule
 from radmoe.types import Rollout
 from radmoe_lab.planted import PlantedGroup
 
@@ -77,7 +78,7 @@ def test_no_rollout_with_an_answer(made: list[PlantedGroup], tmp_path: Path) -> 
 
 def test_no_rollout_with_the_anchor(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = graded_pool(tmp_path / "pool", made)
-    shown = build_report(evaluate_pool(path, readout="delimiter:nowhere@16"))
+    shown = build_report(evaluate_pool(path, rule=Rule(readout="delimiter:nowhere@16")))
     empty = cell(shown, "accuracy", "RAD", "pool")
     assert (empty.value, empty.note) == (None, "no rollout has the anchor of delimiter:nowhere@16 for kind math")
     assert (

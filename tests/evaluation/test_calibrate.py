@@ -27,7 +27,8 @@ from radmoe.evaluation.calibrate import (
 from radmoe.evaluation.calibration_tables import risk, tables
 from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import open_pool
-from radmoe.selection.certainty import mean_similarity
+from radmoe.selection.curves import mean_similarity
+from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup, RouterShape
 from radmoe_lab import planted
@@ -161,8 +162,8 @@ def test_risk_is_that_of_the_surest_and_ties_share_theirs() -> None:
 
 
 def test_a_pool_is_calibrated_by_picks_among_all_rollouts_and_among_random_subsets(pool: Path) -> None:
-    made = calibrate([pool], options={"k": 4, "readout": None})
-    assert made.calibration.options == {"preset": "paper", "k": 4}
+    made = calibrate([pool], rule=Rule(k=4))
+    assert made.calibration.rule == Rule(preset="paper", k=4)
     assert made.calibration.origin.model == "planted"
     assert made.calibration.tasks == ("sums",)
     fitted = made.calibration.kinds["math"]
@@ -173,7 +174,7 @@ def test_a_pool_is_calibrated_by_picks_among_all_rollouts_and_among_random_subse
     whole = fitted.near(16)
     assert whole.dense.picks == (densities >= whole.dense.density).sum() >= len(densities) // 3
     assert fitted.problems == len(densities)
-    assert calibrate([pool], options={"k": 4}).calibration == made.calibration
+    assert calibrate([pool], rule=Rule(k=4)).calibration == made.calibration
 
 
 @pytest.mark.parametrize("rollouts", [8, 11, 13, 16])
@@ -219,7 +220,8 @@ def test_every_table_says_what_cross_validation_found(pool: Path) -> None:
 
 def test_probabilities_that_are_too_high_fail_the_check() -> None:
     from radmoe.evaluation.calibrate import Calibrated
-    from radmoe.selection.certainty import Calibration, Origin
+    from radmoe.selection.calibration import Calibration
+    from radmoe.selection.origin import Origin
 
     picks = graded(8000)
     honest = held_out("math", picks, graded(600, seed=3))

@@ -21,6 +21,7 @@ from radmoe.evaluation.methods.registry import score_method
 from radmoe.evaluation.pools import NO_PICK, check_distinct
 from radmoe.grading.labels import write_labels
 from radmoe.pool import PoolWriter, Profile, merge_pools
+from radmoe.selection.rule import Rule
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
 
@@ -129,12 +130,12 @@ def test_agents_are_read_at_every_boundary(made: list[PlantedGroup], tmp_path: P
 
 def test_the_window_of_confidence_is_a_parameter(graded: Path) -> None:
     """Planted rollouts have some 120 tokens: at the default window every scalar is the plain mean."""
-    whole, short = evaluate(graded), evaluate(graded, confidence_window=4)
+    whole, short = evaluate(graded), evaluate(graded, rule=Rule(confidence_window=4))
     assert np.array_equal(whole.outcomes.picks["confident"], whole.outcomes.picks["self-certainty"])
     assert not np.array_equal(short.outcomes.picks["confident"], short.outcomes.picks["self-certainty"])
-    assert (whole.confidence_window, short.confidence_window) == (2048, 4)
+    assert (whole.setting.confidence_window, short.setting.confidence_window) == (2048, 4)
     with pytest.raises(InputError, match="window must be at least 1 token, got 0"):
-        evaluate(graded, confidence_window=0)
+        evaluate(graded, rule=Rule(confidence_window=0))
 
 
 def test_a_pool_of_several_kinds_gives_records_for_each(made: list[PlantedGroup], tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_the_second_call_reads_no_rollout(graded: Path, monkeypatch: pytest.Monk
     (again,) = evaluate_pool(graded, dataset="renamed")
     assert again.dataset == "renamed"
     assert plain(again) == plain(first)
-    for options in ({"k": 3}, {"confidence_window": 32}, {"use_cache": False}):
+    for options in ({"rule": Rule(k=3)}, {"rule": Rule(confidence_window=32)}, {"use_cache": False}):
         with pytest.raises(AssertionError, match="read again"):
             evaluate_pool(graded, **options)  # type: ignore[arg-type]
 
@@ -358,7 +359,7 @@ def test_pools_of_other_run_records_and_empty_ones_are_distinct(made: list[Plant
     ("readout", "strict"), [("delimiter@span", "delimiter@marker"), ("closing@-16", None), ("all", None)]
 )
 def test_a_pool_is_evaluated_by_the_new_readouts(graded: Path, readout: str, strict: str | None) -> None:
-    pool = evaluate(graded, readout=readout)
+    pool = evaluate(graded, rule=Rule(readout=readout))
     assert (pool.setting.readout, pool.setting.strict) == (readout, strict)
     assert "rad" in pool.outcomes.picks
     assert ("strict" in pool.outcomes.picks) == (strict is not None)

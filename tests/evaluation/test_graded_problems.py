@@ -18,6 +18,7 @@ from radmoe.evaluation.pools import GradedPool, open_graded
 from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.selection.readout import read
+from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select, similarity
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
@@ -121,8 +122,10 @@ def test_a_kind_that_contradicts_the_pool_is_one_clear_line(graded: Path) -> Non
 
 
 def test_options_replace_what_the_kind_says(graded: Path) -> None:
-    one = opened(graded, readout="boundary@8", k=3, kernel="binary", confidence_window=32).problem("planted-0000")
-    assert (one.setting.readout, one.setting.k, one.setting.kernel, one.confidence_window) == (
+    one = opened(graded, rule=Rule(readout="boundary@8", k=3, kernel="binary", confidence_window=32)).problem(
+        "planted-0000"
+    )
+    assert (one.setting.readout, one.setting.k, one.setting.kernel, one.setting.confidence_window) == (
         "boundary@8",
         3,
         "binary",
@@ -205,13 +208,13 @@ def test_a_likelihood_that_is_no_number_is_not_taken_for_unscored(made: list[Pla
 def planted_problem(one: PlantedGroup) -> GradedProblem:
     """A planted problem in memory, graded."""
     marks = problem.Marks(tuple(one.answers), tuple(answer == one.truth for answer in one.answers))
-    return GradedProblem(one.group, problem.setting_for(one.group.kind), marks)
+    return GradedProblem(one.group, Rule().settle(one.group.kind), marks)
 
 
 def test_steps_are_paragraphs_or_action_boundaries(made: list[PlantedGroup]) -> None:
     one = planted_problem(made[0])
     assert one.steps.tolist() == [text.count("\n\n") for text in made[0].texts]
-    agent = replace(one, setting=problem.setting_for("agent"))
+    agent = replace(one, setting=Rule().settle("agent"))
     assert agent.steps.tolist() == [text.count("</think>") for text in made[0].texts]
 
 

@@ -12,7 +12,8 @@ from radmoe.explorer.blocks import unpack
 from radmoe.explorer.texts import ANSWER
 from radmoe.explorer.views import view_arrays, view_of
 from radmoe.selection.readout import windows
-from radmoe.selection.selector import select, setting_for, similarity
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import select, similarity
 from radmoe.types import Rollout, RolloutGroup
 from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
@@ -20,7 +21,7 @@ from radmoe_lab.planted import PlantedGroup
 
 def test_a_view_holds_the_selection_and_its_similarities(made: list[PlantedGroup]) -> None:
     group = made[1].group
-    setting = setting_for("math")
+    setting = Rule().settle("math")
     view = view_of(group, setting)
     assert view is not None
     pick, arrays = select(group), view_arrays(group, view)
@@ -39,7 +40,7 @@ def test_a_view_holds_the_selection_and_its_similarities(made: list[PlantedGroup
 
 def test_experts_are_counted_over_the_tokens_of_the_windows(made: list[PlantedGroup]) -> None:
     group = made[0].group
-    view = view_of(group, setting_for("math"))
+    view = view_of(group, Rule().settle("math"))
     assert view is not None
     arrays = view_arrays(group, view)
     counts = arrays["usual"][:, :, None].astype(int) + arrays["more"]
@@ -71,7 +72,7 @@ def test_a_kind_shows_its_own_readout_first_and_a_compact_pool_those_it_kept() -
 @pytest.mark.parametrize("readout", ["rand@16", "rand-one-loc@16", "trajectory:so#shared@16"])
 def test_a_readout_without_fixed_windows_is_refused_in_one_line(made: list[PlantedGroup], readout: str) -> None:
     with pytest.raises(ReadoutError, match=r"a page cannot show .* such as delimiter@16"):
-        view_of(made[0].group, setting_for("math", readout=readout))
+        view_of(made[0].group, Rule(readout=readout).settle("math"))
 
 
 def test_a_readout_whose_rows_were_not_kept_is_left_out(made: list[PlantedGroup]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from radmoe.errors import InputError
 from radmoe.selection.online import Decision, OnlineSelector, Stopping
-from radmoe.selection.selector import FUSIONS, KERNELS, select
-from radmoe.types import RolloutGroup, RouterShape
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import select
+from radmoe.types import Fusion, Kernel, RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 
@@ -37,7 +38,9 @@ def arriving(group: RolloutGroup, order: list[int], *, most: int = N, **options:
     order=st.permutations(range(N)),
     place=st.integers(0, 2),
     options=st.one_of(
-        st.fixed_dictionaries({"fusion": st.sampled_from((None, *FUSIONS)), "kernel": st.sampled_from(KERNELS)}),
+        st.fixed_dictionaries(
+            {"fusion": st.sampled_from((None, *get_args(Fusion))), "kernel": st.sampled_from(get_args(Kernel))}
+        ),
         st.fixed_dictionaries({"preset": st.sampled_from(("paper", "paper+dc", "strict", "best"))}),
     ),
 )
@@ -45,8 +48,9 @@ def test_with_all_rollouts_added_in_any_order_the_selection_is_that_of_select(
     order: list[int], place: int, options: dict[str, Any]
 ) -> None:
     group = groups()[place]
-    ours = arriving(group, order, confidence_window=16, **options)[-1].selection
-    whole = select(group, confidence_window=16, **options)
+    rule = Rule(confidence_window=16, **options)
+    ours = arriving(group, order, rule=rule)[-1].selection
+    whole = select(group, rule=rule)
     names = (
         "index",
         "rollout_index",
@@ -142,6 +146,8 @@ def test_what_cannot_be_used_is_refused_at_once(options: dict[str, object], mess
     with pytest.raises(InputError, match=message):
         if isinstance(rule := options.get("stopping"), tuple):
             options = options | {"stopping": Stopping(*rule)}
+        elif "most" not in options:
+            options = {"rule": Rule(**options)}  # type: ignore[arg-type]
         OnlineSelector(group.shape, group.vocab, **({"kind": "math", "most": 8} | options))  # type: ignore[arg-type]
 
 

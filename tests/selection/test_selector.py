@@ -21,7 +21,8 @@ from radmoe.selection.kernels.reference import (
     reference_weighted_jaccard,
 )
 from radmoe.selection.readout import read
-from radmoe.selection.selector import choose, setting_for, similarity
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import choose, similarity
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
@@ -245,7 +246,13 @@ def test_a_stored_group_selects_as_the_one_in_memory(made: list[PlantedGroup], s
     pool = open_pool(shared_pool)
     for m in made:
         stored = pool.group(m.group.problem_id)
-        for options in ({}, {"kernel": "binary"}, {"readout": "boundary@16"}, {"layers": "s0"}, {"budget": 60}):
+        for options in (
+            {},
+            {"kernel": "binary"},
+            {"readout": "boundary@16"},
+            {"layers": "s0"},
+            {"rule": Rule(budget=60)},
+        ):
             a, b = select(m.group, **options), select(stored, **options)
             assert (a.index, a.basin, a.anchors) == (b.index, b.basin, b.anchors)
             assert np.array_equal(a.density, b.density, equal_nan=True)
@@ -285,18 +292,18 @@ def test_too_few_threads_are_refused(shared_pool: Path) -> None:
 def test_choosing_from_a_matrix_at_hand_is_selecting(fusion: str | None, made: list[PlantedGroup]) -> None:
     for planted_group in made:
         chosen_from = planted_group.group
-        S, reading = similarity(chosen_from, setting_for("math"))
+        S, reading = similarity(chosen_from, Rule().settle("math"))
         confidence = [
             rollout_confidence(chosen_from.rollouts[i].topk_logprobs) for i in np.flatnonzero(reading.located)
         ]  # type: ignore[arg-type]
-        one = choose(chosen_from, S, reading, setting_for("math"), fusion=fusion, confidence=np.array(confidence))
+        one = choose(chosen_from, S, reading, Rule(fusion=fusion).settle("math"), confidence=np.array(confidence))
         other = select(chosen_from, fusion=fusion)
         assert (one.index, one.basin, one.neighbours, one.k) == (other.index, other.basin, other.neighbours, other.k)
         assert np.array_equal(one.density, other.density, equal_nan=True)
 
 
 def test_a_rule_that_asks_for_confidence_must_get_it(made: list[PlantedGroup]) -> None:
-    S, reading = similarity(made[0].group, setting_for("math"))
+    S, reading = similarity(made[0].group, Rule().settle("math"))
     for confidence in (None, np.zeros(1)):
         with pytest.raises(InputError, match="needs the confidence of each of the"):
-            choose(made[0].group, S, reading, setting_for("math"), fusion="conf50", confidence=confidence)
+            choose(made[0].group, S, reading, Rule(fusion="conf50").settle("math"), confidence=confidence)

@@ -171,14 +171,17 @@ def test_a_calibration_says_how_sure_the_pick_is_where_it_was_fitted_for_such_ro
     gateway: Callable[..., Any], upstream: Any, served_checkpoint: Path, tmp_path: Path
 ) -> None:
     from radmoe.engines.checkpoint import fingerprint
-    from radmoe.selection.certainty import Calibration, Curve, Dense, Fit, Origin
+    from radmoe.selection.calibration import Calibration
+    from radmoe.selection.curves import Curve, Dense, Fit
+    from radmoe.selection.origin import Origin
+    from radmoe.selection.rule import Rule
 
     curve = Curve(8, 0.0, 1.0, 0.0, 1.0, 0.0, 9.0, Dense(0.5, 10, 2))
     fit = Fit((curve, replace(curve, rollouts=64)), 40, 0.5)
     server = upstream()
     plain = gateway(upstreams=(server.url,))
     origin = Origin("planted", fingerprint(served_checkpoint), "thinking", 0.8, 1.0)
-    calibration = Calibration(origin, {"preset": "paper"}, {"math": fit})
+    calibration = Calibration(origin, Rule(preset="paper"), {"math": fit})
     (tmp_path / "sure.json").write_text(json.dumps(calibration.to_json()))
     made = gateway(upstreams=(server.url,), calibration=tmp_path / "sure.json")
     drawn = {"temperature": 0.8, "top_p": 1.0, "chat_template_kwargs": {"enable_thinking": True}}

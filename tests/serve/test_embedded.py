@@ -60,7 +60,7 @@ def test_a_shipped_calibration_is_used_as_python_uses_it(tmp_path: Path) -> None
     from dataclasses import replace
 
     from radmoe.pool import open_pool
-    from radmoe.selection.certainty import find_calibration, origin_of
+    from radmoe.selection.calibration import find_calibration, origin_of
     from radmoe.selection.selector import select
     from running_gateway import RunningGateway
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from radmoe.evaluation.methods import GradedProblem
 from radmoe.evaluation.problem import Marks
-from radmoe.selection.selector import setting_for
+from radmoe.selection.rule import Rule
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
 from radmoe_lab import planted
 
@@ -39,4 +39,4 @@ def problem_of(
         )
     group = RolloutGroup("problem", rollouts, SHAPE, planted.vocab(), kind)
     marks = Marks(tuple(answers), tuple(answer == truth for answer in answers))
-    return GradedProblem(group, setting_for(kind, k=k), marks)
+    return GradedProblem(group, Rule(k=k).settle(kind), marks)

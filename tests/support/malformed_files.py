@@ -270,7 +270,7 @@ def good_calibration() -> dict[str, Any]:
         "format": "radmoe-calibration",
         "version": 2,
         "origin": {"model": "planted", "routing": "all layers", "adaptive": False, **origin},
-        "options": {},
+        "rule": {},
         "kinds": {"math": fit},
         "tasks": [],
         "pools": [],
@@ -298,11 +298,11 @@ def _calibrations() -> Iterator[tuple[str, Case]]:
         for word, value in list(wrong.items())[number % 2 :: 2]
     }
     changes |= {
-        "an endless readout": {"options": {"readout": ENDLESS}},
-        "a readout of 5,000 digits": {"options": {"readout": "delimiter@" + "9" * 5_000}},
-        "a preset that is code": {"options": {"preset": "os.system"}},
-        "k of 1e999": {"options": {"k": math.inf}},
-        "a window of 2^62": {"options": {"confidence_window": 2**62}},
+        "an endless readout": {"rule": {"readout": ENDLESS}},
+        "a readout of 5,000 digits": {"rule": {"readout": "delimiter@" + "9" * 5_000}},
+        "a preset that is code": {"rule": {"preset": "os.system"}},
+        "k of 1e999": {"rule": {"k": math.inf}},
+        "a window of 2^62": {"rule": {"confidence_window": 2**62}},
         "a kind that is none": {"kinds": {"poem": good_calibration()["kinds"]["math"]}},
     }
     for name, change in changes.items():

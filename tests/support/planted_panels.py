@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.evaluation.problem import Marks
-from radmoe.selection.selector import setting_for
+from radmoe.selection.rule import Rule
 from radmoe.types import Kind
 from radmoe_studies.evidence import Evidence, Panel, Read, Request
 
@@ -72,12 +72,11 @@ def panel(
     ids = [f"{dataset}-{i:03d}" for i in range(problems)]
     return Panel(
         Path(f"pools/{model}-{style}-{dataset}"),
-        setting_for(kind),
+        Rule(confidence_window=32).settle(kind),
         dict(zip(ids, marks_of(answer, correct), strict=True)),
         model,
         style,
         dataset,
-        32,
         lengths=rng.integers(80, 200, (problems, n)),
         scalars=scalars,
         reads=reads,

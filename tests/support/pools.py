@@ -13,7 +13,7 @@ from planted_pools import graded_pool, labels
 from radmoe.evaluation.methods import METHODS
 from radmoe.evaluation.pools import GradedPool, Outcomes
 from radmoe.evaluation.problem import Marks
-from radmoe.selection.selector import setting_for
+from radmoe.selection.rule import Rule
 from radmoe.types import Kind
 
 COUNTS = ("rollouts", "right", "answered", "distinct", "plurality", "located", "located_right", "basin")
@@ -58,7 +58,7 @@ def evaluated(
     marks = {f"p{i}": Marks((None,) * rollouts, (False,) * rollouts) for i in range(n)}
     return GradedPool(
         Path("made/"),
-        setting_for(kind),
+        Rule().settle(kind),
         names.pop("marks", marks),
         known={"outcomes": Outcomes(counts, picks, every, missing)},
         **{"model": "m", "dataset": "d"} | names,

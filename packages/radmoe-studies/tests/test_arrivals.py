@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from radmoe.selection.confidence import likelihood
 from radmoe.selection.online import OnlineSelector, Stopping
-from radmoe.selection.selector import rule_for, setting_for, similarity
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import similarity
 from radmoe.types import RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
@@ -25,7 +26,7 @@ def test_picks_and_stops_are_those_of_the_online_selector(k: int, rule: Stopping
     n = 16
     for made in planted.groups(Planted(problems=2, rollouts=n, tokens=30, shape=RouterShape(4, 16, 2))):
         group = made.group
-        S, reading = similarity(group, setting_for("math"))
+        S, reading = similarity(group, Rule().settle("math"))
         place = np.where(reading.located, np.cumsum(reading.located) - 1, -1)
         nobody = np.zeros(len(S), np.int64)
         begun = orders(n, 3, key=7, seed=0)
@@ -33,7 +34,7 @@ def test_picks_and_stops_are_those_of_the_online_selector(k: int, rule: Stopping
         stops = settled(mine, reading.located[begun], rule)
         rollout = np.concatenate((np.flatnonzero(reading.located), [-1]))
         for order, own, stop in zip(begun, mine, stops, strict=True):
-            selector = OnlineSelector(group.shape, group.vocab, kind="math", most=n, stopping=rule, k=k)
+            selector = OnlineSelector(group.shape, group.vocab, kind="math", most=n, stopping=rule, rule=Rule(k=k))
             decisions = [selector.add(group.rollouts[i]) for i in order]
             theirs = [-1 if d.selection.index is None else order[d.selection.index] for d in decisions]
             assert rollout[own].tolist() == theirs
@@ -44,17 +45,17 @@ def test_picks_by_a_preset_that_adds_ranks_are_those_of_the_online_selector() ->
     n = 16
     for made in planted.groups(Planted(problems=3, rollouts=n, tokens=30, shape=RouterShape(4, 16, 2))):
         group = made.group
-        rules = [rule_for("math", m, preset="best") for m in range(1, n + 1)]
-        S, reading = similarity(group, rules[-1].setting)
+        rules = [Rule(preset="best").settle("math", m) for m in range(1, n + 1)]
+        S, reading = similarity(group, rules[-1])
         place = np.where(reading.located, np.cumsum(reading.located) - 1, -1)
         nobody = np.zeros(len(S), np.int64)
         rollout = np.concatenate((np.flatnonzero(reading.located), [-1]))
         confidence = np.array([likelihood(group.rollouts[i].sampled_logprobs) for i in rollout[:-1]])  # type: ignore[arg-type]
         begun = orders(n, 3, key=7, seed=0)
-        k = np.array([rule.setting.k for rule in rules])
+        k = np.array([rule.k for rule in rules])
         mine = picks(Problem.of(S, nobody.astype(bool), nobody, None), place, begun, begun, k, confidence)
         for order, own in zip(begun, mine, strict=True):
-            selector = OnlineSelector(group.shape, group.vocab, kind="math", most=n, preset="best")
+            selector = OnlineSelector(group.shape, group.vocab, kind="math", most=n, rule=Rule(preset="best"))
             selections = [selector.add(group.rollouts[i]).selection for i in order]
             assert rollout[own].tolist() == [-1 if s.index is None else order[s.index] for s in selections]
 

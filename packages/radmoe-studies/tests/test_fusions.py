@@ -10,6 +10,7 @@ import pytest
 from planted_pools import graded_pool
 from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation.pools import open_graded
+from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
@@ -34,7 +35,7 @@ def opened(path: Path, **recipe: object) -> Evidence:
 def test_picks_are_those_of_select(tmp_path: Path, rule: str) -> None:
     (panel,) = opened(tmp_path / "pool").panels
     expected = [
-        select(problem.group, kind="math", fusion=rule, confidence_window=WINDOW).index
+        select(problem.group, kind="math", fusion=rule, rule=Rule(confidence_window=WINDOW)).index
         for problem in open_graded(tmp_path / "pool")[0]
     ]
     chosen = fused_picks(panel, rule)

@@ -10,7 +10,8 @@ import pytest
 from planted_pools import graded_pool
 from radmoe.selection.confidence import likelihood
 from radmoe.selection.online import OnlineSelector
-from radmoe.selection.selector import rule_for, similarity
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import similarity
 from radmoe.types import RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
@@ -28,7 +29,7 @@ def raced(group: RolloutGroup, order: list[int], preset: str, patience: int | No
     logprobs = [np.asarray(rollout.sampled_logprobs) for rollout in group.rollouts]
     first = [logprobs[i] for i in order[:8]]
     start = -(-int(np.median([len(one) for one in first]) * 2) // 8)  # a quarter of the median, which may end in a half
-    selector = OnlineSelector(group.shape, group.vocab, kind="math", most=N, preset=preset)
+    selector = OnlineSelector(group.shape, group.vocab, kind="math", most=N, rule=Rule(preset=preset))
     spent = finished = survived = 0
     picked: int | None = None
     for number, one in enumerate(order):
@@ -56,8 +57,8 @@ def raced(group: RolloutGroup, order: list[int], preset: str, patience: int | No
 def test_a_race_is_that_of_the_rule_and_the_online_selector(preset: str, patience: int | None) -> None:
     for made in planted.groups(RECIPE):
         group = made.group
-        rules = [rule_for("math", m, preset=preset) for m in range(1, N + 1)]
-        S, reading = similarity(group, rules[-1].setting)
+        rules = [Rule(preset=preset).settle("math", m) for m in range(1, N + 1)]
+        S, reading = similarity(group, rules[-1])
         place = np.where(reading.located, np.cumsum(reading.located) - 1, -1)
         nobody = np.zeros(len(S), np.int64)
         rollout = np.concatenate((np.flatnonzero(reading.located), [-1]))
@@ -69,7 +70,7 @@ def test_a_race_is_that_of_the_rule_and_the_online_selector(preset: str, patienc
             begun,
             np.array([len(r) for r in group.rollouts]),
             running_likelihood([np.asarray(r.sampled_logprobs) for r in group.rollouts]),
-            np.array([rule.setting.k for rule in rules]),
+            np.array([rule.k for rule in rules]),
             confidence if preset == "best" else None,
             patience=patience,
         )

@@ -57,7 +57,7 @@ def by_selection(one: Panel, row: int, cell: Cell) -> dict[int, float]:
         group = SimpleNamespace(rollout_indices=tuple(range(len(drawn))))
         reading = Reading(S, np.ones(len(drawn), bool), (None,) * len(drawn))
         for method, way in ((RAD, None), (FUSED, "conf50")):
-            pick = choose(group, S, reading, one.setting, fusion=way, confidence=confidence[drawn])  # type: ignore[arg-type]
+            pick = choose(group, S, reading, replace(one.setting, fusion=way), confidence=confidence[drawn])  # type: ignore[arg-type]
             hits[method].append(one.correct[row, drawn[pick.index]])
         hits[DC].append(one.correct[row, drawn[np.argmax(confidence[drawn])]])
         tied = most_frequent([None if a < 0 else str(a) for a in one.answer[row, drawn]])

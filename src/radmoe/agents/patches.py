@@ -28,7 +28,8 @@ from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
 from radmoe.selection.kernels import knn
 from radmoe.selection.readout import Reading
-from radmoe.selection.selector import Setting, choose, setting_for, similarity
+from radmoe.selection.rule import Rule, Setting
+from radmoe.selection.selector import choose, similarity
 from radmoe.types import RolloutGroup, Selection, Trace
 
 PREDS, RECORDS = "preds.json", "records.jsonl"
@@ -79,9 +80,7 @@ class Decision:
 def decide_all(
     directory: str | Path,
     *,
-    readout: str | None = None,
-    k: int | None = None,
-    kernel: str | None = None,
+    rule: Rule | None = None,
     limit: int | None = None,
     instances: Sequence[Instance] = (),
     threads: int = 1,
@@ -97,7 +96,7 @@ def decide_all(
         raise InputError(f"threads must be at least 1, got {threads}")
     every = read_candidates(directory)
     pool = open_pool(directory / POOL)
-    setting = setting_for("agent", readout=readout, k=k, kernel=kernel)
+    setting = (rule or Rule()).settle("agent")
     repositories = {one.instance_id: one for one in instances}
     if repositories:
         _check_confinement()

@@ -16,6 +16,7 @@ from radmoe.capture.plan import Plan
 from radmoe.pool import Pool
 from radmoe.problems import Question
 from radmoe.selection.online import Decision, OnlineSelector
+from radmoe.selection.rule import Rule
 from radmoe.types import Rollout, Trace
 
 
@@ -63,7 +64,7 @@ class Watches:
                 kind=question.kind,
                 most=self._plan.n,
                 stopping=self._plan.adaptive,
-                preset=self._plan.preset,
+                rule=Rule(preset=self._plan.preset),
                 problem_id=question.problem_id,
             )
         )

@@ -12,7 +12,8 @@ from radmoe.errors import InputError
 from radmoe.pool import Profile
 from radmoe.problems import Question
 from radmoe.selection.online import Stopping
-from radmoe.selection.selector import rule_for
+from radmoe.selection.rule import Rule
+from radmoe.types import PresetName
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Plan:
     batch_size: int = 256
     places: Sequence[int] | None = None
     adaptive: Stopping | None = None
-    preset: str = "paper"
+    preset: PresetName = "paper"
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -76,10 +77,10 @@ class Plan:
                 raise InputError(
                     f"an adaptive capture must know what an answer to {question.problem_id!r} looks like: give its kind"
                 )
-            rule = rule_for(question.kind, self.n, preset=self.preset)
-            if rule.fusion is not None and not self.sampling.topk_logprobs:
+            setting = Rule(preset=self.preset).settle(question.kind, self.n)
+            if setting.fusion is not None and not self.sampling.topk_logprobs:
                 raise InputError(f"preset {self.preset} reads log-probabilities, and none would be kept: keep them")
-            readout = rule.setting.readout
+            readout = setting.readout
             kept = None if self.profile is None else self.profile.readouts
             if kept is not None and readout not in kept:
                 raise InputError(

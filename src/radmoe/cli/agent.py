@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.agent_screen import run_line, say_problems, show_decisions
-from radmoe.cli.common import Device, Dtype, IdsOnly, Json, Kernel, Neighbours, Threads, limited, progress
+from radmoe.cli.common import Device, Dtype, IdsOnly, Json, Threads, limited, progress, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, json_text, say, say_json
 
@@ -36,14 +36,6 @@ Directory = Annotated[
 Data = Annotated[
     Path | None,
     typer.Option("--data", help="A folder with instances.jsonl: issues and their repositories.", show_default=False),
-]
-ReadoutName = Annotated[
-    str | None,
-    typer.Option(
-        "--readout",
-        help="boundary@union, or step@union, which also reads the first row of each step without a boundary.",
-        show_default="boundary@union",
-    ),
 ]
 EveryRow = Annotated[
     bool, typer.Option("--every-row", help="Keep the routing of every token; by default that of the boundaries.")
@@ -219,8 +211,10 @@ def import_command(
     say(f"Now try:  radmoe agent select {quote(str(out))}")
 
 
+@takes_rule("readout", "k", "kernel")
 def select_command(
     directory: Directory,
+    rule: Any,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Predictions in SWE-bench's form.", show_default="preds.json in RUNS"),
@@ -230,9 +224,6 @@ def select_command(
         typer.Option("--records", help="JSON lines that say why.", show_default="records.jsonl beside --out"),
     ] = None,
     data: Data = None,
-    readout: ReadoutName = None,
-    k: Neighbours = None,
-    kernel: Kernel = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Threads; changes no result.")] = 1,
     as_json: Json = False,
@@ -250,7 +241,7 @@ def select_command(
         limited(limit, [0])
     instances = () if data is None else load_instances(data)
     total = len(read_candidates(directory))
-    made = decide_all(directory, readout=readout, k=k, kernel=kernel, limit=limit, instances=instances, threads=jobs)
+    made = decide_all(directory, rule=rule, limit=limit, instances=instances, threads=jobs)
     decisions = list(progress(made, min(total, limit or total), "selecting"))
     preds = out or directory / PREDS
     write_predictions(decisions, preds, records or preds.with_name(RECORDS))

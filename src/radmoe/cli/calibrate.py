@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, Kernel, KindName, Neighbours, ReadoutName
+from radmoe.cli.common import Json, KindName, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, json_text, say, say_json
 
@@ -23,10 +23,12 @@ EXAMPLES = (
 )
 
 
+@takes_rule("preset", "readout", "k", "kernel", "fusion", "confidence", "compare", "confidence_window")
 def command(
     pools: Annotated[
         list[Path], typer.Argument(metavar="POOL", help="Graded pools of one model and style.", show_default=False)
     ],
+    rule: Any,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the calibration to this JSON file.", show_default="print only")
     ] = None,
@@ -42,25 +44,7 @@ def command(
     ship: Annotated[
         bool, typer.Option("--ship", help="Put it into the package, for this checkpoint, style and sampling.")
     ] = False,
-    preset: Annotated[
-        str | None, typer.Option("--preset", help="The way to select, as in radmoe select.", show_default="paper")
-    ] = None,
     kind: KindName = None,
-    readout: ReadoutName = None,
-    k: Neighbours = None,
-    kernel: Kernel = None,
-    fusion: Annotated[
-        str | None, typer.Option("--fusion", help="RAD+DC: conf50 or ranksum.", show_default="plain RAD")
-    ] = None,
-    confidence: Annotated[
-        str | None, typer.Option("--confidence", help="cbw, tail or likelihood.", show_default="cbw")
-    ] = None,
-    compare: Annotated[
-        str | None, typer.Option("--compare", help="routing, text or routing+text.", show_default="routing")
-    ] = None,
-    confidence_window: Annotated[
-        int | None, typer.Option("--confidence-window", help="Tokens of a confidence window.", show_default="2048")
-    ] = None,
     folds: Annotated[int, typer.Option("--folds", help="Of the cross-validation.")] = 5,
     resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 10_000,
     seed: Annotated[int, typer.Option("--seed", help="Of the folds and the bootstrap.")] = 0,
@@ -82,14 +66,12 @@ def command(
     from radmoe.evaluation.render import visible_table
     from radmoe.evaluation.screen import NAME, show_table
 
-    options: dict[str, Any] = {"preset": preset, "readout": readout, "k": k, "kernel": kernel}
-    options |= {"fusion": fusion, "confidence": confidence, "compare": compare, "confidence_window": confidence_window}
     with bar("selecting") as update:
         calibrated = calibrate(
             pools,
             check=check or (),
             kind=kind,
-            options=options,
+            rule=rule,
             folds=folds,
             seed=seed,
             progress=update,
@@ -99,7 +81,7 @@ def command(
     if report is not None:
         from radmoe.report.calibration import write_calibration
 
-        typed = " ".join(f"--{name} {value}" for name, value in options.items() if value is not None)
+        typed = str(rule) if rule.to_json() else ""
         names = " ".join(pool.name for pool in pools)
         write_calibration(calibrated, made, report, f"radmoe calibrate {names} {typed}".strip())
         written.append(report)
@@ -121,7 +103,7 @@ def _write(calibrated: Calibrated, out: Path | None, ship: bool) -> list[Path]:
     """Write the calibration where it was asked for; returns the files."""
     from radmoe.pool.files import write_atomic
     from radmoe.pool.schema import disk_errors
-    from radmoe.selection import certainty
+    from radmoe.selection.calibration import SHELF, shelf_name
 
     files = [] if out is None else [out]
     if ship:
@@ -130,7 +112,7 @@ def _write(calibrated: Calibrated, out: Path | None, ship: bool) -> list[Path]:
             raise InputError(
                 "--ship needs the fingerprint of the weights, which these pools do not all record: capture them anew"
             )
-        files.append(certainty.SHELF / certainty.shelf_name(origin))
+        files.append(SHELF / shelf_name(origin))
     for file in files:
         with disk_errors(file):
             write_atomic(file, (json_text(calibrated.calibration.to_json(), indent=1) + "\n").encode())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -28,15 +30,6 @@ KindName = Annotated[
         show_default="as the pool records, else inferred from the rollouts' markers",
     ),
 ]
-ReadoutName = Annotated[
-    str | None,
-    typer.Option(
-        "--readout",
-        help="Anchor and window: delimiter@16, delimiter@marker, delimiter@span, closing@-16, boundary@16, "
-        "trajectory:now@16, boundary@union; or all.",
-        show_default="delimiter@16; text: boundary@16; agent: boundary@union",
-    ),
-]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
 Dtype = Annotated[
     str | None,
@@ -54,10 +47,84 @@ NoLogprobs = Annotated[
     bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC and no preset best later.")
 ]
 Raw = Annotated[bool, typer.Option("--raw", help="Prompts as they are, without the chat template.")]
-Neighbours = Annotated[int | None, typer.Option("--k", help="Neighbours in the density.", show_default="10; agent: 4")]
-Kernel = Annotated[
-    str | None, typer.Option("--kernel", help="weighted or binary Jaccard.", show_default="weighted; agent: binary")
-]
+_RULE: dict[str, Any] = {  # the options of a rule (`radmoe.selection.rule`), for every command that takes one
+    "preset": Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            help="paper, paper+dc, strict, best, or best+text (which compares the answers' text too). "
+            "Other options replace their part of it.",
+            show_default="paper",
+        ),
+    ],
+    "readout": Annotated[
+        str | None,
+        typer.Option(
+            "--readout",
+            help="Anchor and window: delimiter@16, delimiter@marker, delimiter@span, closing@-16, boundary@16, "
+            "trajectory:now@16, boundary@union (agents; step@union reads steps without a boundary too); or all.",
+            show_default="delimiter@16; text: boundary@16; agent: boundary@union",
+        ),
+    ],
+    "k": Annotated[int | None, typer.Option("--k", help="Neighbours in the density.", show_default="10; agent: 4")],
+    "kernel": Annotated[
+        str | None, typer.Option("--kernel", help="weighted or binary Jaccard.", show_default="weighted; agent: binary")
+    ],
+    "fusion": Annotated[
+        str | None,
+        typer.Option("--fusion", help="RAD+DC: conf50 or ranksum; none for plain RAD.", show_default="none"),
+    ],
+    "confidence": Annotated[
+        str | None,
+        typer.Option(
+            "--confidence",
+            help="What is fused with density: cbw or tail (DeepConf), or likelihood.",
+            show_default="cbw",
+        ),
+    ],
+    "compare": Annotated[
+        str | None,
+        typer.Option(
+            "--compare", help="What makes rollouts alike: routing, text, or routing+text.", show_default="routing"
+        ),
+    ],
+    "confidence_window": Annotated[
+        int | None,
+        typer.Option(
+            "--confidence-window",
+            help="Tokens of a confidence window (cbw, tail); a shorter rollout uses its plain mean.",
+            show_default="2048",
+        ),
+    ],
+    "layers": Annotated[
+        str | None, typer.Option("--layers", help="Layer subset: s0 (a decile), c2, x9, or 0-3,7.", show_default="all")
+    ],
+    "budget": Annotated[int | None, typer.Option("--budget", help="Read only this many tokens per rollout.")],
+    "seed": Annotated[int | None, typer.Option("--seed", help="For the random control readouts.", show_default="0")],
+}
+
+
+def takes_rule(*parts: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options of a rule where its signature has the parameter `rule`: it gets a `Rule` there."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(*args: Any, **kwargs: Any) -> None:
+            from radmoe.selection.rule import Rule
+
+            given = {name: kwargs.pop(name) for name in parts}
+            command(*args, rule=Rule().but(**given), **kwargs)
+
+        shape = inspect.signature(command, eval_str=True)
+        named: list[inspect.Parameter] = []
+        for one in shape.parameters.values():
+            options = [one.replace(name=name, annotation=_RULE[name], default=None) for name in parts]
+            named += options if one.name == "rule" else [one]
+        by_keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in named]
+        run.__signature__ = shape.replace(parameters=by_keyword)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
 
 
 def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: list[str]) -> dict[str, Kind]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, Kernel, KindName, Neighbours, ReadoutName
+from radmoe.cli.common import Json, KindName, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, say, say_block
 
@@ -27,10 +27,6 @@ EXAMPLES = (
 
 
 GradedPools = Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)]
-Window = Annotated[
-    int,
-    typer.Option("--confidence-window", help="Tokens of a confidence window; a shorter rollout uses its plain mean."),
-]
 Resamples = Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of the bootstrap.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes; changes no result.", show_default="all cores")]
@@ -46,17 +42,15 @@ Format = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file instead.")]
 
 
+@takes_rule("readout", "k", "kernel", "confidence_window")
 def command(
     pools: GradedPools,
+    rule: Any,
     kind: KindName = None,
     name: Annotated[
         list[str] | None,
         typer.Option("--name", help="Dataset name, one per pool in order.", show_default="task or directory"),
     ] = None,
-    readout: ReadoutName = None,
-    k: Neighbours = None,
-    kernel: Kernel = None,
-    confidence_window: Window = 2048,
     n: Annotated[
         int | None,
         typer.Option(
@@ -110,8 +104,7 @@ def command(
 
     check_grouping(by)
     check_distinct(pools)
-    options = {"kind": kind, "readout": readout, "k": k, "kernel": kernel}
-    options |= {"confidence_window": confidence_window, "jobs": cores(jobs), "use_cache": cache}
+    options = {"kind": kind, "rule": rule, "jobs": cores(jobs), "use_cache": cache}
 
     def evaluated(n: int | None) -> list[GradedPool]:
         return [

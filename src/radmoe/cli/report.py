@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Kernel, KindName, Neighbours, size
+from radmoe.cli.common import KindName, size, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, say
 
@@ -19,8 +19,10 @@ EXAMPLES = (
 )
 
 
+@takes_rule("k", "kernel")
 def command(
     pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Pool directories.", show_default=False)],
+    rule: Any,
     out: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("report.html"),
     kind: KindName = None,
     readout: Annotated[
@@ -31,8 +33,6 @@ def command(
             show_default="the kind's own, its marker alone, boundary@16",
         ),
     ] = None,
-    k: Neighbours = None,
-    kernel: Kernel = None,
     full_text: Annotated[
         bool, typer.Option("--full-text", help="Keep all of long texts, not only their windows and their answer.")
     ] = False,
@@ -51,7 +51,7 @@ def command(
 
     if out.is_dir():
         raise InputError(f"--out {out} is a directory: name a file, such as {out / 'report.html'}")
-    options = Options(kind, tuple(readout or ()), k, kernel, full_text, limit, cores(jobs))
+    options = Options(kind, tuple(readout or ()), rule, full_text, limit, cores(jobs))
     with bar("writing the page", "rollouts evaluated or written") as update:
         notes = write_report(pools, out, options, progress=update)
     for note in notes:

@@ -10,25 +10,21 @@ import typer
 
 from radmoe.cli.common import (
     Json,
-    Kernel,
     KindName,
-    Neighbours,
     PoolPath,
-    ReadoutName,
     limited,
     number,
     progress,
     settled_kinds,
+    takes_rule,
 )
 from radmoe.cli.sureness import Judged, find_sureness
 from radmoe.system.printing import console, json_text, say, say_block
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
-    from radmoe.selection.selector import Rule
+    from radmoe.selection.rule import Rule
     from radmoe.types import Kind, Selection
-
-RULE = ("preset", "readout", "k", "kernel", "fusion", "confidence", "compare")  # the options that make up a rule
 
 EXAMPLES = (
     "radmoe select pool/",
@@ -40,43 +36,23 @@ EXAMPLES = (
 )
 
 
+@takes_rule(
+    "preset",
+    "readout",
+    "k",
+    "kernel",
+    "fusion",
+    "confidence",
+    "compare",
+    "confidence_window",
+    "layers",
+    "budget",
+    "seed",
+)
 def command(
     pool: PoolPath,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            help="paper, paper+dc, strict, best, or best+text (which compares the answers' text too). "
-            "Other options replace their part of it.",
-            show_default="paper",
-        ),
-    ] = None,
+    rule: Any,
     kind: KindName = None,
-    readout: ReadoutName = None,
-    k: Neighbours = None,
-    kernel: Kernel = None,
-    fusion: Annotated[
-        str | None,
-        typer.Option("--fusion", help="RAD+DC: conf50 or ranksum; none for plain RAD.", show_default="none"),
-    ] = None,
-    confidence: Annotated[
-        str | None,
-        typer.Option(
-            "--confidence",
-            help="What is fused with density: cbw or tail (DeepConf), or likelihood.",
-            show_default="cbw",
-        ),
-    ] = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            "--compare", help="What makes rollouts alike: routing, text, or routing+text.", show_default="routing"
-        ),
-    ] = None,
-    confidence_window: Annotated[
-        int | None,
-        typer.Option("--confidence-window", help="Tokens of a confidence window (cbw, tail).", show_default="2048"),
-    ] = None,
     calibration: Annotated[
         Path | None,
         typer.Option(
@@ -86,14 +62,9 @@ def command(
     abstain_below: Annotated[
         float | None, typer.Option("--abstain-below", help="No pick where it is right with less than this probability.")
     ] = None,
-    layers: Annotated[
-        str | None, typer.Option("--layers", help="Layer subset: s0 (a decile), c2, x9, or 0-3,7.", show_default="all")
-    ] = None,
-    budget: Annotated[int | None, typer.Option("--budget", help="Read only this many tokens per rollout.")] = None,
     problem: Annotated[list[str] | None, typer.Option("--problem", help="Only this problem; may be repeated.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Threads; changes no result.")] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="For the random control readouts.")] = 0,
     text: Annotated[bool, typer.Option("--text", help="Also print the chosen rollout's text.")] = False,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the JSON lines to this file instead.")] = None,
@@ -111,22 +82,10 @@ def command(
     problems = limited(limit, list(problem) if problem else opened.problems)
     for name in problems:
         opened.check_problem(name)
-    kinds = settled_kinds(opened, kind, readout, problems)
-    options = {
-        "preset": preset,
-        "readout": readout,
-        "k": k,
-        "kernel": kernel,
-        "fusion": fusion,
-        "confidence": confidence,
-        "compare": compare,
-        "confidence_window": confidence_window,
-    }
-    sureness = find_sureness(
-        opened, calibration, abstain_below, options, special=layers is not None or budget is not None
-    )
-    options = sureness.options | {"layers": layers, "budget": budget, "seed": seed}
-    selections = progress(_select(opened, kinds, jobs, options), len(problems), "selecting")
+    kinds = settled_kinds(opened, kind, rule.readout, problems)
+    sureness = find_sureness(opened, calibration, abstain_below, rule)
+    rule = sureness.rule
+    selections = progress(_select(opened, kinds, jobs, rule), len(problems), "selecting")
     made: list[Selection] = []
 
     def judged() -> Iterator[Judged]:
@@ -138,7 +97,7 @@ def command(
         picks = _write_json(problems, judged(), out)
     else:
         picks = sureness.column(list(judged()))
-        _print(problems, picks, kinds, options, sureness.heading)
+        _print(problems, picks, kinds, rule, sureness.heading)
         for note in sureness.notes([one.selection for one in picks]):
             say(note)
     if text:
@@ -146,13 +105,13 @@ def command(
     _refuse_nothing(pool, made)
 
 
-def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, options: dict[str, Any]) -> Iterator[Selection]:
+def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, rule: Rule) -> Iterator[Selection]:
     from dataclasses import replace
 
     from radmoe.selection.selector import select_many
 
     groups = (replace(pool.group(problem), kind=kind) for problem, kind in kinds.items())
-    return select_many(groups, threads=jobs, **options)
+    return select_many(groups, threads=jobs, rule=rule)
 
 
 def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None) -> list[Judged]:
@@ -196,19 +155,15 @@ def _line(problem: str, judged: Judged) -> str:
     )
 
 
-def _print(
-    problems: list[str], judged: list[Judged], kinds: dict[str, Kind], options: dict[str, Any], heading: str
-) -> None:
-    from radmoe.selection.selector import rule_for
+def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], rule: Rule, heading: str) -> None:
     from radmoe.system.screen import Table
 
-    given = {name: options.get(name) for name in RULE}
     sizes = {
         kinds[problem]: len(one.selection.located)
         for problem, one in reversed(list(zip(problems, judged, strict=True)))
     }
-    rules = [rule_for(kind, sizes[kind], **given) for kind in dict.fromkeys(kinds.values())]  # of its first problem
-    table = Table(title="; ".join(map(_described, rules)), box=None)
+    settings = [rule.settle(kind, sizes[kind]) for kind in dict.fromkeys(kinds.values())]  # of its first problem
+    table = Table(title="; ".join(map(str, settings)), box=None)
     table.add_column("problem")
     for name in ("rollouts", "located", "pick", "mean similarity", "basin", "margin", heading):
         table.add_column(name, justify="right")
@@ -222,16 +177,6 @@ def _print(
         margin = "-" if number(s.margin) is None else f"{s.margin:.3f}"
         table.add_row(problem, *counts, str(s.index), f"{mean:.3f}", str(len(s.basin)), margin, str(one))
     console().print(table)
-
-
-def _described(rule: Rule) -> str:
-    """A rule in a few words, such as "math: delimiter@16, weighted kernel, k=10, conf50 by cbw"."""
-    setting = rule.setting
-    fusion = "" if rule.fusion is None else f", {rule.fusion} by {rule.confidence}"
-    if rule.compare == "text":
-        return f"{setting.kind}: text of the answers, k={setting.k}{fusion}"
-    text = " and text of the answers" if rule.compare == "routing+text" else ""
-    return f"{setting.kind}: {setting.readout}{text}, {setting.kernel} kernel, k={setting.k}{fusion}"
 
 
 def _print_texts(pool: Pool, picks: list[tuple[str, Selection]]) -> None:

@@ -12,7 +12,8 @@ from radmoe.errors import InputError
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
-    from radmoe.selection.certainty import Match
+    from radmoe.selection.calibration import Match
+    from radmoe.selection.rule import Rule
     from radmoe.types import Selection
 
 ABSENT = "--"
@@ -41,10 +42,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Sureness:
-    """The calibration for a pool, if there is one, and the options of `select`. `ranked`: nobody asked for probabilities."""
+    """The calibration for a pool, if there is one, and the rule to select by. `ranked`: nobody asked for probabilities."""
 
     match: Match
-    options: dict[str, Any]
+    rule: Rule
     ranked: bool = False
     warning: str = ""
     abstain_below: float | None = None
@@ -62,7 +63,7 @@ class Sureness:
 
     def column(self, judged: Sequence[Judged]) -> list[Judged]:
         """All selections of a pool, with their ranks where nobody asked for probabilities."""
-        from radmoe.selection.certainty import density_ranks
+        from radmoe.selection.calibration import density_ranks
 
         if not self.ranked:
             return list(judged)
@@ -100,48 +101,43 @@ class Sureness:
         return notes
 
 
-def find_sureness(
-    pool: Pool, file: Path | None, abstain_below: float | None, given: dict[str, Any], *, special: bool
-) -> Sureness:
-    """The calibration to use: the file, else the one that ships for such rollouts, if it fits what was `given`.
+def find_sureness(pool: Pool, file: Path | None, abstain_below: float | None, rule: Rule) -> Sureness:
+    """The calibration to use: the file, else the one that ships for such rollouts, if it fits the `rule` that was given.
 
-    `given` are the options of `select`, None where nobody gave one; a file's own take their place. `special` says that layers
-    or a budget were given, which no calibration is for. Raises an InputError where probabilities are needed to abstain and no
-    pick can have one.
+    A file's own rule takes its place. Raises an InputError where the two disagree, and where probabilities are needed to abstain
+    and no pick can have one.
     """
-    from radmoe.selection.certainty import Match, described, find_calibration, load_calibration, origin_of
+    from radmoe.selection.calibration import find_calibration, load_calibration
+    from radmoe.selection.origin import origin_of
 
-    options = {name: value for name, value in given.items() if value is not None}
     if abstain_below is not None and not 0 <= abstain_below <= 1:
         raise InputError(f"--abstain-below is a probability from 0 to 1, got {abstain_below}")
     warning = ""
     if file is not None:
         calibration = load_calibration(file)
-        other = [name for name, value in options.items() if calibration.options.get(name) != value]
-        if other or special:
-            name = other[0] if other else "layers or --budget"
+        fitted = calibration.rule.to_json()
+        other = [name for name, value in rule.to_json().items() if name != "seed" and fitted.get(name) != value]
+        if other:
             raise InputError(
-                f"{file} was fitted for {described(calibration.options)}, --{name} is another way to select: "
+                f"{file} was fitted for {calibration.rule}, --{other[0].replace('_', '-')} is another way to select: "
                 "leave it out, or fit a calibration with it"
             )
-        options = calibration.options
-        match = find_calibration(pool, calibration, options=options, source=str(file))
+        rule = calibration.rule
+        match = find_calibration(pool, calibration, rule=rule, source=str(file))
         task = origin_of(pool).task
         if match.calibration is not None and task is not None and task not in calibration.tasks:
             warning = (
                 f"it was fitted on {', '.join(calibration.tasks)}, and probabilities are too high on harder problems"
             )
-    elif special:
-        match = Match(None, reason="no calibration is for --layers or --budget")
     else:
-        match = find_calibration(pool, options=options)
+        match = find_calibration(pool, rule=rule)
     if abstain_below is not None and match.calibration is None:
         raise InputError(
             f"--abstain-below needs probabilities, and there are none: {match.reason}; give --calibration FILE for such "
             "rollouts (radmoe calibrate fits one on graded pools)"
         )
     ranked = file is None and match.calibration is None
-    return Sureness(match, options, ranked, warning, abstain_below)
+    return Sureness(match, rule, ranked, warning, abstain_below)
 
 
 def _ordinal(place: int) -> str:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,10 @@ from radmoe.evaluation.cache import checksum
 from radmoe.evaluation.pools import GradedPool, check_distinct, dataset_of, open_graded
 from radmoe.evaluation.problem import GradedProblem
 from radmoe.pool import Pool
-from radmoe.selection.certainty import Calibration, Curve, Dense, Fit, Origin, closeness, mean_similarity, origin_of
+from radmoe.selection.calibration import Calibration
+from radmoe.selection.curves import Curve, Dense, Fit, closeness, mean_similarity
+from radmoe.selection.origin import Origin, origin_of
+from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
 from radmoe.types import Kind, RolloutGroup
 
@@ -148,12 +151,12 @@ def calibrate(
     *,
     check: Sequence[str | Path] = (),
     kind: str | None = None,
-    options: dict[str, Any] | None = None,
+    rule: Rule | None = None,
     folds: int = FOLDS,
     seed: int = 0,
     progress: Progress = lambda done, of: None,
 ) -> Calibrated:
-    """Fit a calibration on graded pools of one model, style and sampling. `options` are those of `select`.
+    """Fit a calibration on graded pools of one model, style and sampling, and of picks by one rule.
 
     `seed` draws the subsets and deals the folds. With pools to `check` it on, the forecasts are those of their picks, by what
     was fitted on the others. Raises InputError where the pools differ in their origin, where a pool is fitted and checked, or
@@ -164,17 +167,20 @@ def calibrate(
     if folds < 2:
         raise InputError(f"cross-validation needs 2 folds or more, got {folds}")
     check_distinct([*pools, *check])
-    given = {name: value for name, value in (options or {}).items() if value is not None}
-    given = {"preset": "paper"} | given
+    rule = Rule(preset="paper").but(**(rule or Rule()).to_json())
     fitting, checking = (
-        [one for path in paths for one in open_graded(path, kind=kind, readout=given.get("readout"), use_cache=False)]
+        [
+            one
+            for path in paths
+            for one in open_graded(path, kind=kind, rule=Rule(readout=rule.readout), use_cache=False)
+        ]
         for paths in (pools, check)
     )
     origin = _one_origin([*fitting, *checking])
     sizes = _sizes(fitting)
     fitted, checked = (sum(int(one.here.sum()) for one in own) for own in (fitting, checking))
-    picks = _picked(fitting, given, sizes, DRAWS, seed, lambda done: progress(done, fitted + checked))
-    others = _picked(checking, given, sizes, 1, seed, lambda done: progress(fitted + done, fitted + checked))
+    picks = _picked(fitting, rule, sizes, DRAWS, seed, lambda done: progress(done, fitted + checked))
+    others = _picked(checking, rule, sizes, 1, seed, lambda done: progress(fitted + done, fitted + checked))
     fits, forecasts, notes = {}, [], [*picks.notes, *others.notes]
     for own in picks.kinds:
         graded = picks.graded(own)
@@ -203,7 +209,7 @@ def calibrate(
         raise InputError(f"nothing to check on: no pool to check has a pick of {', '.join(fits)}")
     tasks = dict.fromkeys(_task(one) for one in fitting)
     sums = tuple(checksum(Path(path)) for path in pools)
-    calibration = Calibration(replace(origin, task=None), given, fits, tuple(tasks), sums)
+    calibration = Calibration(replace(origin, task=None), rule, fits, tuple(tasks), sums)
     return Calibrated(calibration, tuple(forecasts), tuple(notes), bool(check))
 
 
@@ -237,7 +243,7 @@ def _sizes(pools: Sequence[GradedPool]) -> list[int]:
 
 def _picked(
     pools: Sequence[GradedPool],
-    given: dict[str, Any],
+    rule: Rule,
     sizes: Sequence[int],
     draws: int,
     seed: int,
@@ -252,7 +258,7 @@ def _picked(
                 picks.notes.append(note)
         for problem in graded:
             name = Name(_task(graded), problem.problem_id)
-            own = [pick for size in sizes for pick in _draws(problem, graded.kind, name, size, draws, seed, given)]
+            own = [pick for size in sizes for pick in _draws(problem, graded.kind, name, size, draws, seed, rule)]
             done += len(problem)
             progress(done)
             if not own:
@@ -266,7 +272,7 @@ def _picked(
 
 
 def _draws(
-    problem: GradedProblem, kind: Kind, name: Name, size: int, draws: int, seed: int, given: dict[str, Any]
+    problem: GradedProblem, kind: Kind, name: Name, size: int, draws: int, seed: int, rule: Rule
 ) -> list[tuple[_Pick, float]]:
     """Picks among random subsets of a problem's rollouts, with the share of them that is located."""
     group, made = problem.group, []
@@ -276,7 +282,7 @@ def _draws(
     for draw in range(draws if size < len(group) else 1):
         chosen = np.sort(rng.permutation(len(group))[:size])
         subset = RolloutGroup(name.problem_id, [group.rollouts[i] for i in chosen], group.shape, group.vocab, kind)
-        selection = select(subset, **given)
+        selection = select(subset, rule=rule)
         if selection.index is not None:
             right = bool(problem.correct[chosen[selection.index]])
             located = float(selection.located.mean())

@@ -19,7 +19,7 @@ from radmoe.evaluation.calibrate import (
 )
 from radmoe.evaluation.stats import cluster_bootstrap
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.selection.certainty import Curve
+from radmoe.selection.curves import Curve
 from radmoe.system.printing import visible
 
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)

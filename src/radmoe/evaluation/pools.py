@@ -22,9 +22,8 @@ from radmoe.grading.behaviours import Behaviours, read_behaviours
 from radmoe.grading.labels import Label, read_labels
 from radmoe.pool import Pool, open_pool
 from radmoe.pool.reader import manifest
-from radmoe.selection.confidence import WINDOW
 from radmoe.selection.kinds import settle_kinds
-from radmoe.selection.selector import Setting, setting_for
+from radmoe.selection.rule import Rule, Setting
 from radmoe.types import Kind
 
 T = TypeVar("T")
@@ -55,8 +54,8 @@ class Outcomes(NamedTuple):
 class GradedPool:
     """The problems of a pool that are of one kind and graded in full: P problems, each with up to N rollouts.
 
-    `marks` has the labels of every problem in its rollouts' order. `setting` is how rollouts are read and compared, and
-    `confidence_window` the number of tokens in a window of confidence. `notes` says which problems were left out, and
+    `marks` has the labels of every problem in its rollouts' order. `setting` is how rollouts are read and compared.
+    `notes` says which problems were left out, and
     `inferred` which kind was told from markers (empty where the pool or the caller said all kinds).
 
     What follows from the rollouts is computed when it is first asked for, by `jobs` processes. It is then in `known`, and
@@ -70,7 +69,6 @@ class GradedPool:
     model: str = ""
     style: str = ""
     dataset: str = ""
-    confidence_window: int = WINDOW
     notes: tuple[str, ...] = ()
     inferred: str = ""
     pool: Pool | None = field(default=None, repr=False)
@@ -141,7 +139,7 @@ class GradedPool:
         assert self.pool is not None
         marks = self.marks[problem_id]
         group = self.pool.group(problem_id, first=len(marks.correct))
-        return GradedProblem(group, self.setting, marks, self.confidence_window)
+        return GradedProblem(group, self.setting, marks)
 
     def map(self, function: Callable[[GradedProblem], T], *, few: int | None = None) -> Iterator[T]:
         """What a function gives for each problem, in order (`workers.map_problems`)."""
@@ -164,7 +162,7 @@ class GradedPool:
     def measure(self, progress: Progress = lambda done, of: None) -> Outcomes:
         """`outcomes`, with `progress` told how many rollouts are done, and how many there are, while they are measured."""
         if "outcomes" not in self.known:
-            request = "outcomes", self.setting, self.confidence_window
+            request = "outcomes", self.setting
             kept = self.load(request)
             if kept is None or not _complete(kept, len(self)):
                 kept = self._measured(progress)
@@ -268,10 +266,7 @@ def open_graded(
     path: str | Path,
     *,
     kind: str | None = None,
-    readout: str | None = None,
-    k: int | None = None,
-    kernel: str | None = None,
-    confidence_window: int = WINDOW,
+    rule: Rule | None = None,
     n: int | None = None,
     dataset: str | None = None,
     jobs: int = 1,
@@ -279,34 +274,32 @@ def open_graded(
 ) -> tuple[GradedPool, ...]:
     """Open a graded pool: one `GradedPool` per kind of answer, mostly a single one.
 
-    What is not given follows from the kind of each problem, as in `select`. A problem is included if every one of its
+    What the `rule` leaves open follows from the kind of each problem, as in `select`. A problem is included if every one of its
     rollouts has a label; the others are left out, and `notes` counts them. With `n` only the first n rollouts of each
     problem are there, and problems with fewer are left out. `dataset` replaces the name of the task that the pool records
     (its directory's where it records none); where there are several kinds it is followed by the kind, as in
     "mixed (code)". Raises InputError where no problem is left, or where the kinds contradict each other (`settle_kinds`).
     """
-    if confidence_window < 1:
-        raise InputError(f"the confidence window must be at least 1 token, got {confidence_window}")
     if n is not None and n < 1:
         raise InputError(f"n must be at least 1, got {n}: it is how many rollouts of each problem are looked at")
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
+    rule = rule or Rule()
     pool = open_pool(path)
     marks, notes = _join(pool, read_labels(pool.path), read_behaviours(pool.path))
     if n is not None:
         marks, notes = _cut(marks, notes, n, pool.path)
-    settled = settle_kinds(pool, kind, where=str(pool.path), readout=readout, problems=list(marks))
+    settled = settle_kinds(pool, kind, where=str(pool.path), readout=rule.readout, problems=list(marks))
     run, kinds = pool.meta["run"], list(dict.fromkeys(settled.kinds.values()))
     name = dataset or dataset_of(pool)
     return tuple(
         GradedPool(
             Path(path),
-            setting_for(own, readout=readout, k=k, kernel=kernel),
+            rule.settle(own),
             {problem: mark for problem, mark in marks.items() if settled.kinds[problem] == own},
             str(run["model"]),
             str(run["style"] or ""),
             name if len(kinds) == 1 else f"{name} ({own})",
-            confidence_window,
             () if number else notes,
             settled.note,
             pool,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from radmoe.errors import InputError, MethodUnavailable, RolloutError
 from radmoe.grading.labels import Label
 from radmoe.selection.anchors import find_all, spec_for
-from radmoe.selection.confidence import SCALARS, WINDOW, every_scalar, likelihood, token_confidence
+from radmoe.selection.confidence import SCALARS, every_scalar, likelihood, token_confidence
 from radmoe.selection.kernels import knn_density, levels
 from radmoe.selection.layers import Layers, layer_subset
 from radmoe.selection.overlap import answer_texts
 from radmoe.selection.readout import Reading, same_anchors
-from radmoe.selection.selector import Rule, Setting, choose, compared, setting_for, similarity, with_text
-from radmoe.types import RolloutGroup, Selection
+from radmoe.selection.rule import Setting
+from radmoe.selection.selector import choose, compared, similarity, with_text
+from radmoe.types import Kernel, RolloutGroup, Selection
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GradedProblem:
-    """The N rollouts of a problem with their labels, read by `setting`; `confidence_window` is in tokens.
+    """The N rollouts of a problem with their labels, read by `setting`.
 
     Everything below is computed when it is first asked for and then kept, so that methods share it. Hold on to a
     problem while its matrices are needed, and let it go afterwards: a similarity of 64 rollouts on a 48x128 router keeps
@@ -55,7 +56,6 @@ class GradedProblem:
     group: RolloutGroup
     setting: Setting
     marks: Marks
-    confidence_window: int = WINDOW
     _similarities: dict[tuple[str, str, tuple[int, ...]], Similarity] = field(default_factory=dict, repr=False)
     _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
@@ -112,58 +112,54 @@ class GradedProblem:
         return np.array([len(one.starts) or len(find_all(spec, one.token_ids, vocab)) for one in rollouts], np.int64)
 
     def similarity(
-        self, readout: str | None = None, *, kernel: str | None = None, layers: Layers = None
+        self, readout: str | None = None, *, kernel: Kernel | None = None, layers: Layers = None
     ) -> tuple[NDArray[np.float32], Reading]:
         """The consensus matrix S [n, n] of the located rollouts, and what was read.
 
         The readout and the kernel are the setting's unless given. A readout that differs from an earlier one in width
         alone does not search for its anchors again.
         """
-        setting = setting_for(
-            self.setting.kind,
-            readout=readout or self.setting.readout,
-            k=self.setting.k,
-            kernel=kernel or self.setting.kernel,
-        )
         chosen = tuple(layer_subset(layers, self.group.shape.layers).tolist())
+        setting = replace(
+            self.setting, readout=readout or self.setting.readout, kernel=kernel or self.setting.kernel, layers=chosen
+        )
         key = setting.readout, setting.kernel, chosen
         if key not in self._similarities:
             known = (reading for (other, *_), (_, reading) in self._similarities.items() if same_anchors(other, key[0]))
             earlier = next(known, None)
             anchors = None if earlier is None else earlier.anchors
-            self._similarities[key] = similarity(self.group, setting, layers=chosen, anchors=anchors)
+            self._similarities[key] = similarity(self.group, setting, anchors=anchors)
         return self._similarities[key]
 
-    def selected(self, rule: Rule) -> Selection:
-        """What `select` gives under a rule of this problem's kind.
+    def selected(self, setting: Setting) -> Selection:
+        """What `select` gives under a setting of this problem's kind.
 
-        MethodUnavailable where a rollout lacks logprobs that the rule needs, or where the pool kept no rows for its readout.
+        MethodUnavailable where a rollout lacks logprobs that it needs, or where the pool kept no rows for its readout.
         """
-        return self.once(("selected", rule), lambda: self._select(rule))
+        return self.once(("selected", setting), lambda: self._select(setting))
 
-    def _select(self, rule: Rule) -> Selection:
+    def _select(self, setting: Setting) -> Selection:
         confidence = None
-        if rule.fusion is not None:
-            scalar = {"cbw": "bottom-window", "tail": "tail"}.get(rule.confidence)
+        if setting.fusion is not None:
+            scalar = {"cbw": "bottom-window", "tail": "tail"}.get(setting.confidence)
             confidence = self.likelihoods if scalar is None else self.confidence[scalar]
-        S, reading, text = self.compared(rule)
-        members = np.flatnonzero(reading.located)
-        confidence = None if confidence is None else confidence[members]
-        return choose(self.group, S, reading, rule.setting, fusion=rule.fusion, confidence=confidence, text=text)
+        S, reading, text = self.compared(setting)
+        confidence = None if confidence is None else confidence[np.flatnonzero(reading.located)]
+        return choose(self.group, S, reading, setting, confidence=confidence, text=text)
 
-    def compared(self, rule: Rule) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
-        """What a rule compares (`selector.compared`); routing is compared once for all rules with the same readout."""
-        if rule.compare == "text":
-            return compared(self.group, rule)
+    def compared(self, setting: Setting) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
+        """What a setting compares (`selector.compared`); routing is compared once for all settings with the same readout."""
+        if setting.compare == "text":
+            return compared(self.group, setting)
         try:
-            S, reading = self.similarity(rule.setting.readout, kernel=rule.setting.kernel)
+            S, reading = self.similarity(setting.readout, kernel=setting.kernel)
         except RolloutError as error:
             if all(rollout.positions is None for rollout in self.group.rollouts):
                 raise
-            raise MethodUnavailable(f"the pool keeps no rows for {rule.setting.readout}") from error
-        if rule.compare == "routing":
+            raise MethodUnavailable(f"the pool keeps no rows for {setting.readout}") from error
+        if setting.compare == "routing":
             return S, reading, None
-        return with_text(S, reading, answer_texts(self.group, rule.setting.kind))
+        return with_text(S, reading, answer_texts(self.group, setting.kind))
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
         """What was computed under `key`, computed at the first call: for what several methods share."""
@@ -195,7 +191,7 @@ class GradedProblem:
             if rollout.topk_logprobs is None:
                 return "no top-k logprobs"
             try:
-                values = every_scalar(token_confidence(rollout.topk_logprobs), self.confidence_window)
+                values = every_scalar(token_confidence(rollout.topk_logprobs), self.setting.confidence_window)
             except InputError as error:
                 return f"rollout {i} of {self.problem_id}: {error}"
             for name, value in values.items():

@@ -104,7 +104,7 @@ def head(report: Report, longest: int | None = None) -> str:
 def _setting(pool: GradedPool) -> str:
     """How rollouts were read and compared; the confidence window where it is not the usual one."""
     setting = pool.setting
-    window = "" if pool.confidence_window == WINDOW else f", confidence window {pool.confidence_window}"
+    window = "" if setting.confidence_window == WINDOW else f", confidence window {setting.confidence_window}"
     return f"{setting.readout}, {setting.kernel}, k={setting.k}{window}"
 
 

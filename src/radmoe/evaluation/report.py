@@ -52,7 +52,6 @@ class Report:
                     **asdict(r.setting),
                     "domain": None if r.kind is None else r.domain,
                     "strict": r.setting.strict,
-                    "confidence_window": r.confidence_window,
                     "missing": r.outcomes.missing,
                     "notes": list(r.notes),
                     "inferred": r.inferred,

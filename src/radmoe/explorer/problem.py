@@ -15,7 +15,7 @@ from radmoe.explorer.texts import ANSWER, PROMPT, text_arrays
 from radmoe.explorer.views import View, usual_settings, view_arrays, view_header, view_of
 from radmoe.selection.confidence import likelihood
 from radmoe.selection.kinds import infer_kind
-from radmoe.selection.selector import Setting
+from radmoe.selection.rule import Setting
 from radmoe.types import Kind, RolloutGroup
 
 UNKNOWN = 2  # in `correct`: a rollout without a label

@@ -16,7 +16,8 @@ from radmoe.explorer.wording import Correct, marker_words, rival, why, window_wo
 from radmoe.selection.kernels import knn
 from radmoe.selection.kinds import needs_marker
 from radmoe.selection.readout import Reading, Span, windows
-from radmoe.selection.selector import Setting, choose, setting_for, similarity
+from radmoe.selection.rule import Rule, Setting
+from radmoe.selection.selector import choose, similarity
 from radmoe.types import Kind, RolloutGroup, Selection, Trace, rows_at
 
 # What is shown beside the readout of a kind and its marker-only form, where rollouts have the anchor.
@@ -43,9 +44,9 @@ class View:
 def usual_settings(kind: Kind | None, stored_readouts: Sequence[str] | None = None) -> tuple[Setting, ...]:
     """The settings that are shown of a kind of answer unless somebody names others: the kind's own, its marker-only
     form, and FURTHER ones. `stored_readouts` are the readouts of a pool that holds no other routing: they are shown instead."""
-    own = setting_for(kind)
+    own = Rule().settle(kind)
     names = stored_readouts if stored_readouts is not None else [own.readout, own.strict, *FURTHER.get(kind, ())]
-    return tuple(setting_for(kind, readout=name) for name in dict.fromkeys(names) if name is not None)
+    return tuple(Rule(readout=name).settle(kind) for name in dict.fromkeys(names) if name is not None)
 
 
 def check_shown(readout: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from radmoe.pool import Pool, files, open_pool
 from radmoe.pool.schema import LABELS, disk_errors
 from radmoe.selection.kinds import settle_kinds
 from radmoe.selection.readout import Readout
-from radmoe.selection.selector import Setting, setting_for
+from radmoe.selection.rule import Rule, Setting
 from radmoe.types import Kind
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ class Options:
 
     kind: str | None = None
     readouts: tuple[str, ...] = ()
-    k: int | None = None
-    kernel: str | None = None
+    rule: Rule = field(default_factory=Rule)
     full_text: bool = False
     limit: int | None = None
     jobs: int = 1
@@ -140,12 +139,10 @@ class _Source:
     def settings(self, kind: Kind | None, options: Options) -> tuple[Setting, ...]:
         """The readouts that problems of a kind are shown under."""
         if options.readouts:
-            return tuple(
-                setting_for(kind, readout=readout, k=options.k, kernel=options.kernel) for readout in options.readouts
-            )
+            return tuple(options.rule.but(readout=readout).settle(kind) for readout in options.readouts)
         stored = self.pool.profile.readouts
         usual = usual_settings(kind, stored and [name for name in stored if not Readout.parse(name).is_regex])
-        return tuple(setting_for(kind, readout=s.readout, k=options.k, kernel=options.kernel) for s in usual)
+        return tuple(options.rule.but(readout=s.readout).settle(kind) for s in usual)
 
     @property
     def rollouts(self) -> int:
@@ -233,9 +230,7 @@ def _evaluated(
             evaluated[place] = evaluate_pool(
                 one.pool.path,
                 kind=options.kind,
-                readout=readout,
-                k=options.k,
-                kernel=options.kernel,
+                rule=options.rule.but(readout=readout),
                 jobs=options.jobs,
                 progress=partial(_count_on, progress, sum(earlier.rollouts for earlier in sources[:place])),
             )

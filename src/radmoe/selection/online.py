@@ -13,17 +13,16 @@ every way to pick. docs/adaptive.md has the rules that it was compared with.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.selection.confidence import WINDOW
 from radmoe.selection.kernels import binary_jaccard, levels, weighted_jaccard
-from radmoe.selection.layers import Layers
 from radmoe.selection.readout import CONTROLS, SHARED, Reading, Readout, read
-from radmoe.selection.selector import Rule, choose, confidence_of, made_by, rule_for
+from radmoe.selection.rule import Rule, Setting
+from radmoe.selection.selector import choose, confidence_of
 from radmoe.types import Anchor, Kind, RolloutGroup, RouterShape, Selection, Trace
 from radmoe.vocab import Vocab
 
@@ -71,7 +70,7 @@ class Decision:
 class OnlineSelector:
     """Takes the rollouts of one problem as they finish. Each is compared once with those before it, and then forgotten.
 
-    `most` is the number of rollouts at which it stops in any case. The other options are those of `select`, and once all
+    `most` is the number of rollouts at which it stops in any case. `rule` is that of `select`, and once all
     rollouts have been added, in whatever order, the pick is that of `select`. What depends on the whole group cannot be read
     so: the random controls, and occurrences that all rollouts share; nor are the texts of answers compared.
 
@@ -87,34 +86,21 @@ class OnlineSelector:
         most: int,
         stopping: Stopping | None = None,
         problem_id: str = "",
-        preset: str | None = None,
-        readout: str | Readout | None = None,
-        k: int | None = None,
-        kernel: str | None = None,
-        fusion: str | None = None,
-        confidence: str | None = None,
-        compare: str | None = None,
-        confidence_window: int = WINDOW,
-        layers: Layers = None,
-        budget: int | None = None,
+        rule: Rule | None = None,
     ) -> None:
         if most < 2:
             raise InputError(f"the most rollouts must be 2 or more, or there is nothing to choose from, got {most}")
         self.stopping, self.most, self.problem_id = stopping or Stopping(), most, problem_id
-        self._options: dict[str, Any] = {"preset": preset, "readout": readout, "k": k, "kernel": kernel}
-        self._options |= {"fusion": fusion, "confidence": confidence, "compare": compare}
-        self._kind = kind
-        first = self._rule(2)
+        self._rule, self._kind = rule or Rule(), kind
+        first = self._rule.settle(kind, 2)
         if first.compare != "routing":
             raise InputError(
                 f"an online selector compares routing, and preset {first.preset} compares {first.compare}: use preset best"
             )
-        self._readout, self._binary = first.setting.readout, first.setting.kernel == "binary"
-        parsed = Readout.parse(self._readout)
-        if parsed.family in CONTROLS[1:] or parsed.occurrence == SHARED:
-            raise InputError(f"readout {parsed} depends on the whole group: use one that each rollout has by itself")
-        self._shape, self._vocab, self._window = shape, Vocab.of(vocab), confidence_window
-        self._layers, self._budget = layers, budget
+        readout = Readout.parse(first.readout)
+        if readout.family in CONTROLS[1:] or readout.occurrence == SHARED:
+            raise InputError(f"readout {readout} depends on the whole group: use one that each rollout has by itself")
+        self._shape, self._vocab = shape, Vocab.of(vocab)
         self._indices: list[int] = []  # of the rollouts, in the order of their arrival, as the three lists below
         self._anchors: list[Anchor | None] = []
         self._confidences: list[float] = []
@@ -137,25 +123,24 @@ class OnlineSelector:
         if index < 0 or index in self._indices:
             raise InputError(f"rollout_index {index} of problem {self.problem_id!r} is negative or was added before")
         one = RolloutGroup(self.problem_id, [rollout], self._shape, self._vocab, self._kind, (index,))
-        rule = self._rule(len(self) + 1)
-        reading = read(one, self._readout, self._kind, layers=self._layers, budget=self._budget, binary=self._binary)
+        setting = self._rule.settle(self._kind, len(self) + 1)
+        binary = setting.kernel == "binary"
+        reading = read(one, setting.readout, self._kind, layers=setting.layers, budget=setting.budget, binary=binary)
         located = bool(reading.located[0])
-        confidence = (
-            confidence_of(one, 0, rule.confidence, self._window) if located and rule.fusion is not None else 0.0
-        )
+        confidence = confidence_of(one, 0, setting) if located and setting.fusion is not None else 0.0
         self._indices.append(index)
         self._anchors.append(reading.anchors[0])
         self._confidences.append(confidence)
         self._places.append(self._located if located else -1)
         if located:
-            self._compare(reading.Z[0])
-        selection = self._choose(rule)
+            self._compare(reading.Z[0], binary)
+        selection = self._choose(setting)
         if located and self._picked is not None:
             self._survived = self._survived + 1 if selection.rollout_index == self._picked else 0
         self._picked = selection.rollout_index
-        return self._decide(selection, rule.setting.k)
+        return self._decide(selection, setting.k)
 
-    def _compare(self, z: NDArray[np.float32]) -> None:
+    def _compare(self, z: NDArray[np.float32], binary: bool) -> None:
         """Put a route vector behind the others, and its similarities to them into a new row and column of S."""
         n = self._located
         if n == len(self._S):  # double the room
@@ -166,16 +151,12 @@ class OnlineSelector:
             self._Z, self._S = Z, S
         if n:
             pairs = np.stack([self._Z[:n], np.broadcast_to(z, (n, len(z)))], axis=1)
-            similar = (binary_jaccard if self._binary else weighted_jaccard)(pairs)[:, 0, 1]
+            similar = (binary_jaccard if binary else weighted_jaccard)(pairs)[:, 0, 1]
             self._S[n, :n] = self._S[:n, n] = similar
         self._Z[n] = z
         self._located = n + 1
 
-    def _rule(self, rollouts: int) -> Rule:
-        """The rule for so many rollouts: k may be a share of them."""
-        return rule_for(self._kind, rollouts, **self._options)
-
-    def _choose(self, rule: Rule) -> Selection:
+    def _choose(self, setting: Setting) -> Selection:
         """The pick among the rollouts so far, in the order of their indices."""
         order = np.argsort(self._indices)
         places = np.array(self._places)[order]
@@ -185,7 +166,7 @@ class OnlineSelector:
         group = RolloutGroup(self.problem_id, [_READ] * len(order), self._shape, self._vocab, self._kind, indices)
         confidence = np.array([self._confidences[i] for i in order if self._places[i] >= 0])
         S = np.ascontiguousarray(self._S[np.ix_(rows, rows)])
-        return made_by(rule, choose(group, S, reading, rule.setting, fusion=rule.fusion, confidence=confidence))
+        return choose(group, S, reading, setting, confidence=confidence)
 
     def _decide(self, selection: Selection, k: int) -> Decision:
         finished, rule = len(self), self.stopping

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from radmoe.errors import InputError
 from radmoe.selection.confidence import likelihood
 from radmoe.selection.kernels import binary_jaccard, knn_density, weighted_jaccard
-from radmoe.selection.selector import Setting, choose, setting_for, similarity
+from radmoe.selection.rule import Rule, Setting
+from radmoe.selection.selector import choose, similarity
 from radmoe.types import Kind, RolloutGroup
 
 Regime = Literal["settled", "contested", "scattered"]
@@ -85,7 +86,7 @@ class Advice:
 
 def survey(groups: Iterable[RolloutGroup], kind: Kind) -> Survey:
     """Look at problems of one kind. Raises InputError where fewer than two have FEWEST located rollouts."""
-    setting = setting_for(kind)
+    setting = Rule().settle(kind)
     problems: list[Signs] = []
     samples: list[NDArray[np.float32]] = []
     for group in groups:

@@ -9,172 +9,74 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe.selection.confidence import WINDOW, likelihood, rollout_confidence
+from radmoe.selection.confidence import likelihood, rollout_confidence
 from radmoe.selection.kernels import binary_jaccard, climb, knn, knn_density, levels, weighted_jaccard
 from radmoe.selection.kinds import infer_kind, needs_marker
 from radmoe.selection.layers import Layers
 from radmoe.selection.overlap import answer_texts, text_similarity
-from radmoe.selection.presets import preset_named
 from radmoe.selection.readout import Anchors, Reading, Readout, locate_all, read
-from radmoe.types import Kind, RolloutGroup, Selection, Trace
-
-KERNELS = ("weighted", "binary")
-FUSIONS = ("conf50", "ranksum")
-COMPARES = ("routing", "text", "routing+text")
-CONFIDENCES = ("cbw", "tail", "likelihood")
+from radmoe.selection.rule import Rule, Setting
+from radmoe.types import Confidence, Fusion, Kernel, Kind, PresetName, RolloutGroup, Selection, Trace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Setting:
-    """How rollouts are read and compared. `kind` is None where no marker of a kind is read."""
-
-    kind: Kind | None
-    readout: str
-    k: int
-    kernel: str
-
-    def __post_init__(self) -> None:
-        if self.kernel not in KERNELS:
-            raise InputError(f"unknown kernel {self.kernel!r}: use one of {', '.join(KERNELS)}")
-        if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or self.k < 1:
-            raise InputError(f"k must be a whole number of neighbours from 1 up, got {self.k!r}")
-        Readout.parse(self.readout)
-
-    @property
-    def strict(self) -> str | None:
-        """The marker-only readout of the same anchor; None where there is none."""
-        readout = Readout.parse(self.readout)
-        if readout.width in ("marker", "union") or readout.family not in ("delimiter", "boundary", "trajectory"):
-            return None
-        return str(Readout(readout.family, "marker", readout.name, readout.occurrence))
-
-
-@dataclass(frozen=True)
-class Rule:
-    """How one rollout is chosen: what is read and compared, and how the model's own confidence counts.
-
-    `fusion` says how confidence is joined with density (None: plain RAD), `confidence` which scalar of a rollout that is. `compare` is one of COMPARES. `preset` is the name
-    of the preset that the rule began with.
-    """
-
-    setting: Setting
-    fusion: str | None = None
-    confidence: str = "cbw"
-    compare: str = "routing"
-    preset: str = "paper"
-
-    def __post_init__(self) -> None:
-        _check(self.fusion, self.confidence)
-        if self.compare not in COMPARES:
-            raise InputError(f"unknown comparison {self.compare!r}: use one of {', '.join(COMPARES)}")
-
-
-def setting_for(
-    kind: Kind | None, *, readout: str | Readout | None = None, k: int | None = None, kernel: str | None = None
-) -> Setting:
-    """The paper's setting for a kind of answer; whatever the caller gives replaces its default."""
-    return rule_for(kind, 0, readout=readout, k=k, kernel=kernel).setting
-
-
-def rule_for(
-    kind: Kind | None,
-    rollouts: int,
-    *,
-    preset: str | None = None,
-    readout: str | Readout | None = None,
-    k: int | None = None,
-    kernel: str | None = None,
-    fusion: str | None = None,
-    confidence: str | None = None,
-    compare: str | None = None,
-) -> Rule:
-    """The rule that a preset (the paper's, unless given) has for groups of so many rollouts of a kind.
-
-    Whatever else the caller gives replaces that part of it; fusion "none" is plain RAD.
-    """
-    chosen = preset_named(preset or "paper")
-    recipe = chosen.recipe(kind)
-    fusion = recipe.fusion if fusion is None else fusion
-    setting = Setting(
-        kind,
-        recipe.readout if readout is None else str(readout),
-        recipe.neighbours(rollouts) if k is None else k,
-        recipe.kernel if kernel is None else kernel,
-    )
-    return Rule(
-        setting,
-        None if fusion == "none" else fusion,
-        recipe.confidence if confidence is None else confidence,
-        recipe.compare if compare is None else compare,
-        chosen.name,
-    )
-
-
 def select(
     group: RolloutGroup,
     *,
-    preset: str | None = None,
+    preset: PresetName | None = None,
+    rule: Rule | None = None,
     kind: Kind | None = None,
     readout: str | Readout | None = None,
     k: int | None = None,
-    kernel: str | None = None,
-    fusion: str | None = None,
-    confidence: str | None = None,
-    compare: str | None = None,
-    confidence_window: int = WINDOW,
+    kernel: Kernel | None = None,
+    fusion: Fusion | Literal["none"] | None = None,
+    confidence: Confidence | None = None,
     layers: Layers = None,
-    budget: int | None = None,
-    seed: int = 0,
 ) -> Selection:
     """Pick one rollout, or abstain when fewer than two are located.
 
-    `preset` names a documented combination (`radmoe.selection.presets`): "paper" (the default), "paper+dc", "strict", "best" or
-    "best+text"; whatever else is given replaces its part of it. `kind` is the group's own unless given; where the group has
-    none either, it is inferred from the markers in the rollouts. The kind decides what is not given. In the paper's preset that
-    is delimiter@16, k=10 and the weighted kernel for math, choice and code; boundary@16 with the same k and kernel for text;
-    every boundary as a set, k=4 and the binary kernel for agents.
+    `preset` names a documented combination: "paper" (the default), "paper+dc", "strict", "best" or "best+text". A `rule` says it
+    in full (`radmoe.Rule`, which also has a budget of tokens and what is compared); whatever else is given replaces its part.
+    `kind` is the group's own unless given; where the group has none either, it is inferred from the markers in the rollouts. The
+    kind decides what is not given. In the paper's preset that is delimiter@16, k=10 and the weighted kernel for math, choice and
+    code; boundary@16 with the same k and kernel for text; every boundary as a set, k=4 and the binary kernel for agents.
 
     fusion "none" is RAD. "conf50" keeps the more confident half and takes the densest rollout in it; ties go to the
     more confident. "ranksum" adds the ranks of density and confidence. `confidence` names the scalar: "cbw"
-    (bottom window) or "tail" of DeepConf, with windows of `confidence_window` tokens, or "likelihood". Without fusion, ties go
+    (bottom window) or "tail" of DeepConf, or "likelihood". Without fusion, ties go
     to the lowest index. Densities that float32 similarities cannot tell apart are ties.
 
-    compare="routing" reads no answer. "text" compares what the answers say instead, and "routing+text" adds the ranks of both
-    densities; a rollout whose answer never closes is then not located.
+    No answer is read unless the rule compares text; a rollout whose answer never closes is then not located.
 
     Cost: one window per rollout from disk, then O(n^2 s) for n located rollouts of support s.
     """
-    given: dict[str, Any] = {"preset": preset, "readout": readout, "k": k, "kernel": kernel}
-    given |= {"fusion": fusion, "confidence": confidence, "compare": compare}
+    name = None if readout is None else str(readout)
+    rule = (rule or Rule()).but(
+        preset=preset, readout=name, k=k, kernel=kernel, fusion=fusion, confidence=confidence, layers=layers
+    )
     kind = kind or group.kind
-    rule = rule_for(kind, len(group), **given)
-    if kind is None and (rule.compare != "routing" or needs_marker(None if readout is None else str(readout))):
+    setting = rule.settle(kind, len(group))
+    if kind is None and (setting.compare != "routing" or needs_marker(rule.readout)):
         kind = infer_kind([group], f"problem {group.problem_id!r}")
         if kind is None:  # too few rollouts have a marker to tell the kind
-            nothing = Reading(_NOTHING, np.zeros(len(group), bool), (None,) * len(group))
-            return made_by(rule, _abstain(group, nothing, rule.setting))
-        rule = rule_for(kind, len(group), **given)
-    S, reading, text = compared(group, rule, layers=layers, budget=budget, seed=seed)
+            return _abstain(group, Reading(_NOTHING, np.zeros(len(group), bool), (None,) * len(group)), setting)
+        setting = rule.settle(kind, len(group))
+    S, reading, text = compared(group, setting)
     members = np.flatnonzero(reading.located)
     confidences = None
-    if rule.fusion is not None and len(members) >= 2:
-        needed_by = f"preset {rule.preset} with fusion {rule.fusion} and confidence {rule.confidence}"
-        confidences = np.array(
-            [confidence_of(group, int(i), rule.confidence, confidence_window, needed_by) for i in members]
-        )
-    return made_by(rule, choose(group, S, reading, rule.setting, fusion=rule.fusion, confidence=confidences, text=text))
+    if setting.fusion is not None and len(members) >= 2:
+        confidences = np.array([confidence_of(group, int(i), setting) for i in members])
+    return choose(group, S, reading, setting, confidence=confidences, text=text)
 
 
 def choose(
@@ -183,19 +85,18 @@ def choose(
     reading: Reading,
     setting: Setting,
     *,
-    fusion: str | None = None,
     confidence: Floats | None = None,
     text: NDArray[np.float32] | None = None,
 ) -> Selection:
-    """Pick as `select` does, from a consensus matrix S [n, n] at hand, so that several rules can share one.
+    """Pick as `select` does, from a consensus matrix S [n, n] at hand, so that several settings can share one.
 
-    `confidence` has one number for each located rollout [n]. It is needed unless `fusion` is None. `text` is a second
+    `confidence` has one number for each located rollout [n]. It is needed where the setting has a fusion. `text` is a second
     consensus matrix [n, n], whose density counts as much as that of S: their ranks are added.
     """
-    _check(fusion)
     members = np.flatnonzero(reading.located)
     if len(members) < 2:
         return _abstain(group, reading, setting)
+    fusion = setting.fusion
     if fusion is None:
         confidence = np.zeros(len(members))
     elif confidence is None or len(confidence) != len(members):
@@ -235,36 +136,26 @@ def select_many(groups: Iterable[RolloutGroup], *, threads: int = 1, **options: 
 
 
 def similarity(
-    group: RolloutGroup,
-    setting: Setting,
-    *,
-    layers: Layers = None,
-    budget: int | None = None,
-    seed: int = 0,
-    anchors: Anchors | None = None,
+    group: RolloutGroup, setting: Setting, *, anchors: Anchors | None = None
 ) -> tuple[NDArray[np.float32], Reading]:
     """The consensus matrix S [n, n] of the located rollouts, and what was read. `anchors` are passed on to `read`."""
     binary = setting.kernel == "binary"
-    reading = read(
-        group, setting.readout, setting.kind, layers=layers, budget=budget, seed=seed, binary=binary, anchors=anchors
-    )
+    options: dict[str, Any] = {"layers": setting.layers, "budget": setting.budget, "seed": setting.seed}
+    reading = read(group, setting.readout, setting.kind, **options, binary=binary, anchors=anchors)
     return (binary_jaccard if binary else weighted_jaccard)(reading.Z), reading
 
 
-def compared(
-    group: RolloutGroup, rule: Rule, *, layers: Layers = None, budget: int | None = None, seed: int = 0
-) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
-    """What a rule compares: a consensus matrix [n, n], what was read, and that of the texts where both count.
+def compared(group: RolloutGroup, setting: Setting) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
+    """What a setting compares: a consensus matrix [n, n], what was read, and that of the texts where both count.
 
     Where text counts, a rollout is located only if its answer closes.
     """
-    setting = rule.setting
-    if rule.compare == "routing":
-        return *similarity(group, setting, layers=layers, budget=budget, seed=seed), None
-    texts = answer_texts(group, setting.kind, budget=budget)
-    if rule.compare == "routing+text":
-        return with_text(*similarity(group, setting, layers=layers, budget=budget, seed=seed), texts)
-    anchors = tuple(locate_all(group, setting.readout, setting.kind, budget=budget, seed=seed))
+    if setting.compare == "routing":
+        return *similarity(group, setting), None
+    texts = answer_texts(group, setting.kind, budget=setting.budget)
+    if setting.compare == "routing+text":
+        return with_text(*similarity(group, setting), texts)
+    anchors = tuple(locate_all(group, setting.readout, setting.kind, budget=setting.budget, seed=setting.seed))
     located = np.array([anchor is not None for anchor in anchors], bool)
     n = int(located.sum())
     reading = Reading(np.zeros((n, 0), np.float32), located, anchors)
@@ -290,19 +181,6 @@ def ranks(values: NDArray[Any]) -> Floats:
 
 
 _NOTHING = np.zeros((0, 0), np.float32)
-
-
-def made_by(rule: Rule, selection: Selection) -> Selection:
-    """A selection that says by which rule it was made."""
-    confidence = None if rule.fusion is None else rule.confidence
-    return replace(selection, preset=rule.preset, fusion=rule.fusion, confidence=confidence, compare=rule.compare)
-
-
-def _check(fusion: str | None, confidence: str = "cbw") -> None:
-    if fusion is not None and fusion not in FUSIONS:
-        raise InputError(f"unknown fusion {fusion!r}: use one of {', '.join(FUSIONS)}, or none for plain RAD")
-    if confidence not in CONFIDENCES:
-        raise InputError(f"unknown confidence {confidence!r}: use one of {', '.join(CONFIDENCES)}")
 
 
 def _selection(
@@ -337,31 +215,34 @@ def _selection(
         neighbours=tuple(int(i) for i in runs[near[pick]]),
         score=_spread(score, runs, total, np.nan),
         roots=_spread(runs[root], runs, total, -1),
-        kind=setting.kind,
-        readout=setting.readout,
+        **_said(setting),
     )
 
 
-def confidence_of(
-    group: RolloutGroup, i: int, confidence: str, confidence_window: int, needed_by: str = "RAD+DC"
-) -> float:
-    """The confidence of one rollout. Raises an InputError that names the column it lacks, and what it is `needed_by`."""
+def confidence_of(group: RolloutGroup, i: int, setting: Setting) -> float:
+    """The confidence of one rollout by a setting's scalar. Raises an InputError that names the column it lacks."""
     rollout: Trace = group.rollouts[i]
-    column = rollout.sampled_logprobs if confidence == "likelihood" else rollout.topk_logprobs
+    likely = setting.confidence == "likelihood"
+    column = rollout.sampled_logprobs if likely else rollout.topk_logprobs
     if column is None:
-        likely = confidence == "likelihood"
-        what = (
-            "logprobs of its tokens (the column sampled_logprobs)"
-            if likely
-            else "top-k logprobs (the column topk_logprobs)"
+        tokens, top = (
+            "logprobs of its tokens (the column sampled_logprobs)",
+            "top-k logprobs (the column topk_logprobs)",
         )
         raise InputError(
-            f"rollout {i} of problem {group.problem_id!r} has no {what}, which {needed_by} needs: capture them, or select with "
-            "fusion none"
+            f"rollout {i} of problem {group.problem_id!r} has no {tokens if likely else top}, which preset {setting.preset} "
+            f"with fusion {setting.fusion} and confidence {setting.confidence} needs: capture them, or select with fusion none"
         )
-    if confidence == "likelihood":
+    if likely:
         return likelihood(column)
-    return rollout_confidence(column, "tail" if confidence == "tail" else "bottom-window", window=confidence_window)
+    scalar = "tail" if setting.confidence == "tail" else "bottom-window"
+    return rollout_confidence(column, scalar, window=setting.confidence_window)
+
+
+def _said(setting: Setting) -> dict[str, Any]:
+    """What a selection says of the setting that made it."""
+    said = {name: getattr(setting, name) for name in ("kind", "readout", "preset", "fusion", "compare")}
+    return said | {"confidence": None if setting.fusion is None else setting.confidence}
 
 
 def _number(group: RolloutGroup, i: int) -> int:
@@ -389,6 +270,5 @@ def _abstain(group: RolloutGroup, reading: Reading, setting: Setting) -> Selecti
         margin=float("nan"),
         score=blank,
         roots=np.full(len(group), -1, np.int64),
-        kind=setting.kind,
-        readout=setting.readout,
+        **_said(setting),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from radmoe.selection.online import Decision, OnlineSelector, Stopping
+from radmoe.selection.rule import Rule
 from radmoe.serve.asks import Ask, Best
 from radmoe.serve.backends import Backend, Progress, Sampled, in_thread
 from radmoe.types import Rollout
@@ -33,8 +34,7 @@ async def sample_adaptively(backend: Backend, ask: Ask, best: Best, progress: Pr
         kind=whole.reading.kind,
         most=best.n,
         stopping=stopping,
-        preset=best.preset,
-        compare="routing",
+        rule=Rule(preset=best.preset, compare="routing"),
     )
     fresh = await in_thread(whole.rollouts)
     known = list(fresh)

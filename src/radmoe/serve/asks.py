@@ -13,7 +13,7 @@ from radmoe.errors import InputError
 from radmoe.serve.faults import Fault, bad_request
 from radmoe.serve.picks import FALLBACKS, check_preset
 from radmoe.serve.settings import Settings
-from radmoe.types import Kind, check_kind
+from radmoe.types import Kind, PresetName, check_kind
 
 Route = Literal["chat", "text"]  # /v1/chat/completions, /v1/completions
 FIELDS = ("n", "preset", "kind", "fallback", "adaptive")
@@ -58,7 +58,7 @@ class Best:
     """
 
     n: int
-    preset: str
+    preset: PresetName
     kind: Kind | None = None
     fallback: str | None = None
     adaptive: bool = False

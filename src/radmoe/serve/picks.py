@@ -12,11 +12,12 @@ import numpy as np
 from radmoe.engines.prompts import style_of
 from radmoe.errors import InputError, RadmoeError
 from radmoe.pool import Profile
-from radmoe.selection.certainty import Calibration, Origin, find_calibration, routing_kept
+from radmoe.selection.calibration import Calibration, find_calibration
 from radmoe.selection.kinds import infer_kind
-from radmoe.selection.presets import preset_named
-from radmoe.selection.selector import rule_for, select
-from radmoe.types import Kind, Rollout, RolloutGroup, Selection
+from radmoe.selection.origin import Origin, routing_kept
+from radmoe.selection.rule import PRESETS, Rule
+from radmoe.selection.selector import select
+from radmoe.types import Kind, PresetName, Rollout, RolloutGroup, Selection
 
 if TYPE_CHECKING:
     from radmoe.serve.asks import Ask, Best
@@ -51,26 +52,25 @@ class Pick:
     selection: Selection | None
 
 
-def check_preset(name: Any) -> str:
+def check_preset(name: Any) -> PresetName:
     """The preset's name; InputError for one that is not known."""
-    return preset_named(name if isinstance(name, str) else f"{name}"[:40]).name
+    return Rule(preset=name).preset or "paper"
 
 
-def preset_of(calibration: Calibration) -> str:
+def preset_of(calibration: Calibration) -> PresetName:
     """The preset whose picks a calibration is for; InputError where it was fitted for another way to select."""
-    others = sorted(set(calibration.options) - {"preset"})
-    if others:
+    if others := sorted(set(calibration.rule.to_json()) - {"preset"}):
         raise InputError(
             f"this calibration was fitted with {', '.join(others)}, and the gateway selects by presets alone: "
             "fit one with radmoe calibrate and no other option than --preset"
         )
-    return check_preset(calibration.options.get("preset", "paper"))
+    return calibration.rule.preset or "paper"
 
 
 def logprobs_needed(best: Best) -> int:
     """How many logprobs per token selection needs: 0 none, 1 the sampled token's own, 20 those of DeepConf."""
-    recipes = preset_named(best.preset).recipes.values()
-    confidences = {recipe.confidence for recipe in recipes if recipe.fusion != "none"}
+    rules = PRESETS[best.preset].rules.values()
+    confidences = {rule.confidence for rule in rules if rule.fusion != "none"}
     if confidences - {"likelihood"}:
         return 20
     return 1 if confidences or best.fallback == "likelihood" else 0
@@ -95,7 +95,7 @@ def settle(best: Best, tokens: Tokens, router: Router) -> Reading:
 
 def rows_read(best: Best, kind: Kind) -> Profile:
     """The rows that selection will read of rollouts of this kind."""
-    return Profile(readouts=(rule_for(kind, best.n, preset=best.preset).setting.readout,))
+    return Profile(readouts=(Rule(preset=best.preset).settle(kind, best.n).readout,))
 
 
 def origin_for(ask: Ask, sampled: Sampled, checkpoint: str | None) -> Origin:
@@ -143,9 +143,8 @@ def pick(
             assert group is not None
             if not all(rollout.has_weights for rollout in group.rollouts):
                 origin = replace(origin, routing=f"{origin.routing} without weights")
-            given = {"preset": best.preset}
-            source = "the server's calibration"
-            selection = find_calibration(origin, calibration, options=given, source=source).judge(selection)
+            rule, source = Rule(preset=best.preset), "the server's calibration"
+            selection = find_calibration(origin, calibration, rule=rule, source=source).judge(selection)
         return Pick(order, _document(best, sampled, "rad", order, selection, ""), group, selection)
     if best.fallback == "likelihood" and sampled.likelihoods is not None:
         likelihoods = sampled.likelihoods

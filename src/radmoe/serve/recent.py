@@ -9,7 +9,7 @@ from typing import Any
 
 from radmoe.explorer import encode_index, encode_problem
 from radmoe.pool import Profile
-from radmoe.selection.selector import rule_for
+from radmoe.selection.rule import Rule
 from radmoe.serve.asks import Ask
 from radmoe.serve.backends import Sampled
 from radmoe.serve.picks import Pick
@@ -49,7 +49,7 @@ class Recent:
         shown = self._shown.get(identity)
         if shown is None:
             return None
-        setting = rule_for(shown.selection.kind, len(shown.group), preset=shown.selection.preset).setting
+        setting = Rule(preset=shown.selection.preset).settle(shown.selection.kind, len(shown.group))
         problem = encode_problem(
             shown.group,
             settings=[setting],

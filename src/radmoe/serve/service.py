@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from radmoe.errors import RadmoeError
-from radmoe.selection.certainty import load_calibration
+from radmoe.selection.calibration import load_calibration
 from radmoe.serve import replies
 from radmoe.serve.adaptive import sample_adaptively
 from radmoe.serve.admission import Gate

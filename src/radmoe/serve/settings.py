@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from radmoe.errors import InputError
+from radmoe.types import PresetName
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Settings:
     port: int = 8100  # that of vllm serve is 8000
     keys: tuple[str, ...] = ()
     upstream_key: str | None = None
-    preset: str = "paper"
+    preset: PresetName = "paper"
     rollouts: int = 16
     most_rollouts: int = 64
     running: int = 32

@@ -20,7 +20,8 @@ from radmoe.evaluation.problem import Marks
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.kernels import TIE
 from radmoe.selection.readout import read
-from radmoe.selection.selector import select, setting_for
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup
 from radmoe_lab import planted
 
@@ -119,7 +120,9 @@ def test_every_method_picks_what_its_reference_picks(source: Any, window: int) -
     for kind, group, answers in source():
         known = [answer for answer in answers if answer is not None]
         correct = [answer is not None and answer == known[-1] for answer in answers]
-        problem = GradedProblem(group, setting_for(kind), Marks(tuple(answers), tuple(correct)), window)
+        problem = GradedProblem(
+            group, Rule(confidence_window=window).settle(kind), Marks(tuple(answers), tuple(correct))
+        )
         expected = expected_picks(group, kind, answers, correct, window)
         outcomes = {name: METHODS[name].judge(problem) for name in expected}
         assert {name: outcome.pick for name, outcome in outcomes.items()} == expected, group.problem_id
@@ -133,14 +136,14 @@ def test_every_method_picks_what_its_reference_picks(source: Any, window: int) -
 
 def test_a_rank_sum_with_a_confidence_is_the_selectors_own() -> None:
     for kind, group, answers in [*golden_problems(), *planted_problems()]:
-        problem = GradedProblem(group, setting_for(kind), Marks(tuple(answers), (False,) * len(answers)))
+        problem = GradedProblem(group, Rule().settle(kind), Marks(tuple(answers), (False,) * len(answers)))
         own = select(group, kind=kind, fusion="ranksum", confidence="likelihood").index  # type: ignore[arg-type]
         assert METHODS["rad+likelihood"].judge(problem).pick == own
 
 
 def test_agents_are_scored_over_every_boundary(made: list[planted.PlantedGroup]) -> None:
     group = made[0].group
-    problem = GradedProblem(group, setting_for("agent"), Marks(tuple(made[0].answers), (True,) * len(group)))
+    problem = GradedProblem(group, Rule().settle("agent"), Marks(tuple(made[0].answers), (True,) * len(group)))
     assert METHODS["rad"].judge(problem).pick == select(group, kind="agent").index
     spec = spec_for("boundary", "agent", group.vocab)
     steps = [len(find_all(spec, rollout.token_ids, group.vocab)) for rollout in group.rollouts]
@@ -201,7 +204,7 @@ def test_a_method_reads_what_it_says_and_nothing_else(name: str, made: list[plan
     one, method = made[0], METHODS[name]
     answers = tuple(one.answers)
     marks = Marks(answers, tuple(answer == one.truth for answer in answers), behaviours=answers)
-    watched = Watched(GradedProblem(one.group, setting_for(one.group.kind), marks))
+    watched = Watched(GradedProblem(one.group, Rule().settle(one.group.kind), marks))
     method.function(watched)  # type: ignore[arg-type]
     allowed = set().union(*(MAY_READ[what] for what in method.reads))
     assert watched.names - {"once"} <= allowed

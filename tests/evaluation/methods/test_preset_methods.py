@@ -20,8 +20,8 @@ from radmoe.evaluation.pools import measure_problem, open_graded
 from radmoe.evaluation.problem import Marks
 from radmoe.pool import Profile
 from radmoe.selection.overlap import words
-from radmoe.selection.presets import PRESETS
-from radmoe.selection.selector import ranks, select, setting_for
+from radmoe.selection.rule import PRESETS, Rule
+from radmoe.selection.selector import ranks, select
 from radmoe.types import Rollout
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
@@ -29,7 +29,7 @@ from radmoe_lab.planted import Planted, PlantedGroup
 
 def problems() -> list[GradedProblem]:
     return [
-        GradedProblem(group, setting_for(group.kind or kind), Marks(tuple(answers), (False,) * len(answers)))  # type: ignore[arg-type]
+        GradedProblem(group, Rule().settle(group.kind or kind), Marks(tuple(answers), (False,) * len(answers)))  # type: ignore[arg-type]
         for kind, group, answers in [*golden_problems(), *planted_problems()]
     ]
 
@@ -47,7 +47,7 @@ def test_a_preset_picks_what_select_picks(preset: str) -> None:
 def test_a_preset_does_not_follow_the_options_of_evaluation() -> None:
     one = problems()[-1]
     other = replace(
-        one, setting=setting_for(one.setting.kind, readout="boundary@4", k=1), _results={}, _similarities={}
+        one, setting=Rule(readout="boundary@4", k=1).settle(one.setting.kind), _results={}, _similarities={}
     )
     for preset in PRESETS:
         method = METHODS[f"preset:{preset}"]
@@ -56,7 +56,7 @@ def test_a_preset_does_not_follow_the_options_of_evaluation() -> None:
 
 def test_presets_without_logprobs_say_which_are_missing() -> None:
     made = next(planted.groups(Planted(problems=1, rollouts=6, logprobs=False)))
-    problem = GradedProblem(made.group, setting_for("math"), Marks(tuple(made.answers), (False,) * 6))
+    problem = GradedProblem(made.group, Rule().settle("math"), Marks(tuple(made.answers), (False,) * 6))
     for preset, reason in (
         ("best", "no logprobs of the sampled tokens"),
         ("best+text", "no logprobs of the sampled tokens"),
@@ -72,7 +72,7 @@ def test_a_pool_that_kept_other_rows_is_evaluated_without_the_presets_it_cannot_
     made: list[PlantedGroup], tmp_path: Path
 ) -> None:
     path = graded_pool(tmp_path / "p", made, profile=Profile(readouts=("delimiter@marker",)))
-    outcome = measure_problem(next(iter(open_graded(path, readout="delimiter@marker")[0])))
+    outcome = measure_problem(next(iter(open_graded(path, rule=Rule(readout="delimiter@marker"))[0])))
     assert outcome.missing["preset:best"] == "the pool keeps no rows for delimiter@span"
     assert "best-routing+text-overlap" in outcome.missing
     assert outcome.missing["preset:paper"] == "the pool keeps no rows for delimiter@16"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from graded_groups import problem_of
 from radmoe.selection.kernels import TIE, levels, tied
 from radmoe.selection.readout import Reading
-from radmoe.selection.selector import choose, setting_for
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import choose
 from radmoe_studies import basins, subcohorts
 from radmoe_studies.arrivals import by_ranks
 
@@ -55,7 +56,7 @@ def test_selector_and_studies_break_a_tie_alike(reverse: bool) -> None:
     reading = Reading(np.zeros((n, 1), np.float32), everyone, (None,) * n)
     group = problem_of(["a"] * n, truth="a").group
     expected = 0 if reverse else 2
-    assert choose(group, S, reading, setting_for("math", k=k)).index == expected
+    assert choose(group, S, reading, Rule(k=k).settle("math")).index == expected
     assert basins.densest(S[None], everyone[None], k).tolist() == [expected]
     apart = np.where(np.eye(n, dtype=bool), -1.0, S)
     near = np.argsort(-apart, axis=1, kind="stable")[:, : n - 1]

@@ -18,7 +18,8 @@ from radmoe.errors import InputError
 from radmoe.explorer.layout import by_basin, plane
 from radmoe.pool.schema import disk_errors
 from radmoe.selection.kinds import infer_kind
-from radmoe.selection.selector import choose, setting_for, similarity
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import choose, similarity
 from radmoe.system.printing import shortened, visible
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def draw_problem(
     kind = kind or group.kind or infer_kind([group], f"problem {group.problem_id!r}")
     runs = np.empty(0, np.intp)  # no marker anywhere: nothing is located
     if kind is not None:
-        setting = setting_for(kind)
+        setting = Rule().settle(kind)
         S, reading = similarity(group, setting)
         selection = choose(group, S, reading, setting)
         runs = np.flatnonzero(reading.located)

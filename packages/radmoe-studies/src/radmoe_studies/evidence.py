@@ -19,6 +19,7 @@ from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation.pools import GradedPool, check_distinct, open_graded
 from radmoe.evaluation.problem import GradedProblem, density_scores
 from radmoe.pool.reader import manifest
+from radmoe.selection.rule import Rule
 from radmoe_studies.reading import COSINE, Bools, Reader, Request
 
 __all__ = [
@@ -158,7 +159,7 @@ def gather(
     check_distinct(pools)
     evidence = Evidence([], jobs)
     for number, path in enumerate(pools):
-        opened = open_graded(path, confidence_window=confidence_window, jobs=jobs, use_cache=use_cache)
+        opened = open_graded(path, rule=Rule(confidence_window=confidence_window), jobs=jobs, use_cache=use_cache)
         evidence.panels += map(_panel, opened)
         progress(number + 1, len(pools))
     _check_sampling(evidence.panels)
@@ -189,7 +190,7 @@ def _check_sampling(panels: Sequence[Panel]) -> None:
 
 def _panel(graded: GradedPool) -> Panel:
     """A graded pool with the lengths and scalars of its rollouts, and reasons for scalars that are missing."""
-    request = "scalars", graded.confidence_window
+    request = "scalars", graded.setting.confidence_window
     arrays = graded.load(request)
     if arrays is None:
         rows = list(graded.map(_scalars))

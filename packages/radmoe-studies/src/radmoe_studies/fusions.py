@@ -6,11 +6,14 @@ half. "ranksum" adds the ranks of density and confidence. Ties go to the more co
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 
 from radmoe.errors import InputError
 from radmoe.selection.kernels import knn_density, levels
-from radmoe.selection.selector import FUSIONS, ranks
+from radmoe.selection.selector import ranks
+from radmoe.types import Fusion
 from radmoe_studies.evidence import Floats, Ints, Panel, Request
 from radmoe_studies.picks import hits, standard
 
@@ -23,8 +26,8 @@ def fused_picks(
     Confidence is the scalar named `confidence`, and k the panel's own unless given. Raises MethodUnavailable where the panel
     has no such scalar.
     """
-    if rule not in FUSIONS:
-        raise InputError(f"unknown rule {rule!r}: use one of {', '.join(FUSIONS)}")
+    if rule not in get_args(Fusion):
+        raise InputError(f"unknown rule {rule!r}: use one of {', '.join(get_args(Fusion))}")
     read, values = panel.read(request or standard(panel)), panel.scalar(confidence)
     k, out = k or panel.setting.k, np.full(len(panel), -1, np.int64)
     for row, located in enumerate(read.located):

@@ -43,7 +43,7 @@ def window_lows(panel: Panel) -> WindowLows | None:
     """The lows of a panel's rollouts, from the cache or from its pool; None where it has no confidences or no pool."""
     if "cbw" not in panel.scalars:
         return None
-    arrays = per_rollout(panel, f"window lows {panel.confidence_window}", ("at", "low"), _lows)
+    arrays = per_rollout(panel, f"window lows {panel.setting.confidence_window}", ("at", "low"), _lows)
     return None if arrays is None else WindowLows(**arrays)
 
 
@@ -51,7 +51,7 @@ def _lows(problem: GradedProblem) -> list[Parts]:
     out: list[Parts] = []
     for rollout in problem.group.rollouts:
         assert rollout.topk_logprobs is not None
-        at, low = running_lows(token_confidence(rollout.topk_logprobs), problem.confidence_window)
+        at, low = running_lows(token_confidence(rollout.topk_logprobs), problem.setting.confidence_window)
         out.append((at.astype(np.float64), low))
     return out
 

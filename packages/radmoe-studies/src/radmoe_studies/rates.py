@@ -44,7 +44,9 @@ def readable(evidence: Evidence) -> list[Panel]:
 
 def remarks(evidence: Evidence) -> tuple[str, ...]:
     """What is pooled, and where these pools differ from the paper's."""
-    windows = ", ".join(str(window) for window in sorted({panel.confidence_window for panel in readable(evidence)}))
+    windows = ", ".join(
+        str(window) for window in sorted({panel.setting.confidence_window for panel in readable(evidence)})
+    )
     scale = f"A confidence window has {windows} tokens here and 2,048 in the paper, whose rollouts are far longer."
     return (POOLING, scale) if windows else (POOLING,)
 

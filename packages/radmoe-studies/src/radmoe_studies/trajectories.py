@@ -18,7 +18,8 @@ from radmoe.evaluation.methods.overlap import text_overlap
 from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.kernels import binary_jaccard, knn_density, levels
-from radmoe.selection.selector import ranks, setting_for, similarity
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import ranks, similarity
 from radmoe.types import RolloutGroup
 
 NEIGHBOURS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -47,19 +48,19 @@ def measure(problem: GradedProblem) -> Measured:
     """Score the trajectories of a problem in every way."""
     group, k = problem.group, problem.setting.k
     rng = np.random.default_rng([0, zlib.crc32(problem.problem_id.encode())])
-    S, reading = similarity(group, setting_for("agent", k=k))
+    S, reading = similarity(group, Rule(k=k).settle("agent"))
     located = reading.located
     scores = {"rad": density_scores(S, located, k)}
     scores |= {f"k={number}": density_scores(S, located, number) for number in NEIGHBOURS}
     scores["medoid"] = density_scores(S, located, max(len(S) - 1, 1))
     for name, readout in (("last", "boundary@marker"), ("first", "boundary#1@marker")):
-        own, read = similarity(group, setting_for("agent", readout=readout, k=k))
+        own, read = similarity(group, Rule(readout=readout, k=k).settle("agent"))
         scores[name] = density_scores(own, read.located, k)
     missing: dict[str, str] = {}
     boundaries = _boundaries(group)
     scores["matched"] = _sets(group, _as_many(boundaries, rng), k)
     if all(rollout.has_weights for rollout in group.rollouts):
-        own, read = similarity(group, setting_for("agent", k=k, kernel="weighted"))
+        own, read = similarity(group, Rule(k=k, kernel="weighted").settle("agent"))
         scores["weighted"] = density_scores(own, read.located, k)
     else:
         missing["weighted"] = "the pool has no weights"

@@ -9,15 +9,15 @@ from functools import partial
 
 from radmoe.evaluation.methods.registry import pick_method, score_method
 from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
-from radmoe.selection.presets import PRESETS
-from radmoe.selection.selector import rule_for
+from radmoe.selection.rule import PRESETS, Rule
+from radmoe.types import PresetName
 
 CITATION = "radmoe, docs/readouts.md"
 
 
-def selected(problem: GradedProblem, preset: str) -> int | None:
+def selected(problem: GradedProblem, preset: PresetName) -> int | None:
     """What `select(group, preset=...)` picks."""
-    return problem.selected(rule_for(problem.setting.kind, len(problem), preset=preset)).index
+    return problem.selected(Rule(preset=preset).settle(problem.setting.kind, len(problem))).index
 
 
 for _preset in PRESETS.values():
@@ -29,6 +29,6 @@ for _preset in PRESETS.values():
 @score_method("best-routing", "best's routing", reads=("routing",), citation=CITATION)
 def best_routing(problem: GradedProblem) -> Floats:
     """The density of routing by the readout, k and kernel of the preset best, without its confidence."""
-    rule = rule_for(problem.setting.kind, len(problem), preset="best", fusion="none")
-    S, reading, _ = problem.compared(rule)
-    return density_scores(S, reading.located, rule.setting.k)
+    setting = Rule(preset="best", fusion="none").settle(problem.setting.kind, len(problem))
+    S, reading, _ = problem.compared(setting)
+    return density_scores(S, reading.located, setting.k)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from radmoe.errors import MethodUnavailable
@@ -55,7 +57,8 @@ def _confident_half(problem: GradedProblem, readout: str | None) -> int | None:
     confidence = problem.confidence["bottom-window"]
     S, reading = problem.similarity(readout)
     members = np.flatnonzero(reading.located)
-    return choose(problem.group, S, reading, problem.setting, fusion="conf50", confidence=confidence[members]).index
+    setting = replace(problem.setting, fusion="conf50")
+    return choose(problem.group, S, reading, setting, confidence=confidence[members]).index
 
 
 def _marker_only(problem: GradedProblem) -> str:

@@ -14,13 +14,11 @@ import typer
 
 from radmoe.cli.common import (
     Json,
-    Kernel,
     KindName,
-    Neighbours,
-    ReadoutName,
     limited,
     progress,
     settled_kinds,
+    takes_rule,
 )
 from radmoe.errors import InputError
 from radmoe.system.printing import console, say_json
@@ -34,12 +32,11 @@ EXAMPLES = (
 )
 
 
+@takes_rule("readout", "k", "kernel")
 def command(
+    rule: Any,
     pool: Annotated[Path | None, typer.Argument(metavar="[POOL]", help="A pool; by default one is planted.")] = None,
     kind: KindName = None,
-    readout: ReadoutName = None,
-    k: Neighbours = None,
-    kernel: Kernel = None,
     limit: Annotated[int, typer.Option("--limit", help="Only the first problems.")] = 50,
     as_json: Json = False,
 ) -> None:
@@ -51,7 +48,7 @@ def command(
     with tempfile.TemporaryDirectory() as scratch:
         if pool is None:
             pool = _plant(Path(scratch) / "pool")
-        stages = _measure(pool, kind, {"readout": readout, "k": k, "kernel": kernel}, limit)
+        stages = _measure(pool, kind, rule, limit)
     if as_json:
         say_json(stages)
         return
@@ -78,19 +75,19 @@ def _plant(path: Path) -> Path:
     return path
 
 
-def _measure(path: Path, kind: str | None, options: dict[str, Any], limit: int) -> dict[str, Any]:
+def _measure(path: Path, kind: str | None, rule: Any, limit: int) -> dict[str, Any]:
     from radmoe.pool import open_pool
     from radmoe.selection.kernels import binary_jaccard, knn_density, weighted_jaccard
     from radmoe.selection.readout import read, windows
-    from radmoe.selection.selector import select, setting_for
+    from radmoe.selection.selector import select
 
     pool = open_pool(path)
     problems = limited(limit, pool.problems)
     if not problems:
         raise InputError(f"{path} holds no rollouts: nothing to measure")
-    kinds = settled_kinds(pool, kind, options["readout"], problems)
-    settings = {problem: setting_for(own, **options) for problem, own in kinds.items()}
-    select(pool.group(problems[0]), kind=kinds[problems[0]], **options)  # compile before timing
+    kinds = settled_kinds(pool, kind, rule.readout, problems)
+    settings = {problem: rule.settle(own) for problem, own in kinds.items()}
+    select(pool.group(problems[0]), kind=kinds[problems[0]], rule=rule)  # compile before timing
     times: dict[str, list[float]] = {}
 
     @contextmanager
@@ -104,7 +101,7 @@ def _measure(path: Path, kind: str | None, options: dict[str, Any], limit: int) 
         setting = settings[problem]
         kernel = binary_jaccard if setting.kernel == "binary" else weighted_jaccard
         with stage("whole selection, pool opened fresh"):
-            select(open_pool(path).group(problem), kind=setting.kind, **options)
+            select(open_pool(path).group(problem), kind=setting.kind, rule=rule)
         with stage("  open the pool, read token ids"):
             group = open_pool(path).group(problem)
         with stage("  locate anchors"):

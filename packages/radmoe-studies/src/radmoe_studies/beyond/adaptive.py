@@ -16,7 +16,8 @@ import numpy as np
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe.selection.online import Stopping
-from radmoe.selection.selector import rule_for
+from radmoe.selection.rule import Rule
+from radmoe.types import PresetName
 from radmoe_studies.arrivals import arrive, consistent, orders, picks, settled, votes
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, FEWEST, Claim, Decision, above, all_of, below, changed
@@ -39,7 +40,7 @@ RACES = (None, 8, 4, 2)  # patience among rollouts that finish a race; None begi
 LOSS = 0.005  # of accuracy: what stopping early may cost, and the least that it must gain to be better
 SAVED = 0.5  # the share of the tokens that it may take at most
 DOMAINS = ("math", "science", "code", "text")
-PRESETS = ("paper", "best")  # of `select`, by which the online selector and fixed N pick
+PRESETS: tuple[PresetName, ...] = ("paper", "best")  # of `select`, by which the online selector and fixed N pick
 DECIDED = ("math", "code")
 
 _CASES = (
@@ -102,16 +103,16 @@ def most_rollouts(panels: Sequence[Panel]) -> int:
     return max((size for size in SIZES if sum(count >= size for count in counts.values()) >= FEWEST), default=0)
 
 
-def request_of(panel: Panel, preset: str) -> Request | None:
+def request_of(panel: Panel, preset: PresetName) -> Request | None:
     """What a preset reads of a panel; None where it picks by what the panel lacks, or by more than ranks."""
-    rule = rule_for(panel.kind, panel.n, preset=preset)
-    if rule.fusion is not None and (rule.fusion != "ranksum" or rule.confidence not in panel.scalars):
+    setting = Rule(preset=preset).settle(panel.kind, panel.n)
+    if setting.fusion is not None and (setting.fusion != "ranksum" or setting.confidence not in panel.scalars):
         return None
-    return Request(rule.setting.readout, rule.setting.kernel) if rule.compare == "routing" else None
+    return Request(setting.readout, setting.kernel) if setting.compare == "routing" else None
 
 
 def measure(
-    panel: Panel, preset: str, most: int, options: Options, lows: WindowLows | None, sampled: LogProbs | None
+    panel: Panel, preset: PresetName, most: int, options: Options, lows: WindowLows | None, sampled: LogProbs | None
 ) -> Measured:
     """What every arm and every fixed N do on the problems of a panel, in the mean over orders.
 
@@ -119,9 +120,9 @@ def measure(
     """
     request = request_of(panel, preset)
     assert request is not None
-    rules = [rule_for(panel.kind, n, preset=preset) for n in range(1, most + 1)]
-    k = np.array([rule.setting.k for rule in rules])
-    scalar = None if rules[0].fusion is None else panel.scalar(rules[0].confidence)
+    settings = [Rule(preset=preset).settle(panel.kind, n) for n in range(1, most + 1)]
+    k = np.array([setting.k for setting in settings])
+    scalar = None if settings[0].fusion is None else panel.scalar(settings[0].confidence)
     read = panel.read(request)
     located = read.located & panel.here
     votable = panel.domain in ("math", "science")
@@ -266,7 +267,7 @@ def adaptive(evidence: Evidence, options: Options) -> Findings:
             problems = [problem for made in groups[name] for problem in made.problems]
             costs[name] = Costs(resample(table, problems, resamples=options.draws, seed=options.seed), most, len(table))
     decisions, notes = _decide(costs)
-    windows = ", ".join(str(window) for window in sorted({panel.confidence_window for panel in panels}))
+    windows = ", ".join(str(window) for window in sorted({panel.setting.confidence_window for panel in panels}))
     notes.append(
         f"{options.samples} orders of arrival per problem, the first {most} rollouts of each. Fixed N and the online selector pick "
         f"as in the paper, or by the preset that is named; fixed N among the first N. Arms run one rollout at a time, or {LANES} side by side, where those under way at the stop are cancelled and "
@@ -278,7 +279,7 @@ def adaptive(evidence: Evidence, options: Options) -> Findings:
     return Findings((_table(costs),), charts, tuple(decisions), tuple(notes))
 
 
-def _group(domain: str, preset: str) -> str:
+def _group(domain: str, preset: PresetName) -> str:
     return domain if preset == "paper" else f"{domain}, preset {preset}"
 
 

@@ -107,7 +107,7 @@ def main(evidence: Evidence, options: Options) -> Findings:
         "The paper's majority beats chance at two rollouts, which a fair tie-break cannot; so ties are split here, and the "
         "vote that takes the first answer seen stands beside it.",
         "Well-posed and code are averages over problems of all data sets of that kind. Confidence windows have "
-        f"{panels[0].confidence_window} tokens."
+        f"{panels[0].setting.confidence_window} tokens."
         if panels
         else "There is no panel.",
     ]

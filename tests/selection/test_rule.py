@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,8 @@ from radmoe.errors import InputError, ReadoutError
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.selection.kernels.reference import reference_knn_density, reference_weighted_jaccard
 from radmoe.selection.overlap import answer_texts, bigram_jaccard
-from radmoe.selection.presets import PRESETS, Recipe
 from radmoe.selection.readout import Readout, read
-from radmoe.selection.selector import rule_for
+from radmoe.selection.rule import PRESETS, Rule
 from radmoe.types import KINDS, Kind, Rollout, RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
@@ -60,36 +60,36 @@ CODE = group_of([block(*lines) for lines in ((1, 2), (1, 2, 3), (9,), (1, 2, 4),
 def test_every_preset_has_a_recipe_for_every_kind() -> None:
     assert list(PRESETS) == ["paper", "paper+dc", "strict", "best", "best+text"]
     for preset in PRESETS.values():
-        assert set(preset.recipes) == set(KINDS)
+        assert set(preset.rules) == set(KINDS)
         for kind in KINDS:
-            rule_for(kind, 64, preset=preset.name)  # checks every part
+            Rule(preset=preset.name).settle(kind, 64)  # checks every part
 
 
 def test_paper_is_what_select_does_without_a_preset() -> None:
     for kind in KINDS:
-        assert rule_for(kind, 16, preset="paper") == rule_for(kind, 16)
-        assert rule_for(kind, 16).fusion is None
+        assert Rule(preset="paper").settle(kind, 16) == Rule().settle(kind, 16)
+        assert Rule().settle(kind, 16).fusion is None
     assert select(MATH, preset="paper").index == select(MATH).index
 
 
 def test_paper_dc_is_the_paper_with_conf50_by_cbw() -> None:
     assert select(MATH, preset="paper+dc").index == select(MATH, fusion="conf50").index
     for kind in KINDS:
-        rule, plain = rule_for(kind, 64, preset="paper+dc"), rule_for(kind, 64)
-        assert (rule.setting, rule.fusion, rule.confidence) == (plain.setting, "conf50", "cbw")
+        setting, plain = Rule(preset="paper+dc").settle(kind, 64), Rule().settle(kind, 64)
+        assert setting == replace(plain, preset="paper+dc", fusion="conf50", confidence="cbw")
 
 
 def test_strict_reads_markers_alone() -> None:
     for kind in KINDS:
-        rule = rule_for(kind, 64, preset="strict")
-        assert Readout.parse(rule.setting.readout).width in ("marker", "union")
+        rule = Rule(preset="strict").settle(kind, 64)
+        assert Readout.parse(rule.readout).width in ("marker", "union")
         assert rule.fusion is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_says_so_reads_text_or_logprobs(kind: Kind) -> None:
     for preset in PRESETS.values():
-        recipe = preset.recipe(kind)
+        recipe = preset.rules[kind]
         if recipe.compare != "routing":
             assert "answers" in preset.reads
         if recipe.fusion != "none":
@@ -117,7 +117,7 @@ def test_best_reads_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_k_is_a_number_or_a_share_of_the_rollouts(k: int | Fraction, neighbours: dict[int, int]) -> None:
-    assert {n: Recipe("delimiter@16", k).neighbours(n) for n in neighbours} == neighbours
+    assert {n: Rule(k=k).settle("math", n).k for n in neighbours} == neighbours
 
 
 # -- against a reference ----------------------------------------------------------------------------------------------
@@ -157,10 +157,10 @@ def planted_groups() -> list[RolloutGroup]:
 @pytest.mark.parametrize("preset", ["best", "best+text"])
 def test_the_best_are_the_rank_sums_that_they_are_documented_as(preset: str) -> None:
     for group in [MATH, CODE, *planted_groups()]:
-        recipe = PRESETS[preset].recipe(group.kind)
+        recipe = Rule(preset=preset).settle(group.kind, len(group))  # type: ignore[arg-type]
         picked = select(group, preset=preset)
         members = np.flatnonzero(picked.located)
-        want = expected(group, recipe.readout, recipe.neighbours(len(group)), recipe.compare)
+        want = expected(group, recipe.readout, recipe.k, recipe.compare)
         assert picked.index == members[want]
         assert (picked.preset, picked.confidence, picked.compare) == (preset, "likelihood", recipe.compare)
 
@@ -173,7 +173,9 @@ def test_the_best_are_the_rank_sums_that_they_are_documented_as(preset: str) -> 
 )
 def test_every_comparison_is_its_rank_sum(programs: list[list[int]], k: int, compare: str) -> None:
     group = group_of([block(*lines) for lines in programs], "code")
-    picked = select(group, readout="delimiter@span", k=k, fusion="ranksum", confidence="likelihood", compare=compare)
+    picked = select(
+        group, rule=Rule(compare=compare), readout="delimiter@span", k=k, fusion="ranksum", confidence="likelihood"
+    )  # type: ignore[arg-type]
     assert picked.index == expected(group, "delimiter@span", k, compare)
 
 
@@ -192,28 +194,23 @@ PARTS: dict[str, Any] = {
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("part", PARTS)
 def test_an_explicit_argument_replaces_its_part_and_no_other(preset: str, part: str) -> None:
-    plain, changed = (rule_for("math", 64, preset=preset, **given) for given in ({}, {part: PARTS[part]}))
+    plain, changed = (Rule(preset=preset, **given).settle("math", 64) for given in ({}, {part: PARTS[part]}))
 
-    def parts(rule: Any) -> dict[str, Any]:
-        setting = rule.setting
-        own = {"readout": setting.readout, "k": setting.k, "kernel": setting.kernel}
-        return own | {"fusion": rule.fusion, "confidence": rule.confidence, "compare": rule.compare}
-
-    assert parts(changed) == parts(plain) | {part: PARTS[part]}
+    assert changed == replace(plain, **{part: PARTS[part]})
 
 
-def test_confidence_none_is_plain_rad_under_any_preset() -> None:
+def test_fusion_none_is_plain_rad_under_any_preset() -> None:
     plain = select(MATH, preset="paper+dc", fusion="none")
     assert plain.index == select(MATH).index
     assert (plain.fusion, plain.confidence) == (None, None)
     assert select(group_of([box(1), box(1), box(2)], sampled=False), preset="best", fusion="none").index is not None
 
 
-def test_every_trust_serves_every_fusion() -> None:
+def test_every_confidence_serves_every_fusion() -> None:
     picks = {}
     for confidence in ("cbw", "tail", "likelihood"):
         for fusion in ("conf50", "ranksum"):
-            picked = select(MATH, fusion=fusion, confidence=confidence, confidence_window=4)
+            picked = select(MATH, fusion=fusion, confidence=confidence, rule=Rule(confidence_window=4))
             assert picked.index is not None
             assert (picked.fusion, picked.confidence) == (fusion, confidence)
             picks[confidence, fusion] = picked.score
@@ -222,7 +219,8 @@ def test_every_trust_serves_every_fusion() -> None:
 
 def test_the_signature_is_the_agreed_one() -> None:
     names = list(inspect.signature(select).parameters)
-    assert names[:8] == ["group", "preset", "kind", "readout", "k", "kernel", "fusion", "confidence"]
+    assert names[:7] == ["group", "preset", "rule", "kind", "readout", "k", "kernel"]
+    assert names[7:] == ["fusion", "confidence", "layers"]
 
 
 # -- what they need ---------------------------------------------------------------------------------------------------
@@ -257,7 +255,7 @@ def test_a_preset_without_its_column_names_it(preset: str, columns: dict[str, bo
 )
 def test_a_wrong_word_is_answered_with_the_right_ones(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        select(MATH, **options)
+        select(MATH, rule=Rule(**options))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -279,13 +277,13 @@ def test_rollouts_of_two_tokens_abstain(preset: str) -> None:
 
 def test_text_is_compared_only_where_an_answer_closes() -> None:
     texts = [box(7), box(7), "so \\boxed{7", box(3)]
-    both = select(group_of(texts), compare="routing+text")
+    both = select(group_of(texts), rule=Rule(compare="routing+text"))
     assert both.located.tolist() == [True, True, False, True]
     assert both.anchors[2] is None
     assert np.isnan(both.score[2])
     assert select(group_of(texts)).located.tolist() == [True, True, True, True]
     with pytest.raises(ReadoutError, match="kind 'agent' has no answer that closes"):
-        select(group_of(texts, "agent"), compare="text")
+        select(group_of(texts, "agent"), rule=Rule(compare="text"))
 
 
 def test_the_kind_is_inferred_for_a_preset_too() -> None:
@@ -306,8 +304,8 @@ def test_every_token_can_be_read_where_nobody_knows_the_kind() -> None:
     assert select(unknown, readout="all").located.all()
     assert select(unknown, readout="all").index is not None
     nobody_said = RolloutGroup("p", CODE.rollouts, SHAPE, planted.vocab())
-    assert select(nobody_said, readout="all", compare="text").kind == "code"  # whose text depends on it
-    assert select(unknown, readout="all", compare="text").abstained
+    assert select(nobody_said, rule=Rule(readout="all", compare="text")).kind == "code"  # whose text depends on it
+    assert select(unknown, rule=Rule(readout="all", compare="text")).abstained
 
 
 def test_free_text_of_a_model_that_does_not_think_is_selected_by_best_alone() -> None:
@@ -333,7 +331,7 @@ def test_the_docs_list_what_every_preset_stands_for() -> None:
     for preset in PRESETS.values():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{preset.name}` |"))
         for kind, cell in zip(KINDS, row.split("|")[2:7], strict=True):
-            recipe = preset.recipe(kind)
+            recipe = preset.rules[kind]
             if recipe.compare != "text":
                 assert f"`{recipe.readout}`" in cell, (preset.name, kind)
             assert ("text" in cell) == (recipe.compare != "routing"), (preset.name, kind)

@@ -8,7 +8,7 @@ import os
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,25 +18,21 @@ from hypothesis import strategies as st
 from planted_pools import write_pool
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
-from radmoe.selection import certainty
-from radmoe.selection.certainty import (
+from radmoe.selection import calibration
+from radmoe.selection.calibration import (
     SHELF,
     Calibration,
-    Curve,
-    Dense,
-    Fit,
-    Origin,
-    closeness,
     density_ranks,
     find_calibration,
     load_calibration,
-    mean_similarity,
-    origin_of,
     shelf_name,
     shipped,
 )
-from radmoe.selection.selector import FUSIONS, select
-from radmoe.types import RolloutGroup, RouterShape, Selection
+from radmoe.selection.curves import Curve, Dense, Fit, closeness, mean_similarity
+from radmoe.selection.origin import Origin, origin_of
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import select
+from radmoe.types import Fusion, RolloutGroup, RouterShape, Selection
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 
@@ -44,7 +40,7 @@ DENSE = Dense(0.5, 10, 3)
 CURVE = Curve(8, 0.2, 1.0, 1.5, 0.5, 0.0, 6.0, DENSE)
 FIT = Fit((CURVE, replace(CURVE, rollouts=16, intercept=0.6)), 98, 1.0)
 ORIGIN = Origin("m", "a" * 64, "thinking", 0.8, 1.0)
-OURS = Calibration(ORIGIN, {"preset": "paper", "k": 3}, {"math": FIT}, ("sums",), ("sum",))
+OURS = Calibration(ORIGIN, Rule(preset="paper", k=3), {"math": FIT}, ("sums",), ("sum",))
 SHAPE = RouterShape(5, 16, 3)
 
 
@@ -95,10 +91,10 @@ def test_between_two_fitted_numbers_of_rollouts_the_probability_lies_between_the
     assert ends[0] - 1e-12 <= FIT.probability(rollouts, density) <= ends[1] + 1e-12
 
 
-@pytest.mark.parametrize("fusion", [None, *FUSIONS])
+@pytest.mark.parametrize("fusion", [None, *get_args(Fusion)])
 def test_the_density_of_a_pick_is_its_mean_similarity_to_its_neighbours(fusion: str | None) -> None:
     for group in groups():
-        s = select(group, fusion=fusion, confidence_window=16)
+        s = select(group, fusion=fusion, rule=Rule(confidence_window=16))
         assert mean_similarity(s) == pytest.approx(s.density[s.index] / s.k)
         assert 0 <= mean_similarity(s) <= 1 + 1e-6
     assert closeness(0.9) == pytest.approx(2.302585, abs=1e-6)  # log 10
@@ -195,7 +191,7 @@ def test_a_selection_that_abstained_has_no_probability() -> None:
     ],
 )
 def test_a_given_calibration_is_for_rollouts_of_its_own_origin(change: dict[str, Any], reason: str) -> None:
-    match = find_calibration(replace(ORIGIN, **change), OURS, options=OURS.options)
+    match = find_calibration(replace(ORIGIN, **change), OURS, rule=OURS.rule)
     assert (match.calibration is OURS) == (not reason)
     assert reason in match.reason
     judged = match.judge(select(groups()[0], k=3))
@@ -205,16 +201,16 @@ def test_a_given_calibration_is_for_rollouts_of_its_own_origin(change: dict[str,
 
 def test_where_nobody_recorded_weights_the_names_are_compared() -> None:
     ours = replace(OURS, origin=replace(ORIGIN, checkpoint=None))
-    assert find_calibration(replace(ORIGIN, checkpoint=None), ours, options=OURS.options).calibration is ours
-    other = find_calibration(Origin("other", None, "thinking", 0.8, 1.0), ours, options=OURS.options)
+    assert find_calibration(replace(ORIGIN, checkpoint=None), ours, rule=OURS.rule).calibration is ours
+    other = find_calibration(Origin("other", None, "thinking", 0.8, 1.0), ours, rule=OURS.rule)
     assert "it was fitted for m, these rollouts are of other" in other.reason
 
 
 def test_a_shipped_calibration_is_found_by_checkpoint_style_sampling_task_and_way_to_select(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(certainty, "SHELF", tmp_path)
-    plain = replace(OURS, options={"preset": "paper"})
+    monkeypatch.setattr(calibration, "SHELF", tmp_path)
+    plain = replace(OURS, rule=Rule(preset="paper"))
     for origin in (ORIGIN, replace(ORIGIN, style="instruct"), replace(ORIGIN, temperature=0.7, top_p=0.9)):
         file = tmp_path / shelf_name(origin)
         file.write_text(json.dumps(replace(plain, origin=origin).to_json()))
@@ -224,8 +220,8 @@ def test_a_shipped_calibration_is_found_by_checkpoint_style_sampling_task_and_wa
         "aaaaaaaaaaaaaaaa-thinking-t0.8-p1.json",
     ]
     assert find_calibration(ORIGIN).calibration == plain
-    assert find_calibration(ORIGIN, options={"preset": "paper", "k": None}).calibration == plain
-    assert find_calibration(ORIGIN, options={"k": 10}).calibration == plain  # what the preset has anyway
+    assert find_calibration(ORIGIN, rule=Rule(preset="paper")).calibration == plain
+    assert find_calibration(ORIGIN, rule=Rule(k=10)).calibration == plain  # what the preset has anyway
     for origin in (replace(ORIGIN, temperature=0.7, top_p=0.9), replace(ORIGIN, task="sums")):
         found = find_calibration(origin).calibration
         assert found is not None
@@ -236,10 +232,10 @@ def test_a_shipped_calibration_is_found_by_checkpoint_style_sampling_task_and_wa
         (replace(ORIGIN, temperature=0.3), {}, "these rollouts are of m, style thinking, temperature 0.3, top-p 1"),
         (replace(ORIGIN, task="other"), {}, "was fitted on sums, not other"),
         (replace(ORIGIN, checkpoint="b" * 64), {}, "no calibration ships for the weights of m"),
-        (replace(ORIGIN, checkpoint="../certainty"), {}, "no calibration ships"),
+        (replace(ORIGIN, checkpoint="../calibration"), {}, "no calibration ships"),
         (replace(ORIGIN, checkpoint=None), {}, "no calibration ships"),
     ):
-        match = find_calibration(origin, options=options)
+        match = find_calibration(origin, rule=Rule(**options))
         assert match.calibration is None
         assert reason in match.reason
 
@@ -284,15 +280,15 @@ HOSTILE: dict[str, dict[str, object]] = {
     "a slope of 1e308": with_curve(slope=1e308),
     "a mean of 10^400": with_curve(mean=10**400),
     "a temperature of 10^400": {"origin": OURS.to_json()["origin"] | {"temperature": 10**400}},
-    "an endless readout": {"options": {"readout": "trajectory:/(a|a)*$/@16"}},
-    "an endless readout before the delimiter": {"options": {"readout": "trajectory-before:/(?:.?){60}\\x00/@16"}},
-    "a readout that is a list": {"options": {"readout": ["delimiter@16"]}},
-    "a readout of 5,000 digits": {"options": {"readout": "delimiter@" + "9" * 5_000}},
-    "an unknown preset": {"options": {"preset": "os.system"}},
-    "k of 1e999": {"options": {"k": math.inf}},
-    "k that is a text": {"options": {"k": "10"}},
-    "a window of 2^62": {"options": {"confidence_window": 2**62}},
-    "an unknown kernel": {"options": {"kernel": "numpy.dot"}},
+    "an endless readout": {"rule": {"readout": "trajectory:/(a|a)*$/@16"}},
+    "an endless readout before the delimiter": {"rule": {"readout": "trajectory-before:/(?:.?){60}\\x00/@16"}},
+    "a readout that is a list": {"rule": {"readout": ["delimiter@16"]}},
+    "a readout of 5,000 digits": {"rule": {"readout": "delimiter@" + "9" * 5_000}},
+    "an unknown preset": {"rule": {"preset": "os.system"}},
+    "k of 1e999": {"rule": {"k": math.inf}},
+    "k that is a text": {"rule": {"k": "10"}},
+    "a window of 2^62": {"rule": {"confidence_window": 2**62}},
+    "an unknown kernel": {"rule": {"kernel": "numpy.dot"}},
 }
 
 
@@ -300,8 +296,8 @@ HOSTILE: dict[str, dict[str, object]] = {
     ("change", "message"),
     [
         ({"format": "x"}, "is no calibration"),
-        ({"version": 1}, "of version 1, 2 is read: fit it anew"),
-        ({"kinds": {}}, "unknown kinds or options, or none"),
+        ({"version": 1}, "of version 1, 3 is read: fit it anew"),
+        ({"kinds": {}}, "unknown kinds, or none"),
         ({"kinds": {"prose": MATH}}, "unknown kinds"),
         ({"kinds": {"math": {}}}, "cannot be read"),
         (with_curve(slope=-1), "a slope of 0 or more"),
@@ -311,7 +307,7 @@ HOSTILE: dict[str, dict[str, object]] = {
         ({"kinds": {"math": MATH | {"curves": MATH["curves"][::-1]}}}, r"rising numbers of rollouts.*got \[16, 8\]"),
         ({"kinds": {"math": MATH | {"curves": []}}}, "rising numbers of rollouts"),
         ({"kinds": {"math": MATH | {"located": 3}}}, "located rollouts from 0 to 1"),
-        ({"options": {"seed": 3}}, "unknown kinds or options"),
+        ({"rule": {"window": 3}}, "a rule has the parts preset, readout"),
         ({"origin": OURS.to_json()["origin"] | {"checkpoint": 7}}, "must consist of texts or null"),
         ({"origin": {}}, "cannot be read"),
         *((change, ".") for change in HOSTILE.values()),
@@ -348,10 +344,10 @@ SHIPPED = [load_calibration(file) for file in sorted(SHELF.glob("*.json"))]
 
 def test_every_shipped_calibration_lies_where_it_is_looked_for() -> None:
     assert SHIPPED
-    for file, calibration in zip(sorted(SHELF.glob("*.json")), SHIPPED, strict=True):
-        assert file.name == shelf_name(calibration.origin)
-        assert calibration in shipped(calibration.origin.checkpoint)
-        assert find_calibration(calibration.origin).calibration == calibration
+    for file, own in zip(sorted(SHELF.glob("*.json")), SHIPPED, strict=True):
+        assert file.name == shelf_name(own.origin)
+        assert own in shipped(own.origin.checkpoint)
+        assert find_calibration(own.origin).calibration == own
 
 
 @pytest.mark.parametrize("calibration", SHIPPED, ids=lambda c: str(c.origin))
