@@ -27,7 +27,7 @@ The command line prints it and exits with code 2.
 
 
 class RadmoeError(Exception):
-    """Base of every error radmoe raises on purpose."""
+    """Base class of every error that radmoe raises on purpose."""
 
 
 class InputError(RadmoeError, ValueError):
@@ -43,7 +43,7 @@ class RolloutError(InputError):
 
 
 class KernelError(InputError):
-    """A matrix the kernels cannot compare."""
+    """A matrix that the kernels cannot compare."""
 
 
 class GoldNotFound(InputError):

@@ -1,4 +1,4 @@
-"""The data that the rooms hand to each other, in frozen dataclasses that check what they are given."""
+"""The data types that all parts of radmoe share: frozen dataclasses that check their fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ Rows = tuple[NDArray[np.int16], NDArray[np.float16] | None]
 
 @dataclass(frozen=True)
 class RouterShape:
-    """The size of a router: L MoE layers, E routed experts per layer (shared experts left out), K experts per token."""
+    """The shape of a router: L MoE layers, E routed experts per layer (shared experts not counted), K experts per
+    token.
+    """
 
     layers: int
     experts: int
@@ -51,7 +53,9 @@ class RouterShape:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Where a marker sits: the first token that overlaps it, the number m of tokens that do, and its anchor family."""
+    """The position of a marker: the first token that overlaps it, the number m of tokens that do, and its anchor
+    family.
+    """
 
     start: int
     length: int
@@ -195,10 +199,10 @@ class Rollout:
 
 @dataclass(frozen=True, eq=False)
 class RolloutGroup:
-    """The N rollouts of one problem: RAD's whole input.
+    """The N rollouts of one problem, which are RAD's whole input.
 
-    `vocab` may be given as a tokenizer. `kind` says what an answer looks like; None means that nobody said.
-    `rollout_indices` are the rollouts' numbers where they come from (by default 0 to N-1).
+    `vocab` may be given as a tokenizer. `kind` says what an answer looks like; None if it is unknown. `rollout_indices`
+    are the rollouts' numbers in their pool (by default 0 to N-1).
     """
 
     problem_id: str
@@ -301,7 +305,7 @@ def places_of(positions: NDArray[np.int32] | None, tokens: NDArray[np.int64], wh
 
 
 def check_steps(steps: Sequence[Step], tokens: int) -> tuple[Step, ...]:
-    """Steps as tuples of ints.
+    """Check steps and return them as tuples of ints.
 
     Raises a RolloutError unless their offsets rise from 0 and stay below `tokens`, and no step keeps more tokens than
     the requests before it have.

@@ -57,7 +57,7 @@ _BYTE_OF_CHAR = _byte_of_char()
 
 
 class Vocab:
-    """The bytes of every token id; an id the tokenizer leaves out has none."""
+    """The bytes of every token id. An id that the tokenizer leaves out has none."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Vocab:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Vocab:
-        """From a `tokenizer.json`, or a directory that holds one."""
+        """Read a `tokenizer.json`, or the one in a directory."""
         file = Path(path)
         if file.is_dir():
             file = file / "tokenizer.json"
@@ -97,7 +97,7 @@ class Vocab:
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any) -> Vocab:
-        """From a `transformers` fast tokenizer, or a `tokenizers.Tokenizer`."""
+        """Build a vocabulary from a `transformers` fast tokenizer or a `tokenizers.Tokenizer`."""
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         to_str = getattr(backend, "to_str", None)
         if to_str is None:
@@ -106,7 +106,7 @@ class Vocab:
 
     @classmethod
     def from_json(cls, raw: bytes | str, *, where: str = "the tokenizer JSON") -> Vocab:
-        """From the text of a `tokenizer.json`: byte-level BPE, or BPE with byte fallback."""
+        """Parse the text of a `tokenizer.json`: byte-level BPE, or BPE with byte fallback."""
         data = raw.encode() if isinstance(raw, str) else bytes(raw)
         try:
             spec = json.loads(data)
@@ -129,7 +129,7 @@ class Vocab:
 
     @classmethod
     def from_table(cls, table: Any, load_json: Callable[[], bytes]) -> Vocab:
-        """From what `to_table` wrote, in any buffer (bytes, mmap).
+        """Read what `to_table` wrote, from any buffer (bytes, mmap).
 
         `load_json` is called when `.json` is read. The vocabulary can be pickled if `load_json` can.
         """
@@ -191,7 +191,7 @@ class Vocab:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the table: equal for two tokenizers that spell the same, however their JSON is laid out."""
+        """SHA-256 of the table. It is equal for two tokenizers with the same tokens, however their JSON is laid out."""
         return hashlib.sha256(self._body()).hexdigest()
 
     @cached_property
@@ -233,7 +233,7 @@ class Vocab:
     # -- what the anchors look things up in ----------------------------------------------------
 
     def cached(self, key: Hashable, build: Callable[[], T]) -> T:
-        """What `build` returns, built once for this vocabulary and kept under `key`."""
+        """Return what `build` returns. It is called once per vocabulary and `key`, and the result is kept."""
         value: T | None = self._cache.get(key)
         if value is None:
             value = self._cache[key] = build()
@@ -258,7 +258,7 @@ class Vocab:
         return str(self._view[at(token) : at(token + 1)], "latin-1")
 
     def spelled(self, ids: NDArray[np.integer[Any]]) -> str:
-        """The `symbols` of tokens, one after the other."""
+        """The concatenated `symbols` of tokens."""
         if not self._control_ids.isdisjoint(ids.tolist()):
             return "".join(map(self.symbols, ids.tolist()))
         return str(self.decode_bytes(ids), "latin-1")
@@ -290,7 +290,7 @@ class Vocab:
         return self.cached(("begins", prefix), lambda: self._begins(prefix))
 
     def openings(self, prefix: bytes, ids: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Positions of the tokens in which a literal with this prefix may begin; in nearly all of them it does."""
+        """The positions of tokens in which a literal with this prefix may begin. In nearly all of them it does."""
         opening, opens, follows = self.begins(prefix)
         at = np.flatnonzero(opening[ids])
         if at.size:

@@ -1,4 +1,4 @@
-"""The `radmoe` command: thin commands over the library, loaded when called."""
+"""The `radmoe` command line. Each command is a thin layer over the library and imports it when it is called."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _visible_usage() -> Iterator[None]:
 
 
 class _Help:
-    """Help whose examples can be pasted: typer would break a long line where the terminal ends."""
+    """A mixin that prints a command's examples unbroken, so that they can be pasted. Typer would wrap a long line."""
 
     epilog: str | None
 
@@ -125,7 +125,7 @@ def _interruptible(name: str, command: Callable[..., None]) -> Callable[..., Non
 
 
 def _help(docstring: str | None) -> str:
-    """The paragraphs of a docstring, each in one line, so that the terminal wraps them."""
+    """Return a docstring with each paragraph in one line, so that the terminal wraps it."""
     paragraphs = cleandoc(docstring or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
@@ -150,7 +150,7 @@ def _epilog(module: Any) -> str:
 
 
 def _heading(module: Any) -> str:
-    """The heading of the help under which a module's commands stand. A plugin's module says it as HEADING."""
+    """Return the heading under which `radmoe --help` lists a module's commands. A plugin's module sets it as HEADING."""
     own = next((heading for heading, modules in _HEADINGS.items() if module in modules), "Plugins")
     return str(getattr(module, "HEADING", own))
 

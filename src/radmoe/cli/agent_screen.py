@@ -1,4 +1,4 @@
-"""What `radmoe agent` says: of a run, of trajectories that cannot be submitted, and of decisions."""
+"""The lines and tables that `radmoe agent` prints about runs, unusable trajectories and decisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_line(done: AgentRun) -> str:
 
 
 def say_problems(directory: Path) -> None:
-    """A line for every trajectory that cannot be submitted, up to a screenful."""
+    """Print a line for every trajectory that cannot be submitted, up to a screenful."""
     from radmoe.agents.candidates import CANDIDATES, read_candidates
 
     every = [(name, one) for name, members in read_candidates(directory).items() for one in members]

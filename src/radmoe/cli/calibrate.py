@@ -1,4 +1,4 @@
-"""`radmoe calibrate`: fit, on graded pools, how sure a pick is."""
+"""`radmoe calibrate` fits, on graded pools, the probability that a pick is right."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def command(
 
 
 def _write(calibrated: Calibrated, out: Path | None, ship: bool) -> list[Path]:
-    """Write the calibration where it was asked for; returns the files."""
+    """Write the calibration to the files that the options name, and return these files."""
     from radmoe.pool.files import write_atomic
     from radmoe.pool.schema import disk_errors
     from radmoe.selection.calibration import SHELF, shelf_name

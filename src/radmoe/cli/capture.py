@@ -1,4 +1,4 @@
-"""`radmoe capture`: sample rollouts from a model and keep their routing in a pool."""
+"""`radmoe capture` samples rollouts from a model and keeps their routing in a pool."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def command(
 
 
 def _stopping(adaptive: bool, min_n: int | None, patience: int | None, preset: str | None) -> Stopping | None:
-    """The rule of an adaptive capture; None without --adaptive."""
+    """The stopping rule of an adaptive capture; None without --adaptive."""
     from radmoe.selection.online import Stopping
 
     given = {name: value for name, value in (("min_n", min_n), ("patience", patience)) if value is not None}

@@ -1,4 +1,4 @@
-"""Plans from options, captures with a progress bar, and grading behind them: for `capture` and `demo`."""
+"""What `capture` and `demo` share: plans from options, captures with a progress bar, and the grading after them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plan_for(
     layers: Layers = None,
     **plan: Any,
 ) -> Plan:
-    """The plan of a capture. Questions and the style are checked before a model is loaded."""
+    """Build the plan of a capture. Questions and style are checked before a model is loaded."""
     from radmoe.capture import Plan, sampling_for
     from radmoe.engines import open_engine
     from radmoe.engines.kept_rows import profile_for
@@ -51,7 +51,7 @@ def plan_for(
 
 
 def capture_with_bar(plan: Plan, out: Path) -> Captured:
-    """`capture_pool` with progress: rollouts, problems done and tokens/s."""
+    """Run `capture_pool` with a progress bar that shows rollouts, finished problems and tokens per second."""
     from radmoe.capture import capture_pool
 
     began = time.monotonic()
@@ -66,8 +66,11 @@ def capture_with_bar(plan: Plan, out: Path) -> Captured:
 
 
 def graded_average(out: Path, task: str | None, data: Path | None, seed: int) -> float | None:
-    """Avg@N of a captured pool. None where its problems come without gold answers, and, with a line on stderr, where
-    it cannot be graded on this machine."""
+    """Grade a captured pool and return its Avg@N.
+
+    Returns None if its problems come without gold answers, or if it cannot be graded on this machine, which a line on
+    stderr says.
+    """
     from radmoe.grading import grade_pool
     from radmoe.problems.gold import load_problems
 
@@ -81,7 +84,7 @@ def graded_average(out: Path, task: str | None, data: Path | None, seed: int) ->
 
 
 def summary_line(captured: Captured, average: float | None) -> str:
-    """What a capture did, and how often a rollout is right where that is known."""
+    """One line on what a capture did, with the share of right rollouts if it is known."""
     if average is None:
         return str(captured)
     n = captured.rollouts // captured.problems

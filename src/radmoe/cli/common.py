@@ -128,7 +128,7 @@ def takes_rule(*parts: str) -> Callable[[Callable[..., None]], Callable[..., Non
 
 
 def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: list[str]) -> dict[str, Kind]:
-    """The kind of each of these problems. If one was inferred, a line on stderr says so."""
+    """Return the kind of each of these problems. If a kind was inferred, a line on stderr says so."""
     from radmoe.selection.kinds import settle_kinds
 
     kinds, note = settle_kinds(pool, kind, where=str(pool.path), readout=readout, problems=problems)
@@ -138,7 +138,7 @@ def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: l
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """The names in an option that lists them with commas; None where it was not given."""
+    """Split an option that lists names with commas; None if it was not given."""
     return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
@@ -157,12 +157,12 @@ def progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
 
 
 def number(value: float) -> float | None:
-    """A float for JSON; None, which JSON writes as null, where it is NaN."""
+    """Return a float that JSON can hold: None, which becomes null, for NaN."""
     return None if math.isnan(value) else float(value)
 
 
 def size(n: float) -> str:
-    """A number of bytes as people read it."""
+    """Format a number of bytes for people, such as "1.5 MB"."""
     for unit in ("B", "kB", "MB", "GB"):
         if n < 1000:
             return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""`radmoe evaluate`: did selection help on these pools?"""
+"""`radmoe evaluate` measures on graded pools whether selection helped."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def show(report: Report, chosen: str, out: Path | None, *, full: bool) -> None:
 
 
 def check_statistics(command: str) -> None:
-    """Say what a command needs where the statistics are not installed."""
+    """Raise an InputError that names the extra to install if the statistics are missing."""
     try:
         import scipy  # noqa: F401
     except ImportError as error:
@@ -169,7 +169,7 @@ def output_format(style: str | None, out: Path | None, as_json: bool) -> str:
 
 
 def cores(jobs: int | None) -> int:
-    """As many processes as were asked for, or as there are cores to use."""
+    """The number of processes: as given, else one per usable core."""
     import os
 
     if jobs is None:

@@ -79,7 +79,7 @@ def _facts(pool: Pool) -> dict[str, Any]:
 
 
 def _kinds(pool: Pool) -> dict[str, int]:
-    """How many problems the pool records for each kind."""
+    """Count the problems that the pool records for each kind."""
     from collections import Counter
 
     return dict(Counter(kind or "not recorded" for kind in pool.kinds.values()))

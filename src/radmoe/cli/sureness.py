@@ -1,4 +1,4 @@
-"""The last column of `radmoe select`: a calibration's probabilities, or else ranks, and what to say about them."""
+"""The last column of `radmoe select`: the probability that each pick is right, or its rank by density, and notes on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ ABSENT = "--"
 
 @dataclass(frozen=True)
 class Judged:
-    """A selection with its probability, and whether it is dense; or its rank by density where no probability is looked for."""
+    """A selection with its probability and whether it is dense, or with its rank by density if no probability was asked
+    for.
+    """
 
     selection: Selection
     dense: bool | None = None
@@ -35,14 +37,16 @@ class Judged:
         return ABSENT if self.selection.index is not None else ""
 
     def fields(self) -> dict[str, Any]:
-        """What JSON says of it: the same fields always, null where there is nothing."""
+        """The fields for JSON. They are always the same; those without a value are null."""
         reason = self.selection.probability_reason or None
         return {"probability": self.selection.probability, "probability_reason": reason, "dense": self.dense}
 
 
 @dataclass(frozen=True)
 class Sureness:
-    """The calibration for a pool, if there is one, and the rule to select by. `ranked`: nobody asked for probabilities."""
+    """The calibration for a pool, if there is one, and the rule to select by. `ranked` means that picks get ranks
+    instead of probabilities.
+    """
 
     match: Match
     rule: Rule
@@ -52,17 +56,17 @@ class Sureness:
 
     @property
     def heading(self) -> str:
-        """The name of the column."""
+        """The heading of the column."""
         return "rank" if self.ranked else "sure"
 
     def judge(self, selection: Selection) -> Judged:
-        """A selection with its probability, or with the reason why it has none."""
+        """Add to a selection its probability, or the reason why it has none."""
         judged = self.match.judge(selection, abstain_below=self.abstain_below)
         calibration = self.match.calibration
         return Judged(judged, None if calibration is None else calibration.dense(selection))
 
     def column(self, judged: Sequence[Judged]) -> list[Judged]:
-        """All selections of a pool, with their ranks where nobody asked for probabilities."""
+        """All judged selections of a pool, with ranks if no probabilities were asked for."""
         from radmoe.selection.calibration import density_ranks
 
         if not self.ranked:
@@ -71,7 +75,7 @@ class Sureness:
         return [Judged(s, rank=rank) for s, rank in zip(selections, density_ranks(selections), strict=True)]
 
     def notes(self, selections: Sequence[Selection]) -> list[str]:
-        """What a reader must know about the last column."""
+        """The sentences to print below the table, which explain the last column."""
         if self.ranked:
             return [
                 "rank: the place of the pick by mean similarity among the picks of its kind in this pool. It is no probability: "
@@ -102,10 +106,11 @@ class Sureness:
 
 
 def find_sureness(pool: Pool, file: Path | None, abstain_below: float | None, rule: Rule) -> Sureness:
-    """The calibration to use: the file, else the one that ships for such rollouts, if it fits the `rule` that was given.
+    """Find the calibration to use: the given file, else the one that ships for such rollouts, if it fits the given
+    `rule`.
 
-    A file's own rule takes its place. Raises an InputError where the two disagree, and where probabilities are needed to abstain
-    and no pick can have one.
+    The rule of a calibration file takes the given one's place. Raises an InputError if the two disagree, or if picks
+    below a probability shall be abstained from and no pick can have a probability.
     """
     from radmoe.selection.calibration import find_calibration, load_calibration
     from radmoe.selection.origin import origin_of

@@ -1,4 +1,4 @@
-"""The explorer: what a page shows of problems and their rollouts, and the page itself.
+"""The explorer: a page that shows problems and their rollouts, as one file or live from a server.
 
 blocks.py    the format: a header and typed arrays, compressed
 texts.py     tokens, log-probabilities, and what is left out of long texts

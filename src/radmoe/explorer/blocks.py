@@ -23,7 +23,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def pack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> bytes:
-    """A block of a header and arrays. The same content gives the same bytes."""
+    """Pack a header and arrays into a block. The same content gives the same bytes."""
     places: dict[str, tuple[str, tuple[int, ...], int]] = {}
     pieces: list[bytes] = []
     offset = 0
@@ -41,7 +41,7 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = 
 
 
 def unpack(block: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the arrays of a block."""
+    """Unpack a block into its header and its arrays."""
     raw = gzip.decompress(block)
     (length,) = _LENGTH.unpack_from(raw)
     header = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
@@ -54,12 +54,12 @@ def unpack(block: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def smallest(values: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers from 0 up in the smallest unsigned type that holds them."""
+    """Convert non-negative integers to the smallest unsigned type that holds them."""
     most = int(values.max(initial=0))
     return values.astype(np.uint8 if most < 2**8 else np.uint16 if most < 2**16 else np.uint32)
 
 
 def ragged(rows: list[list[int]]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Rows of different lengths as one array, and the places [rows + 1] at which each begins."""
+    """Concatenate rows of different lengths. Returns the array and the offsets [rows + 1] at which each row begins."""
     begins = np.cumsum([0, *map(len, rows)]).astype(np.uint32)
     return np.array([value for row in rows for value in row], np.uint32), begins

@@ -18,7 +18,7 @@ def encode_index(
     notes: Sequence[str] = (),
     title: str = "radmoe report",
 ) -> bytes:
-    """The block of the index. `problems` are the entries of encoded problems, in the order of their blocks.
+    """Encode the index as a block. `problems` are the entries of encoded problems, in the order of their blocks.
 
     An entry may have "pool", its pool's place among `pools`, and "hits", how right each method is on it. A pool has a
     "name" and "facts", pairs of words. A method has "name", "label" and "reads". A table has "title", "columns", "rows"

@@ -1,4 +1,4 @@
-"""Where rollouts stand when one problem is drawn: their order in a matrix, and their places on a map."""
+"""The layout of one problem: the order of its rollouts in a matrix and their positions on a map."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _BLOCK, _POWERS = 8, 12
 
 
 def by_basin(selection: Selection, runs: NDArray[np.intp]) -> NDArray[np.intp]:
-    """An order of `runs` in which basins lie together: the pick's comes first, the others by size, and each begins at
-    its mode."""
+    """Order `runs` by basin: the pick's basin first, the others by size, and each basin begins at its mode."""
     roots = selection.roots[runs]
     sizes = np.bincount(roots)[roots]
     order: NDArray[np.intp] = np.lexsort((-selection.score[runs], roots, -sizes, roots != selection.index))
@@ -24,7 +23,9 @@ def by_basin(selection: Selection, runs: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def plane(S: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Points in two dimensions [n, 2] whose distances are near 1 - S (classical scaling), with fixed signs."""
+    """Place the rollouts in two dimensions [n, 2] so that distances approximate 1 - S (classical scaling). The signs
+    are fixed, so that equal input gives the same picture.
+    """
     squared = (1.0 - S.astype(np.float64)) ** 2
     centred = squared - squared.mean(0) - squared.mean(1)[:, None] + squared.mean()
     values, vectors = _largest(-centred / 2) if len(S) > DENSE else np.linalg.eigh(-centred / 2)
@@ -36,7 +37,9 @@ def plane(S: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _largest(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The largest eigenvalues of a symmetric matrix [n, n], ascending, and their vectors, by block Krylov iteration."""
+    """Compute the largest eigenvalues of a symmetric matrix [n, n], ascending, and their vectors, by block Krylov
+    iteration.
+    """
     block = np.random.default_rng(0).standard_normal((len(matrix), _BLOCK))
     powers = []
     for _ in range(_POWERS):

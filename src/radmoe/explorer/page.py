@@ -46,7 +46,7 @@ class Assets(NamedTuple):
 
 @cache
 def assets() -> Assets:
-    """The script and the style, from the package."""
+    """Read the script and the style from the package."""
     folder = files("radmoe.explorer") / "web"
     parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
     script = '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
@@ -54,7 +54,9 @@ def assets() -> Assets:
 
 
 def policy(*, live: bool = False) -> str:
-    """The content security policy: nothing but the script and the style of the page; live, requests to its own server."""
+    """The content security policy: it allows the page's own script and style, and for a live page requests to its own
+    server.
+    """
     script, style = map(_digest, assets())
     connect = " connect-src 'self';" if live else ""
     return (
@@ -63,7 +65,9 @@ def policy(*, live: bool = False) -> str:
 
 
 def page(index: bytes, problems: Iterable[bytes], *, title: str = "radmoe report") -> Iterator[str]:
-    """The page in pieces: the block of the index, then that of each problem, which are read when they are shown."""
+    """Yield the page in pieces: the block of the index, then the block of each problem, which the page decodes when it
+    is shown.
+    """
     yield _head(title, policy()) + _block("index", index)
     for place, block in enumerate(problems):
         yield _block(f"problem-{place}", block)
@@ -71,10 +75,10 @@ def page(index: bytes, problems: Iterable[bytes], *, title: str = "radmoe report
 
 
 def live_page(index_url: str, problem_url: str, *, refresh: float | None = None, title: str = "radmoe") -> str:
-    """A page that fetches the index and, at `problem_url` followed by its place, each problem, from its own server.
+    """A page that fetches the index, and each problem at `problem_url` followed by its position, from its own server.
 
-    The server sends blocks as they are, as bytes. With `refresh` the index is read again after so many seconds. A problem
-    once sent must not change under its place.
+    The server sends blocks as bytes. With `refresh` the index is fetched again every that many seconds. A problem that
+    was sent must not change at its position.
     """
     values = {"index": index_url, "problem": problem_url} | ({} if refresh is None else {"refresh": f"{refresh:g}"})
     metas = "".join(f'<meta name="radmoe-{name}" content="{html.escape(value)}">\n' for name, value in values.items())

@@ -1,4 +1,4 @@
-"""One problem as a block: everything that a page shows of it, computed here."""
+"""Encodes one problem as a block with everything that a page shows of it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ UNKNOWN = 2  # in `correct`: a rollout without a label
 
 
 class Verdicts(NamedTuple):
-    """What grading says of the rollouts of a problem, in their order; None where a rollout has no answer or no label."""
+    """The labels of a problem's rollouts, in their order; None for a rollout without an answer or a label."""
 
     answers: tuple[str | None, ...]
     correct: tuple[bool | None, ...]
 
 
 class EncodedProblem(NamedTuple):
-    """The block of a problem, and its line in the index of a page."""
+    """The block of a problem, and its entry in the index."""
 
     entry: dict[str, Any]
     block: bytes
@@ -47,11 +47,12 @@ def encode_problem(
     finish: Sequence[str | None] | None = None,
     full_text: bool = False,
 ) -> EncodedProblem:
-    """Select under every setting and put what a page shows into a block.
+    """Select under every setting and encode what a page shows as a block.
 
-    `kind` is the group's own unless given, or told from the markers. `settings` are those of `usual_settings` unless
-    given; one whose routing was not kept is left out, and so is every one but the first that cannot compare two rollouts.
-    `picks` and `hits` are what other methods did, by their names, and `finish` says why each rollout ended. Cost: the windows of every readout from disk, and O(n^2) for each.
+    `kind` is the group's own unless given, or inferred from the markers. `settings` are those of `usual_settings`
+    unless given; a setting whose routing was not kept is left out, and so is every one but the first that cannot
+    compare two rollouts. `picks` and `hits` are the results of other methods by name, and `finish` says why each
+    rollout ended. Cost: reading the windows of every readout from disk, and O(n^2) for each.
     """
     kind = kind or group.kind or infer_kind([group], f"problem {group.problem_id!r}")
     views = _views(group, settings or usual_settings(kind))
@@ -92,7 +93,7 @@ def _views(group: RolloutGroup, settings: Sequence[Setting]) -> list[View]:
 
 
 def _cut(answer: str) -> str:
-    """An answer that may be a whole program or patch, cut to what a page shows of it."""
+    """Cut an answer, which may be a whole program or patch, to the length that a page shows."""
     return answer if len(answer) <= ANSWER else answer[:ANSWER] + "…"
 
 
@@ -101,7 +102,9 @@ def _windows(group: RolloutGroup, views: Sequence[View]) -> list[list[tuple[int,
 
 
 def _entry(group: RolloutGroup, kind: Kind | None, views: Sequence[View], verdicts: Verdicts | None) -> dict[str, Any]:
-    """A problem's line in the index: its size, the pick under every readout, and how far the pick's basin is of one answer."""
+    """The entry of a problem in the index: its size, the pick under every readout, and how far the pick's basin agrees
+    on one answer.
+    """
     picks = {view.setting.readout: view.selection for view in views}
     correct = None if verdicts is None else verdicts.correct
     return {
@@ -120,7 +123,7 @@ def _entry(group: RolloutGroup, kind: Kind | None, views: Sequence[View], verdic
 
 
 def _pairs(basin: Sequence[int], answers: Sequence[str | None]) -> list[int]:
-    """How many pairs of a basin's rollouts have the same answer, and how many pairs of them have answers."""
+    """Count the pairs of rollouts in a basin that have the same answer, and the pairs that have answers at all."""
     known = [answer for i in basin if (answer := answers[i]) is not None]
     return [sum(comb(count, 2) for count in Counter(known).values()), comb(len(known), 2)]
 

@@ -1,4 +1,5 @@
-"""The tokens of a problem's rollouts for a page: their bytes, their log-probabilities, and what is left out of long ones.
+"""Encodes the tokens of a problem's rollouts for a page: their bytes, their log-probabilities, and which parts of long
+texts are kept.
 
 Tokens are kept as places in a table of the byte strings that occur in this problem, so a page shows exactly what the
 model emitted, broken UTF-8 included. A rollout of more than WHOLE tokens is cut to its beginning, the surroundings of
@@ -28,7 +29,7 @@ Arrays = dict[str, NDArray[np.generic]]
 
 
 def kept_spans(length: int, windows: Sequence[Span], full: bool) -> list[Span]:
-    """The token ranges of a rollout that a page holds, ascending and apart."""
+    """The token ranges of a rollout that a page keeps, ascending and disjoint."""
     if full or length <= WHOLE:
         return [(0, length)]
     candidates = [(0, BEGIN), (length - END, length)]
@@ -43,7 +44,7 @@ def kept_spans(length: int, windows: Sequence[Span], full: bool) -> list[Span]:
 
 
 def text_arrays(group: RolloutGroup, windows: Sequence[Sequence[Span]], full: bool) -> Arrays:
-    """The tokens of every rollout, which of them are kept, and their log-probabilities where the rollouts have them.
+    """Encode the tokens of every rollout, which of them are kept, and their log-probabilities if there are any.
 
     `windows` has the token ranges that any view of a rollout reads; they are always kept.
     """
@@ -88,7 +89,7 @@ def text_arrays(group: RolloutGroup, windows: Sequence[Sequence[Span]], full: bo
 
 
 def quantised(logprobs: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """Log-probabilities as bytes, finer where they are near 0."""
+    """Quantise log-probabilities to bytes, in finer steps near 0."""
     depth = np.sqrt(np.maximum(-logprobs.astype(np.float64), 0.0)) * LOGPROB_STEPS
     return np.where(np.isfinite(depth), np.minimum(np.rint(depth), 255), 255).astype(np.uint8)
 
@@ -98,12 +99,12 @@ def _rows_of(column: NDArray[np.generic], spans: Sequence[Span]) -> NDArray[np.g
 
 
 def _inputs(rollout: Trace, full: bool) -> list[NDArray[np.int32]]:
-    """The tokens that the model was given at each step: all of them, or the first ones."""
+    """The tokens that each step was given: all of them, or the first ones."""
     return [np.array(step.given if full else step.given[:GIVEN], np.int32) for step in rollout.steps]
 
 
 def _table(vocab: Vocab, token_ids: NDArray[np.int32]) -> Arrays:
-    """The bytes of these tokens one behind the other, where each begins, and which are control tokens."""
+    """The concatenated bytes of these tokens, the offset of each, and which of them are control tokens."""
     texts = [vocab.token_bytes(int(token)) for token in token_ids]
     controls = set(vocab.controls.values())
     return {

@@ -1,4 +1,4 @@
-"""One problem under one readout: who agrees with whom, what was picked, and which experts fired in the windows."""
+"""One problem under one readout: the similarities, the selection, and the experts that fired in the windows."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ class View:
 
 
 def usual_settings(kind: Kind | None, stored_readouts: Sequence[str] | None = None) -> tuple[Setting, ...]:
-    """The settings that are shown of a kind of answer unless somebody names others: the kind's own, its marker-only
-    form, and FURTHER ones. `stored_readouts` are the readouts of a pool that holds no other routing: they are shown instead."""
+    """The settings that a page shows for a kind of answer by default: the kind's own, its marker-only form, and FURTHER
+    ones.
+
+    If `stored_readouts` is given, the pool holds routing for these readouts alone, and they are shown instead.
+    """
     own = Rule().settle(kind)
     names = stored_readouts if stored_readouts is not None else [own.readout, own.strict, *FURTHER.get(kind, ())]
     return tuple(Rule(readout=name).settle(kind) for name in dict.fromkeys(names) if name is not None)
@@ -59,7 +62,9 @@ def check_shown(readout: str) -> None:
 
 
 def view_of(group: RolloutGroup, setting: Setting) -> View | None:
-    """The view, or None where it cannot be had: no kind to look for a marker of, or no routing kept at the windows."""
+    """Compute the view. None if there is no kind whose marker could be looked for, or if no routing was kept at the
+    windows.
+    """
     check_shown(setting.readout)
     if setting.kind is None and needs_marker(setting.readout):
         return None
@@ -84,7 +89,7 @@ def _has_rows(rollout: Trace, spans: list[Span]) -> bool:
 
 
 def view_header(group: RolloutGroup, view: View, correct: Correct | None) -> dict[str, Any]:
-    """What a page says of a view: the setting, the pick, and the reason in words."""
+    """The header of a view: its setting, the pick, and the reason in words."""
     pick = view.selection
     return {
         "readout": view.setting.readout,
@@ -147,7 +152,7 @@ def view_arrays(group: RolloutGroup, view: View) -> dict[str, NDArray[Any]]:
 
 
 def _expert_counts(group: RolloutGroup, members: NDArray[np.intp], spans: list[list[Span]]) -> NDArray[np.int64]:
-    """In how many tokens of its windows a rollout used each expert [L, E, n]."""
+    """Count in how many tokens of its windows each rollout used each expert [L, E, n]."""
     layers, experts = group.shape.layers, group.shape.experts
     counts = np.zeros((len(members), layers * experts), np.int64)
     shift = np.arange(layers)[:, None] * experts

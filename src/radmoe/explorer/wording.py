@@ -1,4 +1,4 @@
-"""What a page says in plain words: where a readout looks, and why a rollout was picked."""
+"""Sentences for a page: where a readout looks, and why a rollout was picked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDTHS: dict[int | str, str] = {
 
 
 def marker_words(readout: str, kind: Kind | None, vocab: Vocab) -> str:
-    """The marker that a readout looks for, for somebody who does not know readouts."""
+    """Name the marker that a readout looks for, in words for somebody who does not know readouts."""
     parsed = Readout.parse(readout)
     if parsed.family == "trajectory":
         return f"the token “{parsed.name or 'so'}”"
@@ -45,7 +45,7 @@ def marker_words(readout: str, kind: Kind | None, vocab: Vocab) -> str:
 
 
 def window_words(readout: str) -> str:
-    """How much is read at the marker."""
+    """Say how many tokens a readout reads at its marker."""
     parsed = Readout.parse(readout)
     at_marker = parsed.family in ("delimiter", "boundary", "trajectory", CLOSING)
     if parsed.width in _WIDTHS:
@@ -67,9 +67,10 @@ def _boundary(kind: Kind | None, vocab: Vocab) -> str:
 
 
 def why(group: RolloutGroup, selection: Selection, correct: Correct | None = None) -> list[str]:
-    """Sentences: which rollout was picked, why, what stands against it and, where labels are there, whether it is right.
+    """The sentences that say which rollout was picked, why, which rollout comes closest, and, if there are labels,
+    whether the pick is right.
 
-    Where RAD abstains they say why.
+    If RAD abstains, they say why.
     """
     total, located = len(group), int(selection.located.sum())
     marker = marker_words(selection.readout, selection.kind, group.vocab)
@@ -93,7 +94,7 @@ def why(group: RolloutGroup, selection: Selection, correct: Correct | None = Non
 
 
 def rival(selection: Selection) -> int | None:
-    """The best rollout outside the pick's basin; None where there is none."""
+    """The densest rollout outside the pick's basin; None if there is none."""
     if selection.index is None or math.isnan(selection.margin):
         return None
     outside = selection.located.copy()
@@ -102,7 +103,7 @@ def rival(selection: Selection) -> int | None:
 
 
 def _against(group: RolloutGroup, selection: Selection) -> str:
-    """How large the pick's basin is, and how near the best rollout of another comes."""
+    """Say how large the pick's basin is, and how close the best rollout of another basin comes."""
     basin = f"Its basin holds {len(selection.basin)} of the {int(selection.located.sum())} rollouts"
     best = rival(selection)
     if best is None:

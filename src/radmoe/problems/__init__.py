@@ -1,4 +1,4 @@
-"""What is asked: one registry for the lab's tasks, the paper's benchmarks and files of one's own.
+"""Problems: one registry for plugins' tasks, the paper's benchmarks and files of one's own.
 
 base.py       Question, all that capture receives; Problem, the question together with what is right
 dataset.py    Dataset, what it takes to add one; Record, a row on its way to become a question

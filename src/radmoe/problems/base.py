@@ -17,7 +17,7 @@ STDIN = "<stdin>"  # the entry of a program that reads a text and prints its ans
 
 @dataclass(frozen=True)
 class Question:
-    """All that capture and selection ever learn of a problem. `kind` is None where the source does not say it."""
+    """What capture and selection learn of a problem. `kind` is None if the source does not state it."""
 
     problem_id: str
     content: Content
@@ -26,7 +26,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Gold:
-    """What is right for one problem. The fields are those of `Problem`."""
+    """The answer or the tests of one problem. The fields are those of `Problem`."""
 
     answer: str = ""
     tests: tuple[Test, ...] = ()

@@ -1,4 +1,4 @@
-"""What a data set is: where its rows come from, how a row is asked, and what is right for it."""
+"""What defines a data set: where its rows come from, how a row becomes a question, and which answer is right."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Record:
     kind: Kind | None = None
 
     def text(self, *columns: str) -> str:
-        """The first of these columns that holds a text, without outer blanks; an InputError where none does."""
+        """Return the first of these columns that holds a text, stripped. Raises an InputError if none does."""
         for column in columns:
             if isinstance(self.row.get(column), str) and self.row[column].strip():
                 return str(self.row[column]).strip()
@@ -42,21 +42,23 @@ class Record:
         raise InputError(f"{self.where} has no {' or '.join(columns)}: it has {columns_there}")
 
     def answer(self, column: str = "answer") -> str:
-        """The answer as a text; an InputError where it is neither a text nor a number."""
+        """Return the answer as a text. Raises an InputError if it is neither a text nor a number."""
         answer = self.row.get(column)
         if isinstance(answer, bool) or not isinstance(answer, str | int | float) or not str(answer).strip():
             raise InputError(f"{self.where}: {column} must be a text or a number, got {answer!r}")
         return str(answer).strip()
 
     def shuffled(self, items: Sequence[str]) -> list[str]:
-        """The items in an order that the seed and the problem's id decide, whatever other rows there are."""
+        """Shuffle the items in an order that depends on the seed and the problem's id alone."""
         order = list(items)
         Random(f"{self.seed} {self.key}").shuffle(order)
         return order
 
 
 class Hub(NamedTuple):
-    """Where the hub has a data set: repository, configuration and split, as `datasets.load_dataset` takes them."""
+    """The location of a data set on the Hugging Face hub: repository, configuration and split, as
+    `datasets.load_dataset` takes them.
+    """
 
     path: str
     config: str | None = None

@@ -26,7 +26,7 @@ _METHOD = "Complete this Python class. Give the whole program in one ```python b
 
 
 def ask_answer(record: Record) -> str:
-    """A question whose answer is put into a box."""
+    """Ask a question whose answer is put into a box."""
     return f"{record.text('question', 'problem', 'Question')}\n\n{BOXED}"
 
 
@@ -35,7 +35,7 @@ def gold_answer(record: Record) -> Gold:
 
 
 def ask_choice(record: Record) -> str:
-    """A question with GPQA's four options, shuffled, whose answer is a letter in a box."""
+    """Ask a question with GPQA's four options, shuffled, whose answer is a letter in a box."""
     question = record.text("Question", "question")
     return f"{question}\n\n{listed(_options(record))}\n\n{LETTER}"
 
@@ -51,12 +51,12 @@ def _options(record: Record) -> list[str]:
 
 
 def listed(options: Iterable[str]) -> str:
-    """Options as a prompt shows them."""
+    """Format options as a prompt shows them."""
     return "\n".join(f"{letter}) {option}" for letter, option in zip(_LETTERS, options, strict=False))
 
 
 def ask_program(record: Record) -> str:
-    """A contest's question: complete the starter code where there is some, else write a program that reads and prints."""
+    """Ask for a program: complete the starter code if there is some, else write a program that reads and prints."""
     question = record.text("question_content", "question", "problem")
     starter = str(record.row.get("starter_code") or "").strip("\n")
     return f"{question}\n\n{_METHOD}\n\n```python\n{starter}\n```" if starter else f"{question}\n\n{_PROGRAM}"
@@ -105,7 +105,7 @@ def task_names() -> list[str]:
 
 
 def dataset_named(name: str) -> Dataset:
-    """The data set of this name, or at this dotted path (package.module.NAME)."""
+    """Look up a data set by its name or its dotted path (package.module.NAME)."""
     if name in BENCHMARKS:
         return BENCHMARKS[name]
     entry = added("tasks").get(name, name)

@@ -1,4 +1,6 @@
-"""Gold answers and tests. Grading loads them from here; an import contract keeps capture and selection away."""
+"""Gold answers and tests. Grading loads them from here; an import contract forbids this module to capture and
+selection.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from radmoe.problems.records import open_source
 def load_problems(
     task: str | None = None, data: str | Path | None = None, *, seed: int | None = None
 ) -> dict[str, Problem]:
-    """The problems of a data set or of a JSONL file by id; the arguments are those of `load_questions`.
+    """Load the problems of a data set or of a JSONL file, by id; the arguments are those of `load_questions`.
 
-    Lines of one's own file that have neither an answer nor tests are left out. Raises GoldNotFound if none has.
+    Lines of a file of one's own that have neither an answer nor tests are left out. Raises GoldNotFound if all are.
     """
     source = open_source(task, data, seed=seed)
     problems: dict[str, Problem] = {}

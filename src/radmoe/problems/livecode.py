@@ -23,7 +23,7 @@ _MOST = 1 << 30  # bytes of one problem's tests, unpacked
 
 
 class _Strings(pickle.Unpickler):
-    """An unpickler that builds plain data only. A class, a function or an object from elsewhere is refused."""
+    """An unpickler that builds plain data only. It refuses classes, functions and persistent objects."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it asks for {module}.{name}")
@@ -33,7 +33,7 @@ class _Strings(pickle.Unpickler):
 
 
 def decode_tests(packed: str) -> list[Any]:
-    """A list of tests from JSON, or from the packed form of it. Anything else is a ValueError of one line."""
+    """Decode a list of tests from JSON, or from its packed form. Raises a ValueError of one line for anything else."""
     if packed.lstrip()[:1] == "[":
         tests = json.loads(packed)
     else:
@@ -56,7 +56,7 @@ def decode_tests(packed: str) -> list[Any]:
 
 
 def hidden_tests(row: Mapping[str, Any], where: str) -> tuple[tuple[Test, ...], str]:
-    """A problem's tests, the public ones first, and the entry that they call."""
+    """Return a problem's tests, the public ones first, and the entry that they call."""
     name = _metadata(row.get("metadata")).get("func_name")
     tests: list[Test] = []
     for column in TEST_COLUMNS:
@@ -80,7 +80,7 @@ def _metadata(given: Any) -> dict[str, Any]:
 
 
 def _test(case: Mapping[str, Any], *, functional: bool) -> Test:
-    """One test. In a functional one, every line of the input is an argument in JSON, and the output is JSON too."""
+    """Parse one test. In a functional test every line of the input is an argument in JSON, and the output is JSON too."""
     text, expected = case["input"], case["output"]
     if not isinstance(text, str) or not isinstance(expected, str):
         raise TypeError("input and output must be texts")

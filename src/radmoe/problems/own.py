@@ -25,7 +25,7 @@ _EXAMPLE = '{"id": "1", "prompt": "...", "answer": "8"}'
 
 
 def read_rows(path: str | Path, holds: str = "problems", example: str = _EXAMPLE) -> Iterator[tuple[int, Row]]:
-    """The objects of a JSONL file with their line numbers. Blank lines are skipped; a bad line is an InputError.
+    """Read the objects of a JSONL file with their line numbers. Blank lines are skipped; a bad line is an InputError.
 
     `holds` and `example` say in messages what such a file holds, and what a line of it looks like.
     """
@@ -52,7 +52,9 @@ def read_rows(path: str | Path, holds: str = "problems", example: str = _EXAMPLE
 
 
 def dataset_of_file(stem: str, first_row: Row) -> Dataset:
-    """What a file without a task holds: a benchmark, told by the file's name or by GPQA's columns, or one's own problems."""
+    """Decide what a file without a task holds: a benchmark, recognised by the file's name or by GPQA's columns, or
+    one's own problems.
+    """
     if stem in BENCHMARKS:
         return BENCHMARKS[stem]
     if "Correct Answer" in first_row:

@@ -22,7 +22,7 @@ _ENTRY = re.compile(r"(?:Solution\.)?[A-Za-z_]\w*")
 
 
 def entry_of(row: Row, where: str) -> str | None:
-    """The function or method that a line names; None if it names none."""
+    """Return the function or method that a line names; None if it names none."""
     entry = row.get("entry")
     if entry is None:
         return None
@@ -40,7 +40,7 @@ def is_bare(row: Row, where: str) -> bool:
 
 
 def read_tests(row: Row, where: str) -> Gold:
-    """A line's tests, and what they call. Raises InputError, which names the test, where one has no such form."""
+    """Return a line's tests and what they call. Raises an InputError that names the first malformed test."""
     cases, entry = row[OWN_TESTS], entry_of(row, where)
     if not isinstance(cases, list) or not cases:
         raise InputError(f"{where}: tests must be a list of at least one object, such as {EXAMPLE} or {_CALLS}")

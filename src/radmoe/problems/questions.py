@@ -1,4 +1,4 @@
-"""Questions to ask: all that capture needs of a data set. What is right is not looked at here (see `gold.py`)."""
+"""Loads questions: all that capture needs of a data set. Gold answers are loaded elsewhere (see `gold.py`)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ def load_questions(
     seed: int | None = None,
     limit: int | None = None,
 ) -> tuple[list[Question], str]:
-    """The questions of a data set or of a JSONL file, or the first `limit` of them, and the task a pool records for them.
+    """Load the questions of a data set or of a JSONL file, or the first `limit` of them, and the task that a pool
+    records.
 
     `task` is a name of the table or a dotted path. With `data` its rows are read from that file; `data` alone is a file
-    of one's own, or a benchmark told by the file's name or columns, and its task is the file's stem. `kind` is for
-    lines of one's own that do not state theirs. `seed` (0 unless given) draws the lab's problems and shuffles GPQA's
-    options. Raises InputError, which names the file and line, also for a kind that contradicts what is known.
+    of one's own, or a benchmark recognised by the file's name or columns, and its task is the file's stem. `kind`
+    applies to lines of one's own file that do not state theirs. `seed` (default 0) draws the lab's problems and
+    shuffles GPQA's options. Raises an InputError that names the file and line, also for a kind that contradicts a
+    recorded one.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")

@@ -1,7 +1,7 @@
-"""The rows of a data set, each under its problem's id.
+"""The rows of a data set, each with its problem's id.
 
-The id holds the data set's own id of the row, or where it has none a digest of the question. So no answer is ever held
-against another problem, in whatever order the rows come.
+The id contains the data set's own id of the row, or a digest of the question if it has none. So an answer is never
+compared with another problem's, whatever the order of the rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEEDED = re.compile(r".+-s(-?\d{1,18})(-\d{3,})?")  # gpqa_diamond-rec3-s7, and
 
 @dataclass(frozen=True)
 class Source:
-    """A data set whose rows are at hand.
+    """A data set with its rows.
 
     `task` is what a pool records: a name, a dotted path, or a file's stem. `label` begins the ids of rows that have no
     `problem_id`; with `own_ids`, `id` too is taken as it is. `where` and `unit` name a row in messages, as in
@@ -44,7 +44,7 @@ class Source:
     own_ids: bool = False
 
     def records(self, kind: Kind | None = None) -> Iterator[Record]:
-        """The rows as records. `kind` is that of rows whose kind nothing else tells."""
+        """Yield the rows as records. `kind` applies to rows for which neither the data set nor the row states one."""
         numbers: dict[str, int] = {}
         shuffled = self.dataset.shuffled and self.seed != DEFAULT_SEED
         for number, row in self.rows:
@@ -57,7 +57,9 @@ class Source:
             yield replace(record, key=key, problem_id=f"{key}-s{self.seed}" if shuffled else key)
 
     def _kind(self, record: Record, given: Kind | None) -> Kind | None:
-        """The data set's kind, else the one that the row states, else "code" for a row with tests, else the given one."""
+        """Return the data set's kind, else the one that the row states, else "code" for a row with tests, else the
+        given one.
+        """
         kind, stated = self.dataset.kind, record.row.get("kind")
         if kind is None and stated is not None:
             try:
@@ -71,7 +73,9 @@ class Source:
         return kind or given
 
     def _key(self, record: Record) -> str:
-        """A row's `problem_id` as it is; else another id behind the label; else a digest of the question."""
+        """Return a row's `problem_id` as it is; else the label and another id of the row; else the label and a digest
+        of the question.
+        """
         for column in ("problem_id", *_IDS):
             value = record.row.get(column)
             if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
@@ -89,7 +93,9 @@ class Source:
 def open_source(
     task: str | None, data: str | Path | None, *, seed: int | None = None, limit: int | None = None
 ) -> Source:
-    """A task, a file, or a task whose rows are in a file. Of a task that draws its problems, only `limit` are drawn."""
+    """Open a task, a file, or a task whose rows are in a file. A task that generates its problems generates only
+    `limit`.
+    """
     seed = DEFAULT_SEED if seed is None else seed
     if data is not None:
         return _from_file(task, Path(data), seed)
@@ -104,7 +110,7 @@ def open_source(
 
 
 def seed_in(problem_ids: Iterable[str]) -> int:
-    """The seed that ids name; the default where none does, or where they name several."""
+    """Return the seed that problem ids contain; the default if they contain none or several."""
     seeds = {int(match[1]) for match in map(_SEEDED.fullmatch, problem_ids) if match}
     return seeds.pop() if len(seeds) == 1 else DEFAULT_SEED
 
@@ -122,7 +128,7 @@ def _from_file(task: str | None, path: Path, seed: int) -> Source:
 
 
 def _from_hub(dataset: Dataset) -> tuple[list[Row], str]:
-    """A data set's rows from the hub, and its name there."""
+    """Load a data set's rows from the hub. Returns them and the data set's name there."""
     way_out = "pass --data with a JSONL file of its rows"
     if dataset.hub is None:
         raise InputError(f"{dataset.name} is not on the hub: {way_out}")

@@ -1,4 +1,4 @@
-"""Files that somebody else made: what they may choose, and how much of them is read.
+"""Reading files that somebody else made: what they may decide, and how much of them is read.
 
 Pools, archives, trajectories, calibrations and data files are exchanged between people. A string in one of them may choose
 among names of ours (`check_recorded`); a dotted path or a regular expression, which runs what its author wrote, comes from the
@@ -20,7 +20,9 @@ _MOST_SHOWN = 80
 
 
 def check_recorded(name: object, known: Collection[str], what: str, where: object, way_out: str) -> str:
-    """The name that a file records, if it is one of the known ones; InputError for any other, a dotted path included."""
+    """Return the name that a file records if it is a known one. Raises an InputError for any other, dotted paths
+    included.
+    """
     if isinstance(name, str) and name in known:
         return name
     raise InputError(
@@ -29,10 +31,10 @@ def check_recorded(name: object, known: Collection[str], what: str, where: objec
 
 
 def read_file(path: str | Path, holds: str) -> bytes:
-    """The content of a file. `holds` says in messages what it should be, such as "a JSONL file of problems".
+    """Read a file. `holds` says in messages what it should contain, such as "a JSONL file of problems".
 
-    Links are followed. Raises InputError where there is no such file, where it is something else (a FIFO is not waited for, and
-    a device not read), and where it is sparse, with a size that its bytes on disk do not account for.
+    Links are followed. Raises an InputError if there is no such file, if it is not a regular file (a FIFO is not waited
+    for and a device is not read), or if it is sparse, with a size that its bytes on disk do not account for.
     """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:

@@ -80,7 +80,9 @@ def plugins() -> tuple[Plugin, ...]:
 
 
 def added(what: str) -> dict[str, Any]:
-    """What plugins add of one kind, such as "engines", by its name. A name that two plugins add is the first one's."""
+    """Return what plugins add of one kind, such as "engines", by name. If two plugins add the same name, the first
+    one's counts.
+    """
     merged: dict[str, Any] = {}
     for plugin in plugins():
         for name, value in getattr(plugin, what).items():
@@ -89,13 +91,13 @@ def added(what: str) -> dict[str, Any]:
 
 
 def functions(what: str) -> list[Any]:
-    """The functions that plugins name under `what`, such as "problems"."""
+    """Import and return the functions that plugins list under `what`, such as "problems"."""
     return [attribute(path) for plugin in plugins() for path in getattr(plugin, what)]
 
 
 @cache
 def import_modules(what: str) -> None:
-    """Import, once, the modules that plugins name under `what`, so that they register what they have."""
+    """Import the modules that plugins list under `what`, once, so that they register what they add."""
     for path in (path for plugin in plugins() for path in getattr(plugin, what)):
         try:
             import_module(path)
@@ -104,7 +106,7 @@ def import_modules(what: str) -> None:
 
 
 def attribute(path: str) -> Any:
-    """The object at a dotted path, `package.module.NAME`; InputError where there is none."""
+    """Import the object at a dotted path, `package.module.NAME`. Raises an InputError if there is none."""
     module, _, name = path.rpartition(".")
     try:
         return getattr(import_module(module), name)

@@ -45,7 +45,7 @@ _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def visible(text: str, *, block: bool = False) -> str:
-    r"""Text in which every character can be seen: what is not printable becomes its escape, such as `\x1b` or `\u202e`.
+    r"""Replace every character that is not printable by its escape, such as `\x1b` or `\u202e`.
 
     These are control characters (and with them every escape sequence), bidirectional and other format characters, line
     separators, zero-width characters, fillers and lone surrogates. Joiners within emoji and within scripts that are
@@ -67,19 +67,19 @@ def visible(text: str, *, block: bool = False) -> str:
 
 
 def shortened(text: str, longest: int = 500) -> str:
-    """A text in at most so many visible characters, with an ellipsis for the middle that is left out."""
+    """Shorten a text to at most this many visible characters, with an ellipsis in the middle."""
     text = visible(text)
     half = (longest - 1) // 2
     return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"
 
 
 def say(text: object, *, err: bool = False) -> None:
-    """Print one line, whatever is in it."""
+    """Print one line. Line ends and control characters in it are printed as escapes."""
     _write(visible(str(text)), err)
 
 
 def say_block(text: str, *, err: bool = False) -> None:
-    """Print a text of several lines, and a line end."""
+    """Print a text of several lines, followed by a line end."""
     _write(visible(text, block=True), err)
 
 
@@ -89,7 +89,7 @@ def say_json(value: Any) -> None:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """JSON in printable ASCII: `json` itself leaves DEL as it is."""
+    """Serialise a value as JSON in printable ASCII; `json` itself would leave DEL as it is."""
     return json.dumps(value, indent=indent).replace("\x7f", r"\u007f")
 
 
@@ -107,7 +107,7 @@ def console(*, stderr: bool = False, file: IO[str] | None = None, width: int | N
 
 
 def styled(*pieces: str | tuple[str, str]) -> Text:
-    """A line of texts and of texts with a style, such as `("failed", "bold red")`."""
+    """Build a styled line from plain texts and (text, style) pairs, such as `("failed", "bold red")`."""
     from rich.text import Text
 
     parts = [(piece, "") if isinstance(piece, str) else piece for piece in pieces]
@@ -115,7 +115,7 @@ def styled(*pieces: str | tuple[str, str]) -> Text:
 
 
 def block(text: str) -> Text:
-    """A text of several lines for a console or a table's cell."""
+    """Build a text of several lines for a console or a table's cell."""
     from rich.text import Text
 
     return Text(visible(text, block=True))
@@ -166,7 +166,9 @@ def bar(what: str, unit: str = "rollouts", *, total: float | None = None) -> Ite
 
 
 def prepare_process() -> None:
-    """From now on a warning is visible text, and a character that the encoding of stdout lacks is printed as its escape."""
+    """Set up stdout and warnings for this process: warnings are printed as visible text, and a character that stdout
+    cannot encode as its escape.
+    """
     warnings.formatwarning = _visible_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

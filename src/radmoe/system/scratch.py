@@ -1,7 +1,7 @@
-"""Files and directories that are there only while they are being made, and those that killed processes left behind.
+"""Temporary files and directories, and the removal of those that killed processes left behind.
 
-Whoever makes one keeps it locked (`flock`), and the lock goes away with its process. So the next one of the same kind removes what
-nobody holds, and leaves alone what another process is still making.
+A process keeps its temporary file locked (`flock`), and the lock goes away with the process. So the next process
+removes what nobody holds, and leaves alone what another is still writing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Scratch:
         )
 
     def release(self) -> None:
-        """Let go of the directory, which stays."""
+        """Release the lock on the directory, which stays."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -45,13 +45,15 @@ class Scratch:
 
 
 def new_file(parent: Path, prefix: str, suffix: str) -> tuple[Path, int]:
-    """A new file PREFIX + 16 hexadecimal digits + SUFFIX, open for writing and locked until its descriptor is closed."""
+    """Create a file named PREFIX + 16 hexadecimal digits + SUFFIX, open for writing and locked until its descriptor is
+    closed.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return _held(parent, prefix, suffix, lambda path: None, flags)
 
 
 def remove_abandoned(parent: Path, prefix: str, suffix: str = "") -> None:
-    """Remove the files and directories of this kind that are this user's and that no process holds."""
+    """Remove the abandoned files and directories of this kind: those of this user that no process holds."""
     kind = re.compile(f"{re.escape(prefix)}[0-9a-f]{{{_DIGITS}}}{re.escape(suffix)}")
     with suppress(OSError), os.scandir(parent) as entries:
         for name in [entry.name for entry in entries if kind.fullmatch(entry.name)]:
@@ -73,7 +75,9 @@ def _remove(path: Path) -> None:
 
 
 def _held(parent: Path, prefix: str, suffix: str, make: Callable[[Path], object], flags: int) -> tuple[Path, int]:
-    """Make something under a new name and lock it. One that was removed before it was locked is made again."""
+    """Create something under a new name and lock it. If another process removed it before it was locked, it is created
+    again.
+    """
     for _ in range(_TRIES):
         path = parent / f"{prefix}{secrets.token_hex(_DIGITS // 2)}{suffix}"
         make(path)

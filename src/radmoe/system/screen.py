@@ -29,11 +29,11 @@ class Screen(Console):
         super().print(*(one if is_renderable(one) else str(one) for one in objects), **options)
 
     def render_str(self, text: str, *, style: Any = "", justify: Any = None, overflow: Any = None, **_: Any) -> Text:
-        """A string as it is, whatever is asked for about markup."""
+        """Return a string as plain text, whatever is asked for about markup."""
         return Text(visible(text), style=style, justify=justify, overflow=overflow)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What is rendered, each text of it visible."""
+        """Render an object, with every text in it made visible."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text, block=True), style, control)
 
@@ -52,7 +52,7 @@ class Table(table.Table):
 
 
 class Label(progress.ProgressColumn):
-    """The name of a progress bar. Rich's own TextColumn takes it for markup and for a format string."""
+    """The label of a progress bar. Rich's own TextColumn would read it as markup and as a format string."""
 
     def __init__(self, what: str) -> None:
         super().__init__(table.Column(no_wrap=True))
@@ -63,7 +63,7 @@ class Label(progress.ProgressColumn):
 
 
 class Note(progress.ProgressColumn):
-    """What a progress bar says of itself: how many are done, of how many, and what else was told."""
+    """The numbers of a progress bar: how many are done, of how many, and further notes."""
 
     def render(self, task: progress.Task) -> Text:
         return styled(shortened(task.fields["note"], 80))
