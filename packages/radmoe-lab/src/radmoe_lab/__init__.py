@@ -1,1 +1,3 @@
-"""The weights of radmoe's lab models, under `weights`. `radmoe_lab.models.weights` gives the directory of one."""
+"""radmoe-lab: small MoE models with their tasks, trainer and rollouts. `radmoe_lab.models.weights` gives a model's
+directory.
+"""

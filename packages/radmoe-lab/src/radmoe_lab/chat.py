@@ -1,4 +1,4 @@
-"""How an example becomes text: ChatML as Qwen3 writes it, Harmony as gpt-oss does, and their Jinja templates.
+"""Chat formats: ChatML as Qwen3 writes it, Harmony as gpt-oss does, and their Jinja templates.
 
 A model is trained on what `render` returns, and its tokenizer carries `chat_template`; a test checks that they agree.
 """

@@ -1,4 +1,4 @@
-"""Batches of worked problems to train on, which worker processes draw without end."""
+"""Training batches of worked problems, which worker processes draw without end."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _NAME = "torch_chunk_gated_delta_rule"
 
 @contextmanager
 def matrix_products(model: Any) -> Iterator[None]:
-    """Inside, the module that defines this model's linear attention computes it by `chunked`."""
+    """A context in which this model's linear attention is computed by `chunked`."""
     homes = [sys.modules[home] for home in {type(module).__module__ for module in model.modules()}]
     references = {home: getattr(home, _NAME) for home in homes if hasattr(home, _NAME)}
     for home in references:
@@ -47,7 +47,9 @@ def chunked(
     output_final_state: bool = False,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """The rule from an empty state: query and key [B, T, H', K], value [B, T, H, V], g (log decay) and beta [B, T, H]."""
+    """Apply the rule from an empty state: query and key [B, T, H', K], value [B, T, H, V], g (log decay) and beta [B,
+    T, H].
+    """
     if initial_state is not None or output_final_state:
         raise ValueError("training starts from an empty state and keeps none: call the model with use_cache=False")
     query, key = (for_every_head(x, value.shape[2]) for x in (query, key))

@@ -1,4 +1,4 @@
-"""What is changed in a stock model for training alone: how experts are computed, and how routers are balanced.
+"""Changes to a stock model for training alone: how experts are computed, and how routers are balanced.
 
 Experts are computed densely, which is the same function with the same gradient. Routers compute the same routing, and
 in the backward pass they add the gradient of a load-balancing loss, so that no loss has to be carried out of a compiled
@@ -44,7 +44,8 @@ def _oss_router(self: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _balanced(self: Any, scores: Tensor, index: Tensor, probability: Tensor) -> Tensor:
-    """The scores, with the gradient of the load-balancing loss of Switch Transformer added in the backward pass.
+    """Return the scores unchanged, and add the gradient of Switch Transformer's load-balancing loss in the backward
+    pass.
 
     The loss is E * sum_e share_e * probability_e, which is 1 when all experts are used evenly.
     """

@@ -133,7 +133,7 @@ def _tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
 
 
 def _pieces(pre: dict[str, Any]) -> str:
-    """llama.cpp's name for the way in which a tokenizer cuts text before merging."""
+    """llama.cpp's name for a tokenizer's pre-tokenisation."""
     from radmoe_lab.tokenizer import build
 
     if pre["type"] == "ByteLevel" and pre["use_regex"]:

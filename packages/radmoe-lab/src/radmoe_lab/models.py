@@ -45,7 +45,7 @@ class Model:
 
     @property
     def tokenizer(self) -> str:
-        """The name of its tokenizer."""
+        """The name of the model's tokenizer."""
         return AGENT if self.agent else self.family
 
     @property
@@ -205,7 +205,9 @@ def shipped_trajectories(name: str) -> Path:
 
 
 def _shipped(name: str) -> Path:
-    """What the distribution radmoe-lab brings; asked for because of a model."""
+    """Return the directory of the installed package radmoe-lab. Raises an EngineError that names the model if it is
+    missing.
+    """
     model, package = model_named(name), find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise EngineError(

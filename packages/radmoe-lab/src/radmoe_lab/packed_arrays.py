@@ -41,7 +41,7 @@ def unpack_arrays(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _array(content: bytes) -> NDArray[Any]:
-    """The array in the bytes of an npy file: numbers, as many as there are."""
+    """Parse the bytes of an npy file: numbers only, as many as the header claims."""
     file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
     if version != (1, 0):

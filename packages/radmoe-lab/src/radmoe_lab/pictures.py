@@ -1,4 +1,4 @@
-"""One problem as a picture: who routes like whom.
+"""Draws one problem as a picture of which rollouts route alike.
 
 On the left is the consensus matrix ordered by basin; on the right are the rollouts on a plane, as far apart as their
 routing differs. Answers decide the colour and the shape of a point, never its place.

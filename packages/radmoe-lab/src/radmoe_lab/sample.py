@@ -75,7 +75,7 @@ def checksums(checkpoint: Path) -> dict[str, str]:
 
 
 def write_sampled(path: Path, sampled: Sampled) -> None:
-    """Write a file of rollouts under a temporary name, and give it its own when it is whole."""
+    """Write a file of rollouts, which appears whole or not at all."""
     arrays: dict[str, NDArray[Any]] = {
         _HEADER: np.frombuffer(json.dumps(sampled.header).encode(), np.uint8),
         "expert_ids": sampled.expert_ids,
@@ -92,7 +92,7 @@ def write_sampled(path: Path, sampled: Sampled) -> None:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What a file of rollouts says about itself; InputError where it is not one."""
+    """Read the header of a file of rollouts. Raises an InputError if it is not one."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             header = json.loads(bytes(arrays[_HEADER]))
@@ -102,7 +102,7 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def read_sampled(path: Path) -> Sampled:
-    """A file of rollouts; InputError where it is not one, or is damaged."""
+    """Read a file of rollouts. Raises an InputError if it is not one or is damaged."""
     header = read_header(path)
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -200,7 +200,7 @@ def open_lab_engine(model: str, checkpoint: Path, device: str) -> LabEngine:
 
 
 def _check_same(path: Path, settings: dict[str, Any]) -> None:
-    """Refuse to go on where a file of other settings is in the way."""
+    """Raise an InputError if a file of other settings is in the way."""
     theirs = read_header(path).get("settings")
     theirs = theirs if isinstance(theirs, dict) else {}
     for name, value in settings.items():
@@ -230,7 +230,7 @@ def _generate(
 
 
 class _Rollouts:
-    """Finished rollouts, in whatever order they come; of the first problem with their routing."""
+    """Collects finished rollouts in any order, and keeps the routing of the first problem."""
 
     def __init__(self, problems: int, n: int) -> None:
         self._tokens: dict[tuple[int, int], NDArray[np.uint16]] = {}

@@ -83,7 +83,7 @@ def fast_tokenizer(name: str) -> Any:
 
 
 def _family(name: str) -> str:
-    """The chat family of a tokenizer."""
+    """Return the chat family of a tokenizer."""
     if name == AGENT:
         return "chatml"
     check_family(name)

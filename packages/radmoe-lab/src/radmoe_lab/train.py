@@ -192,7 +192,7 @@ def save(network: Any, model: Model, out: Path) -> None:
 
 
 def parse_shares(given: list[str]) -> dict[str, float]:
-    """`["choice=0.2"]` as {"choice": 0.2}."""
+    """Parse `["choice=0.2"]` into {"choice": 0.2}."""
     shares = {}
     for item in given:
         task, _, share = item.partition("=")

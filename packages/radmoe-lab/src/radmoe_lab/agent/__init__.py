@@ -1,4 +1,5 @@
-"""The lab's agent: generated repositories with one planted bug, and all that a small model needs to learn to mend them.
+"""The lab's agent: generated repositories with one planted bug, and demonstrations from which a small model learns to
+fix them.
 
 functions.py       the functions that repositories consist of, and how they break
 running.py         what functions return, computed here; check.py, which every repository carries

@@ -1,4 +1,4 @@
-"""Demonstrations as token ids, with what of them is to be learned: the assistant's messages, but for its mistakes."""
+"""Demonstrations as token ids, with a mask of the tokens to learn: the assistant's messages without its mistakes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _BEGIN, _END = "<|im_start|>", "<|im_end|>"
 
 
 def draw_demonstration(rng: Random, tokenizer: Tokenizer) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
-    """Token ids of a demonstration, and which of them the loss counts. The last message ends with its end token."""
+    """Return the token ids of a demonstration, and which of them count in the loss. The last message ends with its end
+    token.
+    """
     demonstration = training_demonstration(rng)
     messages = demonstration.messages()
     text = prompt_text(messages[:-1]) + messages[-1]["content"] + _END

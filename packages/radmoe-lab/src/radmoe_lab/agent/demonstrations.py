@@ -1,4 +1,4 @@
-"""Worked trajectories to train on: a programmatic expert mends a repository, in one of very many styles.
+"""Trajectories to train on: a programmatic expert fixes a repository, in one of very many styles.
 
 It looks at files in one order or another, with or without line numbers, runs the tests before or after or not at all,
 edits by sed, Python or a new file, and submits. Some attempts go wrong first; no loss is taken on a wrong step, so that
@@ -24,7 +24,7 @@ GOES_WRONG = 0.22  # of the demonstrations that check what they did
 
 @dataclass(frozen=True)
 class Turn:
-    """A thought, the command that follows, and whether the model is to learn it."""
+    """One turn of a demonstration: a thought, the command that follows, and whether the model is to learn it."""
 
     thought: str
     ran: Ran
@@ -38,7 +38,7 @@ class Demonstration:
 
     @property
     def files(self) -> dict[str, str]:
-        """The files at the end."""
+        """The files after the last turn."""
         return self.turns[-1].ran.files
 
     def messages(self) -> list[Message]:
@@ -51,7 +51,7 @@ class Demonstration:
 
 @dataclass
 class _Work:
-    """A demonstration under way."""
+    """The state of a demonstration that is being written."""
 
     rng: Random
     repository: Repository
@@ -67,12 +67,12 @@ class _Work:
 
 
 def training_demonstration(rng: Random) -> Demonstration:
-    """A demonstration in a repository that is no test repository."""
+    """Draw a demonstration in a training repository, which is never a test repository."""
     return demonstrate(rng, draw_repository(rng, "training", test=False))
 
 
 def demonstrate(rng: Random, repository: Repository) -> Demonstration:
-    """Mend a repository."""
+    """Write a demonstration that fixes a repository."""
     work = _Work(rng, repository, dict(repository.files), chance(rng, 0.5), chance(rng, 0.5))
     _begin(work)
     finding = _read(work)
@@ -95,7 +95,7 @@ def demonstrate(rng: Random, repository: Repository) -> Demonstration:
 
 
 def _begin(work: _Work) -> None:
-    """Look around: the files, the tests, or what is defined where."""
+    """Write the first turns: list the files, run the tests, or search for definitions."""
     rng, entry = work.rng, work.repository.entry
     first = [name for name, share in (("ls", 0.45), ("check", 0.7), ("grep", 0.1)) if chance(rng, share)]
     for name in shuffled(rng, first):
@@ -112,7 +112,7 @@ def _begin(work: _Work) -> None:
 
 
 def _read(work: _Work) -> str:
-    """Read files until the bug is found. Returns the thought with which the last one is left."""
+    """Read files until the bug is found. Returns the thought that concludes the reading."""
     rng, repository = work.rng, work.repository
     target = repository.target
     if work.tested and repository.direct and target is not None and chance(rng, 0.85):
@@ -142,7 +142,7 @@ def _read(work: _Work) -> str:
 
 
 def _conclude(work: _Work, modules: list[str]) -> str:
-    """The same after all files were read at once."""
+    """Return the concluding thought after all files were read at once."""
     repository = work.repository
     text, wrong = compare_entry(repository, work.files[f"{repository.entry}.py"])
     for module in modules[1:]:
@@ -154,7 +154,7 @@ def _conclude(work: _Work, modules: list[str]) -> str:
 
 
 def _judge(work: _Work, module: str, functions: list[Function]) -> tuple[str, bool]:
-    """Compare functions of a module with their docstrings, in the file's order, up to one that is wrong."""
+    """Compare the functions of a module with their docstrings, in the file's order, until one is wrong."""
     parts = []
     for function in work.repository.modules[module]:
         if function in functions:
@@ -182,7 +182,7 @@ def _view(work: _Work, thought: str, module: str) -> None:
 
 
 def _mend(work: _Work, edit: Edit, finding: str, *, learn: bool = True) -> None:
-    """Make an edit, in one of the ways that do no more than this."""
+    """Make an edit, in one of several ways that change nothing else."""
     rng, files = work.rng, work.files
     wanted = edit.apply(files)
     old = files[edit.file].split("\n")[edit.first - 1 : edit.first - 1 + edit.removed]
@@ -201,7 +201,7 @@ def _mend(work: _Work, edit: Edit, finding: str, *, learn: bool = True) -> None:
 
 
 def _go_wrong(work: _Work, finding: str) -> bool:
-    """Make a mistake and see it in the tests. Returns whether there was one to make."""
+    """Make a mistake and run the tests. Returns whether the tests fail; False if there was no mistake to make."""
     rng, repository = work.rng, work.repository
     edit = _mistake(rng, repository)
     if edit is None:
@@ -218,7 +218,7 @@ def _go_wrong(work: _Work, finding: str) -> bool:
 
 
 def _mistake(rng: Random, repository: Repository) -> Edit | None:
-    """A wrong number, or a change of a function that was right."""
+    """Draw a mistake: a wrong number, or a change to a function that was right."""
     if repository.number_open and len(repository.edit.lines) == 1:
         assert repository.target is not None
         k = repository.target.function.k
@@ -241,7 +241,7 @@ def _mistake(rng: Random, repository: Repository) -> Edit | None:
 
 
 def _again(work: _Work, edit: Edit) -> str:
-    """After a mistake: undo it where it was elsewhere, and think again."""
+    """Recover from a mistake: undo it if it was in another function, and reason again."""
     rng, repository = work.rng, work.repository
     changed = [name for name in work.files if work.files[name] != repository.files[name]]
     if changed != [edit.file] or not repository.number_open:

@@ -37,12 +37,12 @@ def write_verdicts(folder: Path, verdicts: Mapping[tuple[str, int], str]) -> Pat
 
 
 def verdicts_of(trajectories: Iterable[AgentTrajectory]) -> dict[tuple[str, int], str]:
-    """The verdict on every trajectory."""
+    """Return the verdict on every trajectory, by repository and number."""
     return {(one.repository_id, one.number): one.verdict for one in trajectories}
 
 
 def _with_verdicts(path: Path) -> list[AgentTrajectory]:
-    """The trajectories of a file. Where they were not judged they are now, and the file is written anew."""
+    """Read the trajectories of a file. If they were not judged yet, judge them and write the file again."""
     header, trajectories = read_trajectories(path)
     if any(one.verdict == UNKNOWN for one in trajectories):
         last = 1 + max(int(name.rpartition("-")[2]) for name in header["repositories"])

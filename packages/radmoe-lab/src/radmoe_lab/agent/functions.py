@@ -1,7 +1,7 @@
-"""The functions that generated repositories consist of: what each does, how it is said and written, and how it breaks.
+"""The functions of generated repositories: what each computes, its wordings and code, and its possible bugs.
 
-Every function takes a list of integers. Its docstring names its number, or is vague about it; what it should do is then
-to be found from the tests.
+Every function takes a list of integers. Its docstring states its number or is vague about it; what it should compute
+must then be inferred from the tests.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class Function:
     factors: tuple[int, int] | None = None
 
     def source(self, body: str | None = None) -> str:
-        """Its text with the right body, or with another."""
+        """The source of the function, with the right body or with another one."""
         lines = (KINDS[self.kind].body.format(k=self.k) if body is None else body).split("\n")
         return (
             "\n".join([f"def {self.name}(values):", f'    """{self.doc}"""', *("    " + line for line in lines)]) + "\n"
@@ -290,7 +290,7 @@ class Function:
 
 
 def key(body: str) -> str:
-    """The part of a body that says what it does: a condition, an expression, or the lines of a loop."""
+    """The part of a body that decides what it computes: a condition, an expression, or the lines of a loop."""
     lines = [line.strip() for line in body.split("\n")]
     if len(lines) > 1:
         return "; ".join(lines[2:-1])

@@ -1,4 +1,4 @@
-"""What `git diff` prints, and a stand-in for git on a machine that has none: `git diff` and `git checkout`.
+"""A stand-in for git on a machine without it: `git diff` and `git checkout`.
 
 As a program (workplace.py copies this file) it works on the files of one directory; as they were, they lie in .git/start.
 It uses the standard library only. A test compares it with git.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def difference(name: str, before: bytes, after: bytes | None) -> str:
-    """What `git diff` prints about a file; `after` is None where it is gone."""
+    """Return what `git diff` prints about a file; `after` is None if the file was deleted."""
     if before == after:
         return ""
     old, new = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (before, after or b""))
@@ -28,7 +28,9 @@ def difference(name: str, before: bytes, after: bytes | None) -> str:
 
 
 def _line(line: str, old: list[str]) -> str:
-    """A line of a difference. The head of a hunk names the last line before it that begins at the margin."""
+    """Format a line of a difference as git does. The head of a hunk names the last line before it that starts at the
+    margin.
+    """
     hunk = re.match(r"@@ -(\d+)", line)
     if hunk is None:
         return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

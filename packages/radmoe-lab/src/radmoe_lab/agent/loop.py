@@ -1,7 +1,7 @@
-"""One agent's conversation, step by step, exactly as mini-swe-agent 2.4 leads it with mini.yaml.
+"""One agent's conversation, step by step, exactly as mini-swe-agent 2.4 runs it with mini.yaml.
 
-The caller samples the replies and runs the commands, many conversations at a time. What a conversation says, when it
-ends and how, follows from these alone; a test leads the same conversations with the real package.
+The caller samples the replies and runs the commands, for many conversations at a time. These alone determine what a
+conversation says and when and how it ends; a test runs the same conversations with the real package.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Conversation:
         return list(ids)
 
     def reply(self, text: str, token_ids: Sequence[int], *, ended: bool) -> str | None:
-        """The command of a reply; None where there is not exactly one, and then the conversation goes on without it.
+        """Return the command of a reply. None if the reply does not have exactly one; the conversation then continues
+        without it.
 
         `text` leaves out the token that ended the reply, and `ended` says whether there was one.
         """
@@ -88,7 +89,7 @@ class Conversation:
         return commands[0]
 
     def observe(self, output: str, code: int, *, stopped: bool = False) -> str:
-        """Take note of what the command did. Returns the message that shows it; empty after a submission."""
+        """Record what the command printed. Returns the message that shows it, which is empty after a submission."""
         patch = submission(output, code)
         if patch is not None:
             self.exit_status, self.patch = SUBMITTED, patch
@@ -98,6 +99,6 @@ class Conversation:
         return shown
 
     def go_on(self, shown: str) -> None:
-        """Go on with a message that shows what the command did."""
+        """Append a message that shows what the command did."""
         self._format_errors = 0
         self.messages.append({"role": "user", "content": shown})

@@ -1,4 +1,4 @@
-"""What a demonstration thinks: comparing docstrings with code, and finding a number from what should come out."""
+"""The reasoning of a demonstration: comparing docstrings with code, and inferring a number from expected results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from radmoe_lab.tasks.draw import chance, pick
 
 
 def body_of(source: str, name: str) -> str:
-    """The body of a function in a module's text, without its docstring and its indentation."""
+    """Return the body of a function in a module's text, without docstring and indentation."""
     lines = source.split("\n")
     first = lines.index(f"def {name}(values):") + 2
     last = next((n for n in range(first, len(lines)) if lines[n] and not lines[n].startswith(" ")), len(lines))
@@ -21,7 +21,7 @@ def body_of(source: str, name: str) -> str:
 
 
 def compare(function: Function, source: str) -> tuple[str, bool]:
-    """What is to be said of a function whose code is read, and whether it is wrong."""
+    """Return the sentence on a function whose code was read, and whether the function is wrong."""
     has = key(body_of(source, function.name))
     if function.vague:
         return f"{function.name}: no number is named, it has {has}.", False
@@ -33,7 +33,7 @@ def compare(function: Function, source: str) -> tuple[str, bool]:
 
 
 def compare_entry(repository: Repository, source: str) -> tuple[str, bool]:
-    """The same for the entry: which functions it should call, and which it does."""
+    """The same for the entry function: which functions it should call, and which it calls."""
     wanted = [f"{step.function.name} of {step.module}" for step in repository.steps]
     homes = {line.split()[3]: line.split()[1] for line in source.split("\n") if line.startswith("from ")}
     calls = [line.split("(")[0].split()[-1] for line in source.split("\n") if line.endswith("(values)")]
@@ -44,7 +44,7 @@ def compare_entry(repository: Repository, source: str) -> tuple[str, bool]:
 
 
 def find_number(rng: Random, repository: Repository, files: Mapping[str, str], *, tested: bool, careful: bool) -> str:
-    """How the number of the target follows from a case that fails: that of the issue, or one that the tests showed."""
+    """Reason from a failing case, that of the issue or one that the tests showed, to the right number of the target."""
     assert repository.target is not None
     step = repository.target
     if repository.direct and tested and chance(rng, 0.8):
@@ -66,7 +66,7 @@ def find_number(rng: Random, repository: Repository, files: Mapping[str, str], *
 
 
 def _arithmetic(function: Function, end: str, before: Sequence[int], right: int | list[int], *, careful: bool) -> str:
-    """The number k of a function from the list before it and what comes out in the end."""
+    """Write out how the number k of a function follows from its input list and the final result."""
     k, kind = function.k, function.kind
     if isinstance(right, list):
         return f"The first value is {before[0]}. " + _last(kind, right[0], before[0], k)

@@ -73,14 +73,14 @@ class AgentTrajectory:
 
 
 def judged(trajectories: Sequence[AgentTrajectory], tasks: Sequence[Repository], *, jobs: int) -> list[AgentTrajectory]:
-    """The same trajectories with a verdict each. Raises InputError where patches cannot be judged."""
+    """Return the trajectories with a verdict each. Raises an InputError if patches cannot be judged."""
     known = {task.repository_id: task for task in tasks}
     verdicts = judge_many([(known[each.repository_id], each.patch) for each in trajectories], jobs=jobs)
     return [replace(each, verdict=verdict) for each, verdict in zip(trajectories, verdicts, strict=True)]
 
 
 def write_trajectories(path: Path, header: dict[str, Any], trajectories: Sequence[AgentTrajectory]) -> None:
-    """Write a file under a temporary name, and give it its own when it is whole."""
+    """Write trajectories to a file, which appears whole or not at all."""
     steps = [step for each in trajectories for step in each.steps]
     boundaries = [step.boundary for step in steps if step.boundary is not None]
     header = {"format": FORMAT, **header, "repositories": [*dict.fromkeys(each.repository_id for each in trajectories)]}
@@ -113,7 +113,7 @@ def write_trajectories(path: Path, header: dict[str, Any], trajectories: Sequenc
 
 
 def read_trajectories(path: Path) -> tuple[dict[str, Any], list[AgentTrajectory]]:
-    """What a file says about itself, and its trajectories; InputError where it is damaged or something else."""
+    """Read a file's header and its trajectories. Raises an InputError if it is damaged or is something else."""
     try:
         arrays = unpack_arrays(read_file(path, "a file of trajectories"))
         header = json.loads(bytes(arrays["header"]))

@@ -71,14 +71,16 @@ class Repository:
 
 
 def repositories(*, seed: int = DEFAULT_SEED, limit: int = SIZE) -> list[Repository]:
-    """The first test repositories of a seed, all different."""
+    """Return the first test repositories of a seed, all different."""
     if not 1 <= limit <= _MOST:
         raise InputError(f"limit must lie between 1 and {_MOST}, got {limit}")
     return list(islice(stream(seed=seed), limit))
 
 
 def stream(*, seed: int = DEFAULT_SEED) -> Iterator[Repository]:
-    """Test repositories without end, no two of the same content. Ids under another seed than the default name it."""
+    """Yield test repositories without end, no two with the same content. Their ids contain the seed unless it is the
+    default.
+    """
     rng, seen = seeded("repositories", seed), set[str]()
     prefix = TASK if seed == DEFAULT_SEED else f"{TASK}-s{seed}"
     while True:
@@ -89,7 +91,7 @@ def stream(*, seed: int = DEFAULT_SEED) -> Iterator[Repository]:
 
 
 def repository_named(repository_id: str) -> Repository:
-    """A test repository by its id, such as repo-0007 or repo-s3-0007."""
+    """Return a test repository by its id, such as repo-0007 or repo-s3-0007."""
     head, _, number = repository_id.rpartition("-")
     seed = DEFAULT_SEED if head == TASK else head.removeprefix(f"{TASK}-s")
     if not (number.isdecimal() and str(seed).isdecimal() and head.startswith(TASK)) or int(number) >= _MOST:
@@ -101,7 +103,7 @@ def repository_named(repository_id: str) -> Repository:
 
 
 def draw_repository(rng: Random, repository_id: str, *, test: bool) -> Repository:
-    """A test repository, or one to train on. A draw whose bug shows in no test is thrown away."""
+    """Draw a test repository or a training repository. A draw whose bug no test shows is discarded."""
     while True:
         sketch = draw_sketch(rng)
         content = sketch.content()
@@ -116,7 +118,7 @@ def _module_source(functions: tuple[Function, ...], target: Function | None, bro
 
 
 def _finish(rng: Random, repository_id: str, sketch: Sketch, content: str) -> Repository | None:
-    """The texts and tests of a sketch; None where its bug does not show."""
+    """Draw the texts and tests of a sketch. None if its bug does not show."""
     target = sketch.steps[sketch.target] if sketch.target >= 0 else None
     function = target.function if target else None
     fixed = {f"{name}.py": _module_source(members, None, "") for name, members in sketch.modules.items()}
@@ -205,7 +207,7 @@ def _values(rng: Random, sketch: Sketch) -> list[int]:
 
 
 def _near(rng: Random, function: Function) -> list[int]:
-    """Inputs of one function alone: now and then none, mostly with a value on its edge."""
+    """Draw inputs for one function: sometimes an empty list, mostly one with a value at the function's boundary."""
     if chance(rng, 0.12):
         return []
     values = [between(rng, 1, 30) for _ in range(between(rng, 2, 4))]

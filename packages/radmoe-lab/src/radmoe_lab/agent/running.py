@@ -1,4 +1,4 @@
-"""What a repository's functions return, computed in this process: the same as its own check.py finds.
+"""Computes in this process what a repository's functions return, with the same result as its own check.py.
 
 Only text that the generator or the demonstrations wrote is run here. What a model wrote runs in the sandbox.
 """
@@ -42,14 +42,14 @@ def cases_file(cases: Sequence[str]) -> str:
 
 
 def parse_call(call: str) -> tuple[str, str, str]:
-    """Module, function and argument of a call, split as check.py does it."""
+    """Split a call into module, function and argument, as check.py does."""
     module, _, rest = call.partition(".")
     name, argument = rest[:-1].split("(")
     return module, name, argument
 
 
 def results(files: Mapping[str, str], calls: Sequence[str]) -> list[str]:
-    """The value of every call as check.py sees it: its repr, or the name of the exception."""
+    """Return the result of every call as check.py reports it: its repr, or the name of the exception."""
     modules: dict[str, ModuleType] = {}
 
     def load(name: str, *_: Any) -> ModuleType:
@@ -78,7 +78,7 @@ def results(files: Mapping[str, str], calls: Sequence[str]) -> list[str]:
 
 
 def check_output(files: Mapping[str, str], cases: Sequence[str]) -> tuple[str, int]:
-    """What `python3 check.py` prints in these files, and its exit code."""
+    """Return what `python3 check.py` prints for these files, and its exit code."""
     calls, expected = zip(*(case.split(" == ") for case in cases), strict=True)
     lines = [
         f"FAIL {call} gives {value}, not {right}\n"

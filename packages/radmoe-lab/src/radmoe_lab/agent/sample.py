@@ -47,7 +47,7 @@ _SAY_EVERY_S = 10.0
 
 @dataclass
 class _Trajectory:
-    """A trajectory under way."""
+    """A trajectory that is being sampled."""
 
     place: int  # of its repository
     number: int
@@ -145,7 +145,7 @@ def _summary(
     sampled: float,
     judging: float,
 ) -> list[str]:
-    """What was sampled, in a few lines."""
+    """Summarise what was sampled in a few lines."""
     right = Counter(each.repository_id for each in trajectories if each.verdict == RESOLVED)
     owners = {each.repository_id for each in trajectories}
     mixed = sum(0 < right[owner] < n for owner in owners)
@@ -172,7 +172,7 @@ def _summary(
 
 
 class _Work:
-    """All trajectories of a call: which are to begin, under way, and finished."""
+    """The trajectories of a call by their state: waiting, running and finished."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class _Work:
         self._steps = 0
 
     def run(self, batch: Batcher, sampling: Any, *, most: int) -> None:
-        """Lead all conversations, up to `most` at a time."""
+        """Run all conversations, up to `most` at a time."""
         waiting, under_way = self._all(), 0
         last = began = time.perf_counter()
         while True:
@@ -242,7 +242,7 @@ class _Work:
                 )
 
     def _ask(self, batch: Batcher, sampling: Any, one: _Trajectory) -> bool:
-        """Ask for the next reply. Returns False where the conversation has ended."""
+        """Request the next reply. Returns False if the conversation has ended."""
         prompt = one.conversation.prompt()
         if prompt is None:
             self._end(one)

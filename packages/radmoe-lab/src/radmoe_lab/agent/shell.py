@@ -44,7 +44,7 @@ def cat_numbered(files: Files, name: str) -> Ran:
 
 
 def grep(files: Files, word: str) -> Ran:
-    """Lines with a word in all modules, with file and number."""
+    """Print the lines that contain a word, in all modules, with file and line number."""
     hits = [
         f"{name}:{n}:{line}\n"
         for name in sorted(files)
@@ -104,5 +104,5 @@ def submit(files: Files) -> Ran:
 
 
 def patch(files: Files, original: Files) -> str:
-    """What `git diff` prints for files of which some have changed."""
+    """Return what `git diff` prints for files of which some have changed."""
     return "".join(difference(name, original[name].encode(), files[name].encode()) for name in sorted(original))

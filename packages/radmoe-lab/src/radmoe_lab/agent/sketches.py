@@ -131,7 +131,9 @@ def draw_sketch(rng: Random) -> Sketch:
 
 
 def _puzzle_chain(rng: Random, length: int) -> list[str]:
-    """Kinds of a chain in which a number can be found from what comes out: it is the last that changes values."""
+    """Draw the kinds of a chain in which the number can be inferred from the result: it belongs to the last function
+    that changes values.
+    """
     last = pick(rng, sorted(_INVERTIBLE))
     if KINDS[last].ends:
         return [*shuffled(rng, _LIST_KINDS)[: length - 1], last]
@@ -141,13 +143,13 @@ def _puzzle_chain(rng: Random, length: int) -> list[str]:
 
 
 def _opposite(kind: str) -> str:
-    """Another kind for a function without a number: of a twin, which must not compute the same."""
+    """Return another kind for a function without a number; the two compute different results."""
     others = {"sort": "rsort", "largest": "smallest", "smallest": "largest", "count": "sum"}
     return others.get(kind, "count" if KINDS[kind].ends else "sort")
 
 
 def _number_near(rng: Random, k: int) -> int:
-    """Another number near k, and at least 1."""
+    """Draw another number near k, at least 1."""
     while True:
         j = k + pick(rng, (-1, 1)) * between(rng, 1, max(1, min(9, k // 2)))
         if j >= 1 and j != k:

@@ -15,7 +15,7 @@ from radmoe_lab.agent.repositories import TASK, repositories
 
 
 def lab_source(path: Path, engine: Engine, *, limit: int | None = None) -> RequestSource:
-    """The trajectories of a file, or those of its first repositories. Verdicts in the file are not looked at."""
+    """Open the trajectories of a file, or those of its first repositories. Verdicts in the file are ignored."""
     header, trajectories = read_trajectories(path)
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")

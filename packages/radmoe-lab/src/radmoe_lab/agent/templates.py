@@ -1,6 +1,7 @@
-"""The texts that pass between agent and model, as mini-swe-agent 2.4 renders mini.yaml beside this file.
+"""The messages between agent and model, as mini-swe-agent 2.4 renders them from mini.yaml beside this file.
 
-A machine that samples has neither mini-swe-agent nor Jinja, so the same is said here in Python; a test compares both.
+A machine that samples has neither mini-swe-agent nor Jinja, so they are written again here in Python; a test compares
+the two.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def observation(output: str, code: int, *, stopped: bool = False) -> str:
 
 
 def submission(output: str, code: int) -> str | None:
-    """What is submitted by a command, if it submits: all that it prints behind the first line."""
+    """Return what a command submits, which is everything it prints after the first line; None if it submits nothing."""
     lines = output.lstrip().splitlines(keepends=True)
     if lines and lines[0].strip() == FINISHED and code == 0:
         return "".join(lines[1:])
@@ -55,7 +56,7 @@ def submission(output: str, code: int) -> str | None:
 
 
 def format_error(count: int) -> str:
-    """The message after a reply that has another number of commands than one."""
+    """The message that answers a reply with no command or with several."""
     return f"Expected exactly 1 action, found {count}. Give one command in a mswea_bash_command block."
 
 

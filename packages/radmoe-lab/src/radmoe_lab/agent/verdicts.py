@@ -1,4 +1,4 @@
-"""What a patch is worth: it is applied with git, and the hidden tests run on the result, both confined.
+"""Judges patches: git applies a patch, and the hidden tests run on the result, both in the sandbox.
 
 `python -m radmoe_lab.agent.verdicts repo-0007 PATCH` judges one. A patched function is told its arguments and never what
 should come back: its values are compared here.
@@ -72,7 +72,7 @@ def call(module, name, argument):
 
 
 def judge(pairs: Sequence[tuple[Repository, str]]) -> list[str]:
-    """The verdict on every (repository, patch), in one process. Equal pairs are judged once."""
+    """Return the verdict on every (repository, patch), in one process. Equal pairs are judged once."""
     distinct = {(repository.repository_id, patch): repository for repository, patch in pairs if patch.strip()}
     known: dict[tuple[str, str], str] = {}
     keys = list(distinct)
@@ -86,7 +86,7 @@ def judge(pairs: Sequence[tuple[Repository, str]]) -> list[str]:
 
 
 def judge_many(pairs: Sequence[tuple[Repository, str]], *, jobs: int) -> list[str]:
-    """The same in several processes, each with repositories of its own."""
+    """Return the same verdicts as `judge`, computed by several processes."""
     if jobs <= 1:
         return judge(pairs)
     owners = sorted({repository.repository_id for repository, _ in pairs})
@@ -105,7 +105,7 @@ def judge_many(pairs: Sequence[tuple[Repository, str]], *, jobs: int) -> list[st
 
 
 def _apply(changes: Sequence[tuple[Mapping[str, str], str]]) -> list[dict[str, str] | None]:
-    """The Python files after each patch; None where git does not apply it.
+    """Return the Python files after each patch; None if git does not apply it.
 
     A patch may make links and large files, which are left out. Patches that take too much together are tried one by one.
     """

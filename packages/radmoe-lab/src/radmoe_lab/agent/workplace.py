@@ -125,7 +125,7 @@ class Workplace:
 
 
 def _run_unconfined(directory: Path, command: str) -> Printed:
-    """The same in the caller's own namespaces, with limits of time and memory only."""
+    """Run a command in the caller's own namespaces, with limits of time and memory only."""
     path, _ = _tools(str(directory))
     process = subprocess.Popen(
         ["bash", "-c", _LIMITED, "bash", command],
@@ -150,12 +150,12 @@ def _run_unconfined(directory: Path, command: str) -> Printed:
 
 
 def _missing(program: str) -> bool:
-    """Whether the system, of which commands see the programs, lacks one."""
+    """Whether commands, which see the system's programs, would not find this one."""
     return shutil.which(program, path=MINIMAL["PATH"]) is None
 
 
 def _tools(directory: str) -> tuple[str, list[Path]]:
-    """Where commands find programs, and what they see beside the system: Python and git where the system has none."""
+    """The PATH of commands, and the directories to mount besides the system: those of Python if the system has none."""
     path, binds = MINIMAL["PATH"].split(":"), []
     if _missing("git"):
         path.append(f"{directory}/.git/bin")
@@ -166,7 +166,7 @@ def _tools(directory: str) -> tuple[str, list[Path]]:
 
 
 def _stand_in(files: Mapping[str, str]) -> dict[str, str]:
-    """What lies in .git where there is no git: the files as they were, and a program that knows `diff` and `checkout`."""
+    """The contents of .git without git: the original files, and a program that implements `diff` and `checkout`."""
     start = {f".git/start/{name}": text for name, text in files.items()}
     return {**start, ".git/bin/git": f"#!/usr/bin/env python3\n{_STAND_IN.read_text()}"}
 

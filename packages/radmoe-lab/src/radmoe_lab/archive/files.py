@@ -104,14 +104,14 @@ class Archive:
     configurations: dict[str, dict[str, Any]]
 
     def check_names(self, names: Sequence[str]) -> list[str]:
-        """The named configurations, or all where none is named; InputError for one that is not there."""
+        """Return the named configurations, or all if none is named. Raises an InputError for an unknown one."""
         for name in names:
             if name not in self.configurations:
                 raise InputError(f"no configuration {name!r} is packed: use one of {', '.join(self.configurations)}")
         return [name for name in self.configurations if not names or name in names]
 
     def read(self, name: str) -> Packed:
-        """The rollouts of a configuration; ArchiveError where the file is not the one that was packed."""
+        """Read the rollouts of a configuration. Raises ArchiveError if the file is not the one that was packed."""
         entry = self.configurations[name]
         path = self.directory / f"{name}.npz.xz"
         try:
@@ -184,7 +184,7 @@ def _configurations(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def packed(rollouts: Packed) -> bytes:
-    """A configuration as the bytes of its file."""
+    """Serialise a configuration to the bytes of its file."""
     arrays: dict[str, NDArray[Any]] = {"tasks": _text(list(rollouts.tasks)), "expert_ids": rollouts.expert_ids}
     for task, each in rollouts.tasks.items():
         answers = [[*place, answer] for place, answer in each.answers.items()]
@@ -195,7 +195,7 @@ def packed(rollouts: Packed) -> bytes:
 
 
 def unpacked(data: bytes) -> Packed:
-    """The configuration in the bytes of a file."""
+    """Parse the bytes of a file into a configuration."""
     arrays, tasks = unpack_arrays(data), {}
     for name in _value(arrays["tasks"]):
         task = check_recorded(name, TASKS, "task", "it", "pack it again")

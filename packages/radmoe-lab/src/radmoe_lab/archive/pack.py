@@ -55,7 +55,7 @@ def _tokenizer(model: str) -> Any:
 
 
 def _graded(sampled: Sampled, task: str, tokenizer: Any, jobs: int) -> PackedTask:
-    """The rollouts of a task with their labels."""
+    """Grade the rollouts of a task and return them with their labels."""
     settings, rollouts = sampled.header["settings"], sampled.tasks[task]
     problem_ids = settings["problems"][task]
     known = load_problems(task, seed=settings["sampling"]["seed"])
@@ -85,7 +85,7 @@ def _graded(sampled: Sampled, task: str, tokenizer: Any, jobs: int) -> PackedTas
 
 
 def _entry(sampled: Sampled, packed: Packed) -> dict[str, Any]:
-    """What the manifest says of a configuration: how it was sampled, and what came out."""
+    """The manifest's entry for a configuration: how it was sampled, and its results."""
     settings = sampled.header["settings"]
     return (
         {name: settings[name] for name in ("model", "style", "n", "sampling", "dtype", "checkpoint")}
@@ -105,7 +105,7 @@ def _entry(sampled: Sampled, packed: Packed) -> dict[str, Any]:
 
 
 def _joined(one: _Made, other: _Made, path: Path) -> _Made:
-    """Two parts of a configuration as one. The routing that is kept is that of the first."""
+    """Join two parts of a configuration. The routing of the first is kept."""
     (packed, entry), (more, added) = one, other
     alike = all(entry[name] == added[name] for name in ("n", "sampling", "dtype", "checkpoint"))
     if not alike or set(packed.tasks) & set(more.tasks):

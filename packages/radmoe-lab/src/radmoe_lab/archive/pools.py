@@ -63,7 +63,9 @@ class WantedPool:
 
 
 class Differences(NamedTuple):
-    """How far the sums of log-probabilities of a pool's rollouts are from those that they were sampled with."""
+    """The differences between the log-probabilities of replayed rollouts, summed, and those with which they were
+    sampled.
+    """
 
     median: float
     worst: float
@@ -78,7 +80,7 @@ class Differences(NamedTuple):
 
 @dataclass(frozen=True)
 class BuiltPool:
-    """What became of a wanted pool. Where it was there already, nothing was compared."""
+    """The result of building a pool. If the pool was there already, nothing was compared."""
 
     path: Path
     rollouts: int
@@ -88,7 +90,7 @@ class BuiltPool:
     agreement: Agreement | None = None
 
     def facts(self) -> dict[str, Any]:
-        """The same for a program to read."""
+        """The result as a JSON object."""
         return vars(self) | {
             "path": str(self.path),
             "differences": self.differences and self.differences._asdict(),
@@ -104,7 +106,7 @@ class BuiltPool:
 
 
 class Remainder(NamedTuple):
-    """What a pool lacks: rollouts and tokens to replay, and, as measured, how long that takes and how large it gets."""
+    """The work left for a pool: rollouts and tokens to replay, and the estimated time and size."""
 
     rollouts: int
     tokens: int
@@ -130,7 +132,7 @@ class PoolBuilder:
         n: int | None = None,
         limit: int | None = None,
     ) -> list[WantedPool]:
-        """The pools that are asked for, by default all of the archive. Every file and checkpoint they need is checked."""
+        """Return the wanted pools, by default all of the archive. Every file and checkpoint that they need is checked."""
         names = self.archive.check_names(configurations)
         packed = [task for task in TASKS if any(task in self.archive.configurations[name]["tasks"] for name in names)]
         for task in tasks:
@@ -153,7 +155,7 @@ class PoolBuilder:
         return pools
 
     def missing(self, wanted: WantedPool) -> int:
-        """The number of rollouts that are yet to be replayed; PoolMismatch where something else is in the way."""
+        """Count the rollouts that are yet to be replayed. Raises PoolMismatch if another pool is at the path."""
         if not wanted.path.exists():
             safe = safe_rollouts(wanted.unchecked) if wanted.unchecked.exists() else 0
             return max(wanted.rollouts - safe, 0)
@@ -170,9 +172,9 @@ class PoolBuilder:
         return wanted.rollouts - there
 
     def estimate(self, pools: Sequence[WantedPool]) -> dict[WantedPool, Remainder]:
-        """What is left to do, for every pool that lacks something.
+        """Estimate the work left for every pool that is incomplete.
 
-        Of each model a few problems are replayed to measure it; they stay in their pools.
+        A few problems of each model are replayed to measure the speed; they stay in their pools.
         """
         incomplete = [pool for pool in pools if self.missing(pool) or not pool.path.exists()]
         rates: dict[str, tuple[float, float]] = {}
@@ -190,7 +192,7 @@ class PoolBuilder:
         return remainders
 
     def _measure(self, pool: WantedPool, done: int, streams: int) -> tuple[float, float]:
-        """Seconds and bytes per token of replay, by a second helping of problems: the first one warms up."""
+        """Measure seconds and bytes per token of replay, on a second batch of problems: the first one warms up."""
         rate = 0.0, 0.0
         for problems in (done + streams, done + 2 * streams):
             before, began = _disk_bytes(pool), time.perf_counter()
@@ -258,7 +260,7 @@ class PoolBuilder:
 
 
 def _differences(pool: Pool, problem_ids: list[str], rollouts: PackedTask) -> Differences:
-    """All rollouts of a pool against the sums that were packed with them; `problem_ids` are those of the task, in order."""
+    """Compare all rollouts of a pool with the sums that were packed; `problem_ids` are those of the task, in order."""
     sums = [
         (one.sampled_logprobs.sum(dtype=np.float64), rollouts.logprobs[problem_ids.index(problem_id), index])
         for problem_id in pool.problems

@@ -28,7 +28,7 @@ def check_checkpoint(model: str, sampled: dict[str, str], name: str) -> None:
 
 
 def texts(task: PackedTask, problem: int, tokenizer: Any) -> list[str]:
-    """The problem's rollouts as texts, as capture writes them."""
+    """Decode the problem's rollouts to texts, as capture does."""
     return [
         completion_text(tokenizer, tokens.astype(np.int32), FINISH_REASONS[reason])
         for tokens, reason in zip(task.rollouts(problem), task.finish_reasons[problem], strict=True)
@@ -72,7 +72,7 @@ class PackedSource(Source):
 
     @property
     def tokens(self) -> int:
-        """All tokens of these rollouts."""
+        """The number of tokens of these rollouts."""
         return int(self._rollouts.lengths[: len(self._questions), : self._n].sum(dtype=np.int64))
 
     def count(self, problem_id: str) -> int:

@@ -1,4 +1,6 @@
-"""`radmoe demo`: two small MoE models answer problems 16 times each; RAD picks, and we look at how it did."""
+"""`radmoe demo`: two small MoE models answer problems 16 times each, RAD picks, and tables compare it with other
+methods.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def command(
 
 
 def _page(pools: list[Path], out: Path) -> None:
-    """Write the page of all problems, and say where it is."""
+    """Write the page of all problems and print its path."""
     from radmoe.report.explorer import write_report
 
     write_report(pools, out)
@@ -123,13 +125,13 @@ def _problems(path: Path, pictures: Path) -> Iterator[Shown]:
 
 
 def _verdict(hits: dict[str, float]) -> str:
-    """Whether RAD, and the majority where there is one, are right."""
+    """Say whether RAD and, if there is one, the majority are right."""
     vote = "" if math.isnan(hits["majority"]) else f", majority {'right' if hits['majority'] else 'wrong'}"
     return f"RAD {'right' if hits['rad'] else 'wrong'}{vote}"
 
 
 def _table(model: str, by_task: dict[str, list[Shown]], n: int) -> None:
-    """Methods by task, in percent, with 95% intervals over problems."""
+    """Print the accuracy of each method by task, in percent, with 95% intervals over problems."""
     from radmoe.evaluation.kinds import NAMES
     from radmoe.evaluation.stats import bootstrap_mean
     from radmoe.system.screen import Table

@@ -1,4 +1,4 @@
-"""Inference for models as small as the lab's, whose passes are too short to share among cores or to fill a GPU.
+"""Inference for models as small as the lab's, whose passes are too short to be split among cores or to fill a GPU.
 
 engine.py         `LabEngine`: transformers, with what is below where it applies
 cpu_experts.py    experts on a CPU in one pass over the tokens of each; tile.py and exponential.py are its inner loops

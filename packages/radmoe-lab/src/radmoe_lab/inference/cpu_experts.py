@@ -61,9 +61,9 @@ class _Experts:
 
 
 def fuse_experts(model: Any) -> None:
-    """Let the experts of a model compute by `_Experts.mix`: where they are of a known kind, on CPU and in float32.
+    """Make the experts of a model compute by `_Experts.mix`, if they are of a known kind, on a CPU and in float32.
 
-    Of a kind that looks known, a probe must give what the module gives itself; others are left as they are.
+    A probe first checks that the result equals the module's own; modules of other kinds stay as they are.
     """
     for module in model.modules():
         experts = _read(module)
@@ -72,7 +72,7 @@ def fuse_experts(model: Any) -> None:
 
 
 def _read(module: Any) -> _Experts | None:
-    """The experts of a module, which transformers marks with how it keeps its weights; None if they are not known."""
+    """Read the weights of a module of experts, by how transformers marks its layout; None if the kind is unknown."""
     if getattr(module, "is_transposed", None) is None or not module.has_gate or module.has_post_expert_norm:
         return None
     matrices = [module.gate_up_proj, module.down_proj]
@@ -95,7 +95,7 @@ def _read(module: Any) -> _Experts | None:
 
 @torch.inference_mode()
 def _agree(module: Any, experts: _Experts) -> bool:
-    """Whether both compute the same of a few random tokens."""
+    """Whether the fused and the original experts give the same result for a few random tokens."""
     source = torch.Generator().manual_seed(0)
     count, width = experts.up.shape[:2]
     hidden = torch.randn(_PROBES, width, generator=source)
@@ -116,7 +116,9 @@ def _forward(experts: _Experts, otherwise: Callable[..., Tensor]) -> Callable[..
 
 @jit
 def _by_expert(ids: NDArray[np.int64], experts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs (flat indices into ids [N, K]) in the order of their experts, and where each expert's begin [E + 1]."""
+    """Sort the token-expert pairs (flat indices into ids [N, K]) by expert. Returns them and where each expert's begin
+    [E + 1].
+    """
     flat = ids.reshape(-1)
     starts = np.zeros(experts + 2, np.int64)
     for pair in range(len(flat)):

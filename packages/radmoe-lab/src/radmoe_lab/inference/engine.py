@@ -47,7 +47,7 @@ class LabEngine(TransformersEngine):
             jobs.sort(key=lambda job: -len(job.prompt))  # prompts that share a pass are padded little
 
     def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder | StaticDecoder:  # type: ignore[override]
-        """A batch of this model's, to be run in a thread of its own. One of a GPU's is kept, with the graph of its step."""
+        """Return a batch decoder for a thread of its own. On a GPU one decoder is kept, with its CUDA graph."""
         if not self._static:
             return super().decoder(topk_logprobs, capture=capture)
         name = topk_logprobs, capture
@@ -61,7 +61,7 @@ class LabEngine(TransformersEngine):
 
     @cached_property
     def _tree_pass(self) -> Callable[..., list[Forced]] | None:
-        """The pass over a tree of continuations, where this model has one: small ones on a CPU."""
+        """Return the pass over a tree of continuations, which small models have on a CPU; None for others."""
         if not self._small_on_cpu:
             return None
         from radmoe_lab.inference.force_tree import force_tree, knows_trees

@@ -1,4 +1,4 @@
-"""Passes over the tree of the continuations of one prompt: replay of small models on a CPU."""
+"""Replay of small models on a CPU: all continuations of one prompt are passed as a tree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _ROLLOUTS = 64  # of a tree: it keeps keys, values and states
 
 
 def knows_trees(model: Any, recorder: Recorder) -> bool:
-    """Whether passes over trees give what other passes give, tried on a small one: float32 on a CPU, known layers."""
+    """Whether passes over trees work for this model: float32 on a CPU, known layers, and equal results on a small
+    example.
+    """
     known = model.config._attn_implementation in (ATTENTION, TREE_ATTENTION)  # the second once it was taught
     if model.device.type != "cpu" or model.dtype != torch.float32 or not known:
         return False
@@ -57,7 +59,7 @@ def force_tree(
     topk_logprobs: int,
     positions: int = _POSITIONS,
 ) -> list[Forced]:
-    """As `force.force`, for a model that knows trees, with at most so many positions in a pass."""
+    """Do what `force.force` does as passes over trees, with at most this many positions in a pass."""
     if topk_logprobs:
         positions = min(positions, max(LOGITS_BYTES // (4 * int(model.config.get_text_config().vocab_size)), 1))
     windows = [getattr(layer, "sliding_window", None) for layer in DynamicCache(config=model.config).layers]
@@ -71,7 +73,7 @@ def force_tree(
 
 
 def _groups(tails: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Neighbours in the order of their tokens, which share the most."""
+    """Group rollouts in the order of their tokens, so that those with long common beginnings share a tree."""
     order = sorted(range(len(tails)), key=lambda i: tuple(tails[i]))
     group: list[int] = []
     for i in order:
@@ -92,7 +94,7 @@ def _columns(
     tails: Sequence[Sequence[int]],
     topk_logprobs: int,
 ) -> Iterator[Forced]:
-    """What is asked for of each rollout: rows `first` and later of its path."""
+    """Yield what is requested of each rollout: rows `first` and later of its path."""
     paths = [tree.path(i)[first : first + len(tail)] for i, tail in enumerate(tails)]
     nodes, tokens = np.concatenate(paths), np.concatenate([np.asarray(tail, np.int64) for tail in tails])
     sampled = np.empty(len(nodes), np.float32)

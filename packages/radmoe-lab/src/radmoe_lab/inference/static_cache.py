@@ -1,4 +1,4 @@
-"""A cache of fixed size, whose rows each write at a place of their own: what a CUDA graph can step over.
+"""A KV cache of fixed size in which each row has its own write position, so that a CUDA graph can step over it.
 
 Row r keeps position p in column p. A step writes every row's column where that row is, and the mask hides the columns
 behind it. Nothing moves when a row starts or ends, and no size changes, so a step can be recorded once and repeated.
@@ -19,7 +19,9 @@ FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention
 
 
 class Places:
-    """Where every row writes next, [B], and how many columns a step looks at; all layers of a cache share it."""
+    """The next write position of every row [B], and the number of columns that a step reads. All layers of a cache
+    share it.
+    """
 
     def __init__(self, rows: int, device: Any) -> None:
         self.rows = torch.arange(rows, device=device)
@@ -41,7 +43,7 @@ class KVColumns(CacheLayerMixin):  # type: ignore[misc]
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Do nothing: everything is there from the start."""
+        """Do nothing: all tensors are allocated from the start."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         places = self._places
@@ -50,7 +52,7 @@ class KVColumns(CacheLayerMixin):  # type: ignore[misc]
         return self.keys[:, :, : places.columns], self.values[:, :, : places.columns]
 
     def put(self, at: Tensor, source: Tensor, lengths: Tensor, prefix: CacheLayerMixin) -> None:
-        """Begin rows `at` with rows `source` of a prefix that is padded on its left and has these lengths."""
+        """Initialise rows `at` from rows `source` of a left-padded prefix with these lengths."""
         held = prefix.keys.shape[2]  # a sliding layer holds its window only
         columns = (torch.arange(int(lengths.max()), device=at.device) - lengths[:, None] + held).clamp(0, held - 1)
         for mine, theirs in ((self.keys, prefix.keys), (self.values, prefix.values)):
@@ -68,7 +70,7 @@ class KVColumns(CacheLayerMixin):  # type: ignore[misc]
 
 
 class StaticRows:
-    """The cache of a batch of fixed size, its masks, and how rows of it are begun."""
+    """The cache of a batch of fixed size, with its masks and the initialisation of its rows."""
 
     def __init__(self, model: Any, rows: int, capacity: int) -> None:
         self._model, self._config = model, model.config.get_text_config()
@@ -93,7 +95,7 @@ class StaticRows:
         return native
 
     def mask(self) -> Any:
-        """What each row sees, as the model takes it: one mask, or one per kind of layer."""
+        """The attention mask, as the model takes it: one mask, or one per kind of layer."""
         columns, length = self._columns[: self.places.columns], self.places.length[:, None]
         seen = columns <= length
         kinds = set(getattr(self._config, "layer_types", None) or [FULL])
@@ -104,7 +106,7 @@ class StaticRows:
         return {kind: masks[kind] for kind in kinds}
 
     def begin(self, at: Sequence[int], prompts: Sequence[tuple[int, ...]]) -> None:
-        """Begin rows with prompts (without their last token); rows of one prompt share its pass."""
+        """Initialise rows with prompts (without their last token). Rows with the same prompt share one pass."""
         device = self._model.device
         for layer in self._layers:
             if isinstance(layer, StateRows):
@@ -145,7 +147,7 @@ class StaticRows:
         return cache
 
     def copy(self, other: StaticRows) -> None:
-        """Take over the rows of a smaller cache."""
+        """Copy the rows of a smaller cache into this one."""
         self.places.length.copy_(other.places.length)
         for mine, theirs in zip(self._layers, other._layers, strict=True):
             if isinstance(mine, KVColumns):
@@ -155,7 +157,7 @@ class StaticRows:
             state.copy_(old)
 
     def states(self) -> list[Tensor]:
-        """The tensors that a step changes in rows that do not count: states of linear attention."""
+        """The states of linear attention, which a step changes even in rows that are not live."""
         return [
             state
             for layer in self._layers

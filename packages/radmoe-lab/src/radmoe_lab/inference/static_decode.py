@@ -85,7 +85,7 @@ class StaticDecoder:
 
     @torch.inference_mode()
     def _empty(self, rows: int) -> None:
-        """Begin with so many empty rows; a run before may have been given up."""
+        """Start a run with this many empty rows; an earlier run may have been abandoned."""
         if len(self._jobs) != rows:
             self._allocate(rows, 0, 0)
         self._live.zero_()
@@ -94,7 +94,9 @@ class StaticDecoder:
 
     @torch.inference_mode()
     def _allocate(self, rows: int, capacity: int, limit: int) -> None:
-        """Tensors for so many rows of so many positions, of which `limit` are sampled; what rows hold is lost."""
+        """Allocate tensors for `rows` rows and their positions, of which `limit` are sampled. The rows' contents are
+        lost.
+        """
         new = torch.zeros(rows, dtype=torch.long, device=self._device)
         self._graphs: dict[tuple[int, bool, bool], Any] = {}
         self._capacity, self._most = capacity, limit
@@ -108,9 +110,9 @@ class StaticDecoder:
             self._cache = StaticRows(self._model, rows, capacity)
 
     def _start(self, rows: Sequence[int], jobs: Sequence[Job]) -> list[tuple[Job, Exception]]:
-        """Begin jobs in empty rows; returns those that cannot be begun, whose rows stay empty.
+        """Start jobs in empty rows. Returns those that cannot be started, whose rows stay empty.
 
-        All of them are begun together, or, where that fails, one after the other.
+        All are started together or, if that fails, one after the other.
         """
         try:
             self._begin(rows, jobs)
@@ -145,7 +147,9 @@ class StaticDecoder:
         return torch.as_tensor(values).to(self._device)
 
     def _grow(self, capacity: int, limit: int) -> None:
-        """Make room for longer rows; those under way keep what they have, also where there is not enough memory for it."""
+        """Grow the tensors for longer rows. Running rows keep their contents, even if there is not enough memory to
+        grow.
+        """
         old = dict(vars(self))
         try:
             capacity = -(-max(capacity, self._capacity) // _CAPACITY) * _CAPACITY
@@ -167,7 +171,7 @@ class StaticDecoder:
 
     @torch.inference_mode()
     def _launch(self) -> None:
-        """Start some steps of the batch. On a GPU they run while this returns."""
+        """Launch several steps of the batch. On a GPU they run asynchronously."""
         running = [job for job in self._jobs if job is not None]
         lengths = (len(job.prompt) + n for job, n in zip(self._jobs, self._counts, strict=True) if job is not None)
         longest = max(lengths) + _STEPS
@@ -179,7 +183,7 @@ class StaticDecoder:
             step()
 
     def _recorded(self, columns: int, greedy: bool, cut: bool) -> Any:
-        """A function that takes one step; on a GPU it replays a graph, which is recorded on first use."""
+        """Return a function that runs one step; on a GPU it replays a CUDA graph, which is recorded on first use."""
 
         def step() -> None:
             self._cache.places.columns = columns
@@ -193,7 +197,7 @@ class StaticDecoder:
         return self._graphs[key].replay
 
     def _record(self, step: Any) -> Any:
-        """A CUDA graph of a step. The step runs once before, as recording asks, with no row counting."""
+        """Record a step as a CUDA graph. The step runs once before, as recording requires, with no live rows."""
         live, states = self._live.clone(), [state.clone() for state in self._cache.states()]
         self._live.zero_()
         torch.cuda.synchronize()
@@ -212,7 +216,7 @@ class StaticDecoder:
         return graph
 
     def _step(self, greedy: bool, cut: bool) -> None:
-        """One pass over the batch: record its routing and logits, and sample a token for every row that is live."""
+        """Run one pass over the batch: record routing and logits, and sample a token for every live row."""
         places = self._cache.places
         inputs = {
             "input_ids": self._token[:, None],
@@ -232,7 +236,7 @@ class StaticDecoder:
         self._live &= ~ended
 
     def _write(self, token: Tensor, logits: Tensor) -> None:
-        """Write this step into every row's columns, [B, T + 1, ...]; rows that do not count write behind the last."""
+        """Write this step into every row's columns, [B, T + 1, ...]. Rows that are not live write into the last column."""
         line = [(token, torch.int32)]
         if self._capture:
             ids, weights = self._recorder.take()
@@ -250,7 +254,7 @@ class StaticDecoder:
 
     @torch.inference_mode()
     def _harvest(self) -> Iterator[Finished]:
-        """Wait for the steps, and take what the rows that have ended have recorded; these rows become empty."""
+        """Wait for the steps and collect the recordings of rows that have ended, which become empty."""
         live, self._counts = self._live.tolist(), self._count.tolist()
         self.sampled = self._ended + sum(n for job, n in zip(self._jobs, self._counts, strict=True) if job is not None)
         rows = [row for row, job in enumerate(self._jobs) if job is not None and not live[row]]
@@ -261,7 +265,7 @@ class StaticDecoder:
         return self._split(ended, self._copied(rows, [count for _, count in ended])) if rows else iter(())
 
     def _copied(self, rows: Sequence[int], counts: Sequence[int]) -> Callable[[], list[NDArray[Any]]]:
-        """Take what rows have recorded, one row's steps after the other's; call the answer to have it on the CPU.
+        """Copy the recordings of rows, one row's steps after the other's. Call the result to get them on the CPU.
 
         On a GPU the rows are free at once, and the copy to the CPU runs beside the next steps.
         """

@@ -45,11 +45,11 @@ under_way = _UnderWay()  # the pass over a tree that this thread is in
 
 
 class Unfit(Exception):
-    """A layer is of a kind that passes over trees do not know."""
+    """Raised for a layer of a kind that passes over trees do not support."""
 
 
 class Walk:
-    """What the layers keep of the nodes that were passed: keys and values of all, states of those that others follow."""
+    """What layers keep of passed nodes: keys and values of all, and the states of nodes that others follow."""
 
     def __init__(self, tree: Tree, windows: Sequence[int | None]) -> None:
         self._tree = tree
@@ -61,7 +61,7 @@ class Walk:
 
     @contextmanager
     def passing(self, part: Part) -> Iterator[None]:
-        """Inside, passes of this thread are over this part of the tree; the parts come in their order."""
+        """A context in which passes of this thread are over this part of the tree. The parts are passed in their order."""
         self._part, self._calls, under_way.walk = part, {}, self
         try:
             yield
@@ -138,7 +138,7 @@ class Walk:
         return self._part
 
     def _next(self, name: str) -> tuple[str, int]:
-        """The name of this call: how many of its kind came before in this pass."""
+        """Return the name of this call: its kind and how many calls of that kind came before in this pass."""
         self._calls[name] = self._calls.get(name, -1) + 1
         return name, self._calls[name]
 
@@ -154,7 +154,9 @@ class Walk:
 
 
 def teach(model: Any) -> None:
-    """Let the attention of this model, and the modules that define its linear attention, know passes over trees."""
+    """Patch the attention of this model, and the modules that define its linear attention, to support passes over
+    trees.
+    """
     model.set_attn_implementation(TREE_ATTENTION)
     for home in {type(module).__module__ for module in model.modules()}:
         for name, make in ((_CONVOLUTION, _convolution), (_RULE, _rule)):
@@ -166,7 +168,7 @@ def teach(model: Any) -> None:
 
 
 def _attend_in_pass(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
-    """The attention of `radmoe.engines.torch.kv_cache`, and of a pass over a tree where one is under way."""
+    """Attention as `radmoe.engines.torch.kv_cache` computes it, or that of a pass over a tree if one is running."""
     if under_way.walk is None:
         return attend(module, query, key, value, mask, **options)
     return under_way.walk.attend_for(module, query, key, value, **options), None

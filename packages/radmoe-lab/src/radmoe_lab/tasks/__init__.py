@@ -88,7 +88,9 @@ def task_named(name: str) -> Task:
 
 
 def stream(task: str, *, seed: int = DEFAULT_SEED) -> Iterator[Problem]:
-    """Test problems without end, no two with the same prompt. Ids under another seed than the default name it."""
+    """Yield test problems without end, no two with the same prompt. Their ids contain the seed unless it is the
+    default.
+    """
     drawn = task_named(task)
     rng = seeded("problems", task, seed)
     prefix = task if seed == DEFAULT_SEED else f"{task}-s{seed}"
@@ -109,7 +111,7 @@ def problems(task: str, *, seed: int = DEFAULT_SEED, limit: int | None = None) -
 
 
 def named(problem_ids: Iterable[str]) -> dict[str, Problem]:
-    """Problems by their ids, which say task and seed; ids that no task gives out are left out."""
+    """Return the problems with these ids, which contain task and seed. Unknown ids are left out."""
     wanted: dict[tuple[str, int], set[str]] = {}
     for problem_id in problem_ids:
         match = _ID.fullmatch(problem_id)
@@ -131,9 +133,9 @@ def named(problem_ids: Iterable[str]) -> dict[str, Problem]:
 def training_example(
     rng: Random, *, style: str, task: str | None = None, shares: Mapping[str, float] | None = None
 ) -> Example:
-    """A worked problem that is no test problem, of this task or of any by its share. About 0.1 ms.
+    """Draw a worked training problem, of this task or of a random one by its share; about 0.1 ms.
 
-    `shares` are those of tasks whose share is not the usual one.
+    `shares` overrides the usual shares of tasks.
     """
     check_style(style)
     if task is not None:

@@ -32,7 +32,7 @@ class Op(NamedTuple):
     n: int
 
     def whole(self, a: int) -> int:
-        """The result before it is reduced."""
+        """The result before it is reduced modulo 1000."""
         return a + self.n if self.sign == "+" else a - self.n if self.sign == "-" else a * self.n
 
     def __call__(self, a: int) -> int:
@@ -62,7 +62,7 @@ class Chain(NamedTuple):
 
     @property
     def canonical(self) -> str:
-        """A text that two chains share exactly if they are the same problem, however it is worded."""
+        """A text that is equal for two chains exactly if they are the same problem, however worded."""
         return f"chain {self.start} {' '.join(map(str, self.ops))}"
 
 

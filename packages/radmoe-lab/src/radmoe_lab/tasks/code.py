@@ -68,7 +68,7 @@ _TAILS = (
 
 
 def code_problem(rng: Random, problem_id: str, *, test: bool, wide: bool = False) -> tuple[Problem, Spec]:
-    """A problem of `code`, or of `code-wide` if `wide`."""
+    """Draw a problem of `code`, or of `code-wide` if `wide`."""
     pipeline, inputs, hidden = _draw(rng, test=test)
     phrases = [_HINTS[FAMILY[op]] if i == hidden else _describe(rng, op) for i, op in enumerate(pipeline.ops)]
     joined = ", then ".join(phrases[:-1]) + pick(rng, (", and ", ", then ", ", and finally ")) + phrases[-1]
@@ -117,7 +117,9 @@ def terse(pipeline: Pipeline) -> str:
 
 
 def _reason(rng: Random, pipeline: Pipeline, inputs: list[list[int]], style: str) -> str:
-    """One operation per line. In the style `high`, and at times in `thinking`, each with what the first example becomes."""
+    """Write the reasoning, one operation per line. In the style `high`, and sometimes in `thinking`, each line shows
+    what the first example becomes.
+    """
     traced = style == "high" or (style == "thinking" and chance(rng, 0.3))
     xs = inputs[0]
     results = [*pipeline.states(xs), pipeline(xs)]

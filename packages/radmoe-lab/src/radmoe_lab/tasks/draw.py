@@ -1,4 +1,4 @@
-"""Random draws that are the same on every Python: they rest on `Random.random()` alone, which never changes."""
+"""Random draws that are the same in every Python version: they use `Random.random()` alone, which never changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEST_SHARE = 10  # one problem in so many is a test problem
 
 
 def seeded(*parts: object) -> Random:
-    """A generator that depends on every part."""
+    """Return a generator seeded by all parts."""
     digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).digest()
     return Random(int.from_bytes(digest, "little"))
 
@@ -25,7 +25,7 @@ def is_test(canonical: str) -> bool:
 
 
 def between(rng: Random, low: int, high: int) -> int:
-    """An integer in [low, high]."""
+    """Draw an integer in [low, high]."""
     return low + int(rng.random() * (high - low + 1))
 
 
@@ -34,12 +34,12 @@ def chance(rng: Random, p: float) -> bool:
 
 
 def pick(rng: Random, items: Sequence[T]) -> T:
-    """One of the items, all equally likely."""
+    """Draw one of the items, all equally likely."""
     return items[int(rng.random() * len(items))]
 
 
 def favour(rng: Random, items: Sequence[T]) -> T:
-    """One of the items, the earlier ones more often, as a writer has habits of wording and leaves them at times."""
+    """Draw one of the items, the earlier ones more often, as a writer prefers some wordings."""
     u = rng.random()
     return items[int(u * u * len(items))]
 

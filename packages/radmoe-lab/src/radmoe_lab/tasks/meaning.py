@@ -1,4 +1,4 @@
-"""Reads a text that says what a function does back into the operations it names. Answers to `explain` are graded so.
+"""Parses a text that describes a function into the operations it names. Answers to `explain` are graded this way.
 
 The reader knows more wordings than `sentences.py` writes: other verbs, nouns and joints, numbers as digits or words. A
 text with a clause that names no operation it knows means nothing, and is wrong.
@@ -93,14 +93,14 @@ _KEPT_TOGETHER = {"zero and negative": "zero & negative"}  # the one "and" that 
 
 
 def meaning(text: str) -> str | None:
-    """What the function that a text describes computes (its values on the probe lists); None if the text says no such."""
+    """Return the values on the probe lists of the function that a text describes; None if the text describes none."""
     ops = operations(text)
     return None if ops is None else signature(Pipeline(ops))
 
 
 @lru_cache(maxsize=1 << 14)
 def operations(text: str) -> tuple[Op, ...] | None:
-    """The operations that a text names, with the end last; None where a clause names none, or an end is not the last."""
+    """Parse the operations that a text names, with the end last. None if a clause names none, or if an end is not last."""
     prose = text.lower()
     for phrase, joined in _KEPT_TOGETHER.items():
         prose = prose.replace(phrase, joined)
@@ -130,7 +130,7 @@ def _operation(clause: str) -> Op | None:
 
 
 def _lemma(verb: str) -> str:
-    """The verb that stands for all forms of a verb and for its synonyms."""
+    """Map a verb in any form, or a synonym, to the verb that stands for it."""
     verb = _IRREGULAR.get(verb, verb)
     stems = [verb]
     for ending in ("s", "es", "ing", "ed", "d"):

@@ -1,4 +1,4 @@
-"""What a `code` problem asks for: two or three operations on a list of integers, then what is returned.
+"""The content of a `code` problem: two or three operations on a list of integers, then what is returned.
 
 Two pipelines that give the same values everywhere are the same problem: a pipeline's signature, its values
 on fixed probe lists, decides whether it is a training or a test problem.
@@ -133,14 +133,15 @@ def _all_matter(pipeline: Pipeline) -> bool:
 
 
 def rivals(pipeline: Pipeline, slot: int) -> list[Pipeline]:
-    """The pipelines with another operation of the same family at `slot`, as far as that changes their values."""
+    """The pipelines with another operation of the same family at `slot` whose values differ."""
     ops, whole = pipeline.ops, signature(pipeline)
     others = (Pipeline((*ops[:slot], op, *ops[slot + 1 :])) for op in FAMILIES[FAMILY[ops[slot]]] if op != ops[slot])
     return [other for other in others if signature(other) != whole]
 
 
 def examples(rng: Random, pipeline: Pipeline, against: Sequence[Pipeline]) -> list[list[int]] | None:
-    """Two lists on which the pipeline has a value that is not empty, and which tell it from all those in `against`.
+    """Draw two lists on which the pipeline's value is defined and not empty, and which distinguish it from all those in
+    `against`.
 
     None if a few attempts do not find them.
     """

@@ -81,7 +81,7 @@ _IN_PLACE = {"reverse": "reverse()", "ascending": "sort()", "descending": "sort(
 
 
 class _Crowd:
-    """The parts of a program: what stands above the function, the lines of the function, and the list's name."""
+    """A program in the making: what stands above the function, the lines of the function, and the list's name."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -120,7 +120,7 @@ class _Crowd:
         return template.format(x=x or self.element, v=self.current, c=constant)
 
     def give(self, expression: str) -> None:
-        """Make an expression the list. Most get a name; a short one may be nested in the next expression."""
+        """Make an expression the current list. Most get a name; a short one may be nested in the next expression."""
         if len(expression) > 18 or chance(self.rng, 0.7):
             name = self.name()
             self.lines.append(f"{name} = {expression}")
