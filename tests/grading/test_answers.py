@@ -93,12 +93,12 @@ def test_an_unknown_kind_is_refused(ask: Callable[[str], object]) -> None:
 
 
 def test_a_flood_of_open_boxes_costs_nothing() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert boxed("\\fbox{" * 100_000) is None
     assert extract("math", "\\boxed{1}, " * 100_000) is not None
     assert boxed("\\boxed{" * 100_000) is None
     assert boxed("\\boxed{" * 100_000 + "}" * 100_000) == ""
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(

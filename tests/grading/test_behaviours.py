@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,19 @@ from radmoe.problems import Problem
 from radmoe.sandbox import Sandbox
 from text_pools import write_texts
 
+REPEATED = [("f(" * 50_000, 0), ("f(1) " * 20_000, 1), ("f(x)" * 20_000, 0), ("f(x, (1" + ")" * 90_000, 0)]
 PROMPT = "Write f(xs) in Python: add them up.\nExamples:\nf([1, 2]) == 3\nf([]) == 0\nAnswer with a code block."
 PROBLEM = Problem("sum-0", "mine", PROMPT, "", ((([1, 2, 3],), 6), (([],), 0)), kind="code")
 SUM, LOOP = "def f(xs):\n    return sum(xs)", "def f(xs):\n    t = 0\n    for x in xs:\n        t += x\n    return t"
 WRONG = "def f(xs):\n    return len(xs) + sum(xs[1:]) - 1 if xs else 0"  # 3 and 0 too: right on what is shown
 BROKEN, ENDLESS = "def f(xs):\n    return 1 / 0", "def f(xs):\n    while True: pass"
+
+
+@pytest.mark.parametrize(("prompt", "calls"), REPEATED)
+def test_calls_in_a_prompt_that_repeats_itself_are_found_in_time(prompt: str, calls: int) -> None:
+    began = time.process_time()
+    assert len(visible_calls(prompt, "f")) == calls
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from radmoe.grading.answers import extract
@@ -160,3 +162,12 @@ def test_what_states_a_letter_and_what_only_mentions_one(text: str, letter: str 
 )
 def test_letters_beyond_the_options_name_nothing(text: str, letter: str | None) -> None:
     assert extract("choice", text, letters="ABCD") == letter
+
+
+@pytest.mark.parametrize("piece", ["answer is ", "option: ", "\n", "```\n", "\\\\", "\n - _ "])
+@pytest.mark.parametrize("form", [r"\boxed{%s}", r"%s \boxed{5}", "</think>%s", "The answer is %s"])
+def test_a_text_that_repeats_itself_is_read_in_time(piece: str, form: str) -> None:
+    """A letter was looked for at every repetition through all of the rest: 100,000 characters took minutes."""
+    began = time.process_time()
+    extract("choice", form % (piece * (100_000 // len(piece))))
+    assert time.process_time() - began < 5

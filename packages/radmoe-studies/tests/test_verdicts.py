@@ -22,6 +22,12 @@ def test_reports_of_swe_bench_are_read_in_the_order_of_the_runs(tmp_path: Path) 
     assert verdicts == {("x", 0): True, ("y", 0): False, ("y", 1): True}
 
 
+def test_half_a_character_in_a_patch_costs_no_label(tmp_path: Path) -> None:
+    write_runs(tmp_path, issues=1, n=2)
+    label_patches(tmp_path / "pool", {("issue-000", 0): "+\ud800", ("issue-000", 1): "+1"}, {("issue-000", 0): True})
+    assert read_labels(tmp_path / "pool")["issue-000"][0].answer == "+?"
+
+
 def test_a_trajectory_without_a_patch_is_wrong_and_one_without_a_verdict_has_no_label(tmp_path: Path) -> None:
     write_runs(tmp_path, issues=2, n=2)
     patches = {("issue-000", 0): "+1\n", ("issue-000", 1): "", ("issue-001", 0): "+2\n", ("issue-001", 1): "+3\n"}

@@ -30,6 +30,7 @@ from radmoe.sandbox import TIMEOUT_S, Sandbox, run_many
 BEHAVIOURS = "behaviours.parquet"
 FIELDS = pa.schema([("problem_id", pa.string()), ("rollout_index", pa.int64()), ("behaviour", pa.string())])
 
+_LONGEST_CALL, _MOST_TRIES = 10_000, 1_000  # characters of a call, and places at which calls of a prompt may end
 Call = tuple[Any, ...]
 Behaviours = dict[str, dict[int, str | None]]  # by problem and rollout index
 
@@ -42,9 +43,13 @@ def visible_calls(prompt: Content, entry: str) -> list[Call]:
     """
     text = prompt if isinstance(prompt, str) else "\n".join(str(message.get("content", "")) for message in prompt)
     calls: dict[str, Call] = {}
+    tries = 0
     for match in re.finditer(rf"(?<![\w.]){re.escape(entry)}\(", text):
-        line = text[match.start() :].partition("\n")[0]
+        line = text[match.start() : match.start() + _LONGEST_CALL].partition("\n")[0]
         for end in (place.end() for place in re.finditer(r"\)", line)):
+            tries += 1
+            if tries > _MOST_TRIES:
+                return list(calls.values())
             arguments = _arguments(line[:end])
             if arguments is not None:
                 calls.setdefault(repr(arguments), arguments)

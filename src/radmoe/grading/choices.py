@@ -40,7 +40,9 @@ _STATED = re.compile(
     re.I,
 )
 # "Option: B" may begin a line without a stop before it. In "(a) The ball" the letter numbers a part.
-_OWN_LINE = re.compile(r"\n[\W_]*(?=(?:option|choice)\b)", re.I)
+_OWN_LINE = re.compile(r"(?<![\W_])((?:[^\w\n]|_)*+)\n[\W_]*+(?=(?:option|choice)\b)", re.I)
+_MOST_COATS = 10  # what is dressed more often than that stays so; people dress a letter in two or three
+_LONGEST_NAMED = 1000  # characters in which "the answer is" names its letters
 _NUMBERED = re.compile(r"[(\[]?\s*([a-z])\s*[)\].:]?\s+[A-Za-z]{2}")
 
 
@@ -64,9 +66,9 @@ def stated_letter(response: str, letters: str = "", *, whole: bool = True) -> st
     A whole response is a letter if it has one line, alone or with its option. A line that begins a list of options, or
     that a small letter numbers, is none.
     """
-    plain = _undressed(_OWN_LINE.sub(" ; ", response))
+    plain = _undressed(_OWN_LINE.sub(r"\1 ; ", response))
     for stated in reversed(list(_STATED.finditer(plain))):
-        if named := _letters(plain[stated.end() :], letters):
+        if named := _letters(plain[stated.end() : stated.end() + _LONGEST_NAMED], letters):
             return named
     if not whole or len(response.strip().splitlines()) != 1 or _NUMBERED.match(plain):
         return None
@@ -107,7 +109,9 @@ def _known(letters: Iterable[str], known: str) -> str:
 
 
 def _undressed(answer: str) -> str:
-    before, plain = None, unicodedata.normalize("NFKC", answer)
-    while before != plain:
+    plain = unicodedata.normalize("NFKC", answer)
+    for _ in range(_MOST_COATS):
         before, plain = plain, _DRESS.sub(" ", _TEXT_COLOUR.sub(" ", plain))
+        if before == plain:
+            break
     return " ".join(plain.split())

@@ -67,7 +67,7 @@ def label_patches(pool: Path, patches: Mapping[tuple[str, int], str], verdicts: 
     labels, without = [], 0
     for problem in opened.problems:
         for run in opened.rollout_indices(problem):
-            patch = patches.get((problem, run), "").strip()
+            patch = patches.get((problem, run), "").strip().encode("utf-8", "replace").decode()  # a label is whole text
             resolved = verdicts.get((problem, run)) if patch else False
             if resolved is None:
                 without += 1
