@@ -260,4 +260,4 @@ def test_without_companions_help_lists_radmoes_own_and_models_say_where_theirs_a
     process = start(["capture", "--model", "lab-qwen", "--data", data, "--out", tmp_path / "p"], NO_PLUGINS)
     _, line = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert line.startswith("radmoe: error: no model 'lab-qwen': use a model of radmoe-lab, once that is installed")
+    assert line.startswith("radmoe: error: no model 'lab-qwen': use a model of radmoe-lab (pip install radmoe-lab)")

@@ -37,7 +37,7 @@ def resolve_model(name: str) -> Path:
             if isinstance(config, str):
                 return Path(config).parent
     raise EngineError(
-        f"no model {name!r}: use {', '.join(shipped) or 'a model of radmoe-lab, once that is installed'}, a checkpoint directory, "
+        f"no model {name!r}: use {', '.join(shipped) or 'a model of radmoe-lab (pip install radmoe-lab)'}, a checkpoint directory, "
         f"or a model of the local cache ({', '.join(cached) or 'none'})"
     )
 

@@ -112,7 +112,8 @@ def dataset_named(name: str) -> Dataset:
     known = f"{', '.join(task_names())}, or package.module.NAME for a Dataset of your own"
     module, _, attribute = entry.rpartition(".")
     if not module:
-        raise InputError(f"unknown task {name!r}: use one of {known}; or leave --task out and give --data FILE")
+        lab = "" if added("tasks") else " (math-1, code and others come with radmoe-lab: pip install radmoe-lab)"
+        raise InputError(f"unknown task {name!r}: use one of {known}; or leave --task out and give --data FILE{lab}")
     try:
         dataset = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
