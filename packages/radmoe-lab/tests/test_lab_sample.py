@@ -175,7 +175,7 @@ main()
     assert "tokens/s" in done.stdout.splitlines()[-1]
     header = read_header(tmp_path / "out" / "lab-qwen-thinking.npz")
     assert header["command"] == (
-        "python -m radmoe_lab.sample lab-qwen --style thinking --out out --task math-1 -n 2 --limit 1 --device cpu "
-        "--max-tokens 40"
+        "python -m radmoe_lab.sample lab-qwen --style thinking --task math-1 -n 2 --limit 1 --max-tokens 40 "
+        "--out out --device cpu"
     )
     assert str(tmp_path) not in json.dumps(header)

@@ -14,7 +14,7 @@ import os
 import platform
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from hashlib import file_digest
@@ -278,6 +278,34 @@ def device_name(engine: LabEngine) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} ({platform.machine()})"
 
 
+def sampler(
+    prog: str, description: str | None, function: Callable[..., Path], arguments: Sequence[str] | None, **own: Any
+) -> None:
+    """The command line of a sampler: `function` is called with what was typed, and with the command as it can be typed again.
+
+    `own` has the options of this sampler alone, by the name of their parameter, as argparse wants them; `flag` is theirs if it is
+    not that name.
+    """
+    parser = argparse.ArgumentParser(prog=prog, description=(description or "").splitlines()[0])
+    common: dict[str, Any] = {
+        "out": {"type": Path, "required": True, "help": "the directory of the file that is written"},
+        "seed": {"type": int, "default": DEFAULT_SEED, "help": "of the problems and of what is sampled"},
+        "device": {"default": "cuda", "help": "cuda or cpu"},
+        "temperature": {"type": float, "help": "default: the model's own"},
+        "checkpoint": {"flag": "--weights", "type": Path, "help": "a checkpoint's directory; default: the shipped one"},
+    }
+    parser.add_argument("model", help=own.pop("model"))
+    for name, option in (own | common).items():
+        flag = option.pop("flag", f"--{name.replace('_', '-')}")
+        parser.add_argument(flag, dest=name, **option)
+    options = parser.parse_args(arguments)
+    try:
+        function(**vars(options), command=command_line(parser, options))
+    except RadmoeError as error:
+        say(f"radmoe: error: {error}", err=True)
+        raise SystemExit(2) from None
+
+
 def command_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
     """The command as it can be typed elsewhere: of directories, which are this machine's, only the last part is kept."""
     words = [parser.prog, options.model]
@@ -290,41 +318,20 @@ def command_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m radmoe_lab.sample", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("model", help="lab-qwen, lab-oss or lab-next")
-    parser.add_argument("--style", required=True, help="thinking or instruct; lab-oss: low, medium or high")
-    parser.add_argument("--out", type=Path, required=True, help="the directory of the file, which is named by both")
-    parser.add_argument("--task", nargs="+", default=list(TASKS), help="default: all of the lab's tasks")
-    parser.add_argument("-n", type=int, default=64, help="rollouts per problem")
-    parser.add_argument("--limit", type=int, help="only the first problems of each task")
-    parser.add_argument("--seed", type=int, default=DEFAULT_SEED, help="of the problems and of the rollouts")
-    parser.add_argument("--device", default="cuda", help="cuda or cpu")
-    parser.add_argument("--batch-size", type=int, default=4096)
-    parser.add_argument("--temperature", type=float, help="default: the model's own")
-    parser.add_argument("--top-p", type=float, help="default: the model's own")
-    parser.add_argument("--max-tokens", type=int, help="default: the model's own")
-    parser.add_argument("--weights", type=Path, help="a checkpoint's directory; default: the shipped one")
-    options = parser.parse_args(arguments)
-    try:
-        sample(
-            options.model,
-            options.style,
-            options.out,
-            tasks=options.task,
-            n=options.n,
-            limit=options.limit,
-            seed=options.seed,
-            device=options.device,
-            batch_size=options.batch_size,
-            temperature=options.temperature,
-            top_p=options.top_p,
-            max_tokens=options.max_tokens,
-            checkpoint=options.weights,
-            command=command_line(parser, options),
-        )
-    except RadmoeError as error:
-        say(f"radmoe: error: {error}", err=True)
-        raise SystemExit(2) from None
+    sampler(
+        "python -m radmoe_lab.sample",
+        __doc__,
+        sample,
+        arguments,
+        model="lab-qwen, lab-oss or lab-next",
+        style={"required": True, "help": "thinking or instruct; lab-oss: low, medium or high"},
+        tasks={"flag": "--task", "nargs": "+", "default": list(TASKS), "help": "default: all of the lab's tasks"},
+        n={"flag": "-n", "type": int, "default": 64, "help": "rollouts per problem"},
+        limit={"type": int, "help": "only the first problems of each task"},
+        batch_size={"type": int, "default": 4096},
+        top_p={"type": float, "help": "default: the model's own"},
+        max_tokens={"type": int, "help": "default: the model's own"},
+    )
 
 
 if __name__ == "__main__":

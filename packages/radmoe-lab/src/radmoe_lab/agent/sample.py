@@ -8,7 +8,6 @@ file, DIR/lab-agent-qwen.npz.xz.
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import tempfile
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from radmoe.engines.base import Completion, sampling_for
-from radmoe.errors import InputError, RadmoeError
+from radmoe.errors import InputError
 from radmoe.problems import DEFAULT_SEED
 from radmoe.system.printing import say
 from radmoe_lab.agent.loop import BOUNDARY, SUBMITTED, Conversation
@@ -35,7 +34,7 @@ from radmoe_lab.agent.repositories import SIZE, Repository, repositories
 from radmoe_lab.agent.verdicts import RESOLVED
 from radmoe_lab.agent.workplace import Printed, Workplace, probe
 from radmoe_lab.models import AGENTS, model_named, weights
-from radmoe_lab.sample import checksums, command_line, device_name, open_lab_engine
+from radmoe_lab.sample import checksums, device_name, open_lab_engine, sampler
 
 if TYPE_CHECKING:
     from radmoe.engines.base import Batcher
@@ -309,45 +308,20 @@ def _leave(directory: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m radmoe_lab.agent.sample", description=(__doc__ or "").splitlines()[0]
+    sampler(
+        "python -m radmoe_lab.agent.sample",
+        __doc__,
+        sample,
+        arguments,
+        model=", ".join(AGENTS),
+        n={"flag": "-n", "type": int, "default": N, "help": "trajectories per repository"},
+        limit={"type": int, "default": SIZE, "help": "only so many repositories"},
+        batch_size={"type": int, "default": 768},
+        jobs={"type": int, "help": "processes that run commands; default: as many as cores"},
+        max_tokens={"type": int, "help": "of one reply; default: the model's own"},
+        seconds={"type": float, "help": "begin no further repository after so long"},
+        unconfined={"action": "store_true", "help": "only on a machine that is thrown away"},
     )
-    parser.add_argument("model", help=", ".join(AGENTS))
-    parser.add_argument(
-        "--out", type=Path, required=True, help="the directory of the file, which is named by the model"
-    )
-    parser.add_argument("-n", type=int, default=N, help="trajectories per repository")
-    parser.add_argument("--limit", type=int, default=SIZE, help="only so many repositories")
-    parser.add_argument("--seed", type=int, default=DEFAULT_SEED, help="of the repositories and of the trajectories")
-    parser.add_argument("--device", default="cuda", help="cuda or cpu")
-    parser.add_argument("--batch-size", type=int, default=768)
-    parser.add_argument("--jobs", type=int, help="processes that run commands; default: as many as cores")
-    parser.add_argument("--temperature", type=float, help="default: the model's own")
-    parser.add_argument("--max-tokens", type=int, help="of one reply; default: the model's own")
-    parser.add_argument("--seconds", type=float, help="begin no further repository after so long")
-    parser.add_argument("--weights", type=Path, help="a checkpoint's directory; default: the shipped one")
-    parser.add_argument("--unconfined", action="store_true", help="only on a machine that is thrown away")
-    options = parser.parse_args(arguments)
-    try:
-        sample(
-            options.model,
-            options.out,
-            n=options.n,
-            limit=options.limit,
-            seed=options.seed,
-            device=options.device,
-            batch_size=options.batch_size,
-            jobs=options.jobs,
-            temperature=options.temperature,
-            max_tokens=options.max_tokens,
-            seconds=options.seconds,
-            checkpoint=options.weights,
-            unconfined=options.unconfined,
-            command=command_line(parser, options),
-        )
-    except RadmoeError as error:
-        say(f"radmoe: error: {error}", err=True)
-        raise SystemExit(2) from None
 
 
 if __name__ == "__main__":
