@@ -175,7 +175,7 @@ def test_what_a_plugin_names_and_does_not_have_is_a_line_where_it_is_used(
 ) -> None:
     """Two commands: one is not there, one has no EXAMPLES. Neither ends a command that does not need it."""
     monkeypatch.setenv("PYTHONPATH", str(write_package(tmp_path, "parts", PARTS)))
-    commands = [f"radmoe: warning: the command '{name}' of a plugin cannot be loaded: " for name in ("hi", "hey")]
+    commands = [f"radmoe: warning: the command '{name}' of a plugin cannot be loaded (" for name in ("hi", "hey")]
 
     def said(*words: object, expect: int = 0) -> list[str]:
         told = radmoe(*words, expect=expect).stderr.splitlines()

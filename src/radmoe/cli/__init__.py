@@ -32,7 +32,7 @@ from radmoe.cli import (
     verify,
 )
 from radmoe.errors import InputError, RadmoeError
-from radmoe.system.plugins import added, attribute
+from radmoe.system.plugins import added, attribute, warn
 from radmoe.system.printing import prepare_process, say, say_block, visible
 
 _RESUMED = (
@@ -169,7 +169,7 @@ def _add_plugins() -> None:
                 _add_group(group, module)
             _add(name, command, module)
         except Exception as error:  # somebody else's module may raise anything while it is imported
-            say(f"radmoe: warning: the command {name!r} of a plugin cannot be loaded: {error}", err=True)
+            warn(f"the command {name!r} of a plugin", error)
             continue
         missing.pop(name, None)
         missing.pop(group, None)

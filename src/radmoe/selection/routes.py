@@ -39,6 +39,7 @@ class RouteSum:
             return
         # Imported here because loading compiled code is slow, and whoever only opens a pool does not need it.
         from radmoe.selection.kernels.gather import accumulate, half_values
+        from radmoe.selection.kernels.jit import check_shapes
 
         rollouts, rows, scales, routing = zip(*self.pieces, strict=True)
         owner = np.repeat(rows, [len(ids) for ids, _ in routing])
@@ -47,6 +48,8 @@ class RouteSum:
         ids = _joined([ids for ids, _ in routing])
         halves = [mass.view(np.uint16) for _, mass in routing if mass is not None]
         mass = _joined(halves) if halves else np.empty((0, 0, 0), np.uint16)
+        shape = (len(owner), max(ids.shape[1], 1 + int(self.layers.max(initial=0))), self.group.shape.top_k)
+        check_shapes(ids=(ids, shape), **({"weights": (mass, shape)} if halves else {}))
         if accumulate(self.Z, owner, scale, ids, mass, half_values(), self.layers, self.group.shape.experts):
             _name_fault(self.group, rollouts, routing)
         self.pieces, self.held = [], 0

@@ -73,7 +73,7 @@ def plugins() -> tuple[Plugin, ...]:
             if not isinstance(plugin, Plugin):
                 raise TypeError(f"{entry.value} is a {type(plugin).__name__}, not a radmoe.Plugin")
         except Exception as error:  # somebody else's module may raise anything while it is imported
-            _warn(f"the plugin {entry.name!r} of {_package(entry)}", error)
+            warn(f"the plugin {entry.name!r} of {_package(entry)}", error)
             continue
         found.append(plugin)
     return tuple(found)
@@ -102,7 +102,7 @@ def import_modules(what: str) -> None:
         try:
             import_module(path)
         except Exception as error:
-            _warn(f"the plugin module {path}", error)
+            warn(f"the plugin module {path}", error)
 
 
 def attribute(path: str) -> Any:
@@ -114,7 +114,8 @@ def attribute(path: str) -> Any:
         raise InputError(f"{path} cannot be imported ({error}): check the package that names it") from None
 
 
-def _warn(what: str, error: Exception) -> None:
+def warn(what: str, error: Exception) -> None:
+    """Say in one line on stderr that a part of a plugin cannot be loaded, and why."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     say(f"radmoe: warning: {what} cannot be loaded ({reason}): what it adds is missing", err=True)
 

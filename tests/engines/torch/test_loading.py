@@ -53,7 +53,7 @@ def test_a_newer_version_is_one_warning_line(capfd: pytest.CaptureFixture[str]) 
     assert "transformers 6.7.0 is newer than 5.23" in said
 
 
-@pytest.mark.parametrize("family", ["qwen3-moe", "gpt-oss", "qwen3-next", "mixtral"])
+@pytest.mark.parametrize("family", ["qwen3-moe", "gpt-oss", "qwen3-next", "qwen3.5-moe", "mixtral", "olmoe"])
 def test_known_routers_choose_the_largest_logits_and_weigh_them_by_softmax(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from radmoe.errors import EngineError
 from radmoe.types import RouterShape
 
 # Families whose routers take the K largest logits and weigh them by a softmax over those, in every version that was run.
-TOP_K_FAMILIES = frozenset({"gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe", "qwen3_next"})
+TOP_K_FAMILIES = frozenset({"gpt_oss", "mixtral", "olmoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"})
 _WEIGHT_TOLERANCE = 0.01  # of weights in bfloat16
 _EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 

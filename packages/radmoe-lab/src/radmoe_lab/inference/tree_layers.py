@@ -94,6 +94,7 @@ class Walk:
             pool[part.first : part.last] = new[0].transpose(0, 1).numpy()
         out = torch.empty(1, query.shape[2], heads, dims[1])
         drains = np.full(heads, -np.inf, np.float32) if sinks is None else sinks.detach().float().numpy()
+        check_shapes(sinks=(drains, (heads,)))
         rows = query[0].transpose(0, 1).contiguous().numpy()
         _attend(rows, keys, values, self._tree.paths, part.segments, window or sys.maxsize, np.float32(scaling), drains, out[0].numpy())  # fmt: skip
         return out
