@@ -144,6 +144,7 @@ def test_a_tokenizer_without_exact_bytes_is_refused_in_one_line(message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_vocabulary_comes_from_a_file_a_directory_or_a_tokenizer(tmp_path):
     raw = json.dumps(small())
     file = tmp_path / "tokenizer.json"
@@ -176,6 +177,7 @@ def test_the_fingerprint_tells_vocabularies_apart():
     assert len(prints) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_the_table_reads_back_the_same_vocabulary(name, tmp_path):
     table = vocab(name)
@@ -273,6 +275,7 @@ def test_the_masks_say_which_tokens_open_and_continue_a_literal(tokens, prefix):
     assert [mask & bits for mask in follows.tolist()] == want_follows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_the_masks_of_a_real_vocabulary_are_exact_for_boxed(name):
     opening, opens, follows = vocab(name).begins(b"\\boxed{")

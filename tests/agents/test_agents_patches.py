@@ -39,6 +39,7 @@ def decisions(out: Path, **options: object) -> dict[str, Decision]:
     return {one.instance_id: one for one in decide_all(out, **options)}  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_densest_candidate_wins_and_the_record_says_why(out: Path) -> None:
     one = decisions(out)["one"]
     picked = select(open_pool(out / "pool").group("one"))

@@ -63,6 +63,7 @@ def test_a_shared_batch_and_requests_one_by_one_give_the_same_answers() -> None:
     assert len({one.rollout.token_ids.tobytes() for one in ours}) > 1
 
 
+@pytest.mark.slow
 def test_a_sampled_run_is_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
     tokens = []
     for workers in (1, 3):

@@ -11,6 +11,8 @@ from benchmarks.leakage import Halves, decoded, measure
 from radmoe_lab.archive.files import open_archive
 from radmoe_lab.archive.pools import PoolBuilder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Halves]:

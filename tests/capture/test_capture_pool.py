@@ -122,6 +122,7 @@ def test_only_what_is_kept_is_in_the_pool(plan: Plan, tmp_path: Path) -> None:
     assert pool.verify() == []
 
 
+@pytest.mark.slow
 def test_capturing_loads_no_gold_and_no_grading() -> None:
     code = (
         "import sys, radmoe.capture; "

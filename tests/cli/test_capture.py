@@ -151,6 +151,7 @@ def test_parts_merge_into_what_one_worker_captures(run: Run, checkpoint: Path, p
     assert "part 3 of 2 does not exist" in run(*base, "--part", "3/2", expect=2)
 
 
+@pytest.mark.slow
 def test_a_kind_is_recorded_as_the_lines_or_the_option_say(run: Run, checkpoint: Path, tmp_path: Path) -> None:
     file = tmp_path / "mixed.jsonl"
     file.write_text('{"id": "a", "prompt": "x", "kind": "code"}\n{"id": "b", "prompt": "y"}\n')
@@ -181,6 +182,7 @@ def wait_for_rollouts(out: Path, process: subprocess.Popen[str], size: int) -> N
     pytest.fail(f"no rollouts appeared: {process.communicate()}")
 
 
+@pytest.mark.slow
 def test_a_killed_capture_goes_on_with_the_missing_rollouts(
     run: Run, checkpoint: Path, prompts: Path, tmp_path: Path
 ) -> None:
@@ -198,6 +200,7 @@ def test_a_killed_capture_goes_on_with_the_missing_rollouts(
     assert tokens(killed) == tokens(whole)
 
 
+@pytest.mark.slow
 def test_an_interrupt_says_how_to_go_on(checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
     out = tmp_path / "pool"
     with child([*settings(checkpoint, prompts, out), "-n", 500, "--max-tokens", 40, "--batch-size", 4]) as process:

@@ -13,6 +13,8 @@ from radmoe.pool import open_pool
 from radmoe_lab.models import MODELS
 from radmoe_lab.tasks import problems
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -74,6 +74,7 @@ def everything(self: Any, *args: Any, generate: Any = VllmHttpEngine.generate, *
     return generate(self, *args, **(asked | {"profile": None}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "readouts",
     ["delimiter:e@4", "boundary: that@marker, delimiter: minus@3, trajectory:so@2, pre-delim@8", "boundary:e@union"],
@@ -97,6 +98,7 @@ def test_windows_alone_are_fetched_and_the_pool_is_the_same(
     assert abs(sum(server.sent) - sum(few) - left * row) <= 11 * 8  # headers say how many, in digits
 
 
+@pytest.mark.slow
 def test_a_server_that_captures_some_layers_makes_the_pool_of_these(
     serve: Serve, capture: Capture, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def options(model: Path, folder: Path, out: Path, *more: object) -> list[object]
     return ["run", *run, "--max-tokens", 16, "--steps", 3, "--workers", 4, *more]
 
 
+@pytest.mark.slow
 def test_a_sampled_run_is_selected_from_and_goes_on(model: Path, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     done = json.loads(radmoe(*options(model, folder, out, "-n", 1, "--limit", 2, "--json")).stdout)
@@ -91,6 +92,7 @@ def test_finished_trajectories_are_imported(model: Path, folder: Path, tmp_path:
     assert (tmp_path / "in" / "preds.json").is_file()
 
 
+@pytest.mark.slow
 def test_selectors_are_compared_by_verdicts(tmp_path: Path) -> None:
     verdicts = write_runs(tmp_path / "runs", issues=12)
     rows = [{"instance_id": name, "run": run, "resolved": right} for (name, run), right in verdicts.items()]
@@ -120,6 +122,7 @@ def test_a_wrong_call_is_one_line(words: list[str], line: str) -> None:
     assert line in str(error)
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_is_finished(model: Path, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     arguments = ["agent", *options(model, folder, out, "-n", 20)]

@@ -17,6 +17,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
 
 
+@pytest.mark.slow
 def test_a_report_is_written_and_named(made: list[PlantedGroup], tmp_path: Path) -> None:
     pool = graded_pool(tmp_path / "pool", made)
     out = tmp_path / "new" / "page.html"
@@ -49,6 +50,7 @@ def test_options_that_cannot_be_are_refused_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_directory_and_rollouts_that_would_count_twice_are_refused(made: list[PlantedGroup], tmp_path: Path) -> None:
     pool, out = graded_pool(tmp_path / "pool", made), tmp_path / "page.html"
     assert f"--out {tmp_path} is a directory: name a file" in error(radmoe("report", pool, "--out", tmp_path, expect=2))

@@ -26,6 +26,8 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
 from text_pools import write_texts
 
+pytestmark = pytest.mark.slow
+
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
     done = radmoe("--help")

@@ -135,6 +135,7 @@ def test_code_whose_kind_nobody_said_is_read_at_its_fence_and_that_is_said(run: 
     assert "give --kind code" in str(wrong.exception)
 
 
+@pytest.mark.slow
 def test_families_pool_the_styles_of_a_model(run: Run, made: list[PlantedGroup], tmp_path: Path) -> None:
     pools = [graded_pool(tmp_path / s, made, task="math-1", model="lab-oss", style=s) for s in ("low", "high")]
     pools.append(graded_pool(tmp_path / "other", made, task="math-1", model="lab-qwen"))

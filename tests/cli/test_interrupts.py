@@ -19,6 +19,7 @@ def journal_bytes(pool: Path) -> int:
     return sum(file.stat().st_size for file in pool.glob(f"token_data_*/{schema.JOURNAL}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [5_000, 20_000])
 @pytest.mark.parametrize("threads", [[], ["--threads", 2]], ids=["default", "two"])
 def test_an_interrupted_capture_ends_its_threads(threads: list[object], size: int, tmp_path: Path) -> None:
@@ -31,6 +32,7 @@ def test_an_interrupted_capture_ends_its_threads(threads: list[object], size: in
     assert len(Pool.recover(out)) == int(safe[1].replace(",", "")) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [[], ["--threads", 2]], ids=["default", "two"])
 def test_a_capture_on_a_full_disk_ends_its_threads(threads: list[object], tmp_path: Path) -> None:
     """The kernel lets no file grow beyond 40 kB, which the tokenizer's files stay below."""

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from forked_runs import Outcome
 
 TESTS = Path(__file__).parents[1] / "support"
 
 
+@pytest.mark.slow
 def test_killed_commands_go_on_and_leave_what_an_undisturbed_run_leaves() -> None:
     """Captures by a server, by llama.cpp and of a file, a merge, and trajectories that are run and imported."""
     command = [sys.executable, str(TESTS / "killed_runs.py"), "--sample"]

@@ -192,6 +192,7 @@ def test_what_is_served_answers_as_the_pages_ask(tmp_path: Path) -> None:
     assert (len(clients), len(calls)) == (2, 1)
 
 
+@pytest.mark.slow
 def test_what_is_not_run_is_parsed_by_the_real_command_line(tmp_path: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -11,6 +11,8 @@ import pytest
 from command_line import error, lines, radmoe
 from radmoe.pool import open_pool
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:

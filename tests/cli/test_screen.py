@@ -128,6 +128,7 @@ def test_a_report_file_is_text_of_its_format(attacked: Path, tmp_path: Path, sty
         assert json.loads(text)["pools"][0]["dataset"] == ATTACK
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ENCODABLE)
 @example(ATTACK)
@@ -175,6 +176,7 @@ WRONG_CALLS: dict[str, Callable[[str], list[object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ATTACKS.values(), ids=ATTACKS)
 @pytest.mark.parametrize("call", WRONG_CALLS)
 def test_what_was_typed_is_repeated_as_text(
@@ -187,6 +189,7 @@ def test_what_was_typed_is_repeated_as_text(
         assert shown.err.count("\n") == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(WRONG_CALLS)), st.text(st.characters(exclude_characters="\0"), max_size=40))
 def test_anything_typed_is_repeated_as_text(tmp_path_factory: pytest.TempPathFactory, call: str, text: str) -> None:
@@ -219,6 +222,7 @@ def test_bytes_of_a_path_that_are_no_text_are_escaped(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_terminal_without_accents_gets_escapes(tmp_path: Path) -> None:
     pool = hostile_pool(tmp_path / "pool", "naïve 模型")
     for command in ("inspect", "select, texts", "evaluate"):
@@ -326,6 +330,7 @@ def on_a_terminal(*arguments: object) -> bytes:
 OURS = rb"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[\d*[AK]"  # colours, the cursor shown or not, a line up, a line erased
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["inspect", "select, texts", "evaluate", "verify"])
 def test_a_terminal_gets_our_own_sequences_alone(attacked: Path, command: str) -> None:
     written = on_a_terminal(*READING[command](attacked))

@@ -65,6 +65,7 @@ def lines(done: Result) -> list[dict[str, object]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_calibrate_shows_error_brier_scores_and_risk_and_writes_what_select_takes(
     run: Run, pool: Path, tmp_path: Path
 ) -> None:
@@ -168,6 +169,7 @@ def test_without_a_calibration_there_is_a_rank_that_nobody_reads_as_a_probabilit
     assert "It is no probability: no calibration ships for the weights of planted" in shown
 
 
+@pytest.mark.slow
 def test_a_shipped_calibration_is_used_for_its_weights_and_its_way_to_select(
     run: Run, pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

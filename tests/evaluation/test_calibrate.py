@@ -100,6 +100,7 @@ def test_picks_that_are_all_right_are_not_said_to_be_certain() -> None:
     assert 1 / 102 <= nobody.probability(64, 0.95) < 0.05
 
 
+@pytest.mark.slow
 def test_forecasts_beat_the_base_rate_where_there_is_something_to_know() -> None:
     measured = measures(cross_validated("math", graded(1500)))
     assert measured["brier"] < measured["brier_base"] - 0.03
@@ -143,6 +144,7 @@ def test_the_calibration_error_of_perfect_probabilities_is_what_chance_shows() -
     assert brier(np.array([0.25]), np.array([True])).tolist() == [0.5625]
 
 
+@pytest.mark.slow
 def test_probabilities_that_say_nothing_are_called_so(pool: Path, tmp_path: Path) -> None:
     path = graded_pool(tmp_path / "p", list(planted.groups(Planted(problems=40, rollouts=8, tokens=20, shape=SHAPE))))
     opened = open_pool(path)
@@ -161,6 +163,7 @@ def test_risk_is_that_of_the_surest_and_ties_share_theirs() -> None:
         assert risk(sure[shuffled], right[shuffled], 2) == 0.25
 
 
+@pytest.mark.slow
 def test_a_pool_is_calibrated_by_picks_among_all_rollouts_and_among_random_subsets(pool: Path) -> None:
     made = calibrate([pool], rule=Rule(k=4))
     assert made.calibration.rule == Rule(preset="paper", k=4)
@@ -177,6 +180,7 @@ def test_a_pool_is_calibrated_by_picks_among_all_rollouts_and_among_random_subse
     assert calibrate([pool], rule=Rule(k=4)).calibration == made.calibration
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rollouts", [8, 11, 13, 16])
 def test_a_subset_of_a_pool_has_a_probability_near_its_share_of_right_picks(pool: Path, rollouts: int) -> None:
     calibration = calibrate([pool]).calibration
@@ -200,6 +204,7 @@ def test_a_subset_of_a_pool_has_a_probability_near_its_share_of_right_picks(pool
     assert {calibration.select(group).probability for group in small} == {None}
 
 
+@pytest.mark.slow
 def test_every_table_says_what_cross_validation_found(pool: Path) -> None:
     made = calibrate([pool])
     verdicts, scores, risks, curves = tables(made, resamples=200)
@@ -218,6 +223,7 @@ def test_every_table_says_what_cross_validation_found(pool: Path) -> None:
     assert [row.cells[0].value for row in curves.rows] == [8, 16]
 
 
+@pytest.mark.slow
 def test_probabilities_that_are_too_high_fail_the_check() -> None:
     from radmoe.evaluation.calibrate import Calibrated
     from radmoe.selection.calibration import Calibration
@@ -240,6 +246,7 @@ def replace_sure(forecast: Any, sure: Any) -> Any:
     return forecast._replace(sure=sure)
 
 
+@pytest.mark.slow
 def test_a_calibration_is_checked_on_pools_it_was_not_fitted_on(pool: Path, tmp_path: Path) -> None:
     recipe = Planted(problems=30, rollouts=16, tokens=20, shape=SHAPE, seed=5)
     fresh = graded_pool(tmp_path / "fresh", list(planted.groups(recipe)), task="others")

@@ -61,6 +61,7 @@ def test_a_kind_of_two_data_sets_shows_them_together_and_apart() -> None:
     assert [row[title].value for title in ("all code", "code", "code-wide")] == [0.375, 0.75, 0.0]
 
 
+@pytest.mark.slow
 def test_sections_are_configurations_families_and_everything_and_none_twice() -> None:
     pools = [*lab("lab-oss low"), *lab("lab-oss high"), *lab("lab-qwen thinking")]
     table = cells(build_report(pools, FEW), "kinds")

@@ -122,6 +122,7 @@ def test_a_normal_form_is_its_own(answer: str) -> None:
     assert normal_form(normal) == normal
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.booleans())
 @settings(max_examples=1000, deadline=None)
 def test_any_text_has_a_normal_form_that_is_its_own(text: str, integer: bool) -> None:

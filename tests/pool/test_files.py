@@ -128,6 +128,7 @@ def test_nothing_but_plain_files_stands_for_a_file_of_a_pool(
             action(graded)
 
 
+@pytest.mark.slow
 def test_a_sound_graded_pool_is_used_without_complaint(graded: Path) -> None:
     use(graded)
     append(graded)

@@ -32,6 +32,7 @@ def use(path: Path) -> list[int | None]:
     return picks
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(which=st.integers(0, 1000), junk=st.binary(max_size=400), keep=st.booleans())
 @example(which=0, junk=b'{"schema_version": 2, "crc32": 0}', keep=False)

@@ -83,6 +83,7 @@ def logprobs(number: int) -> dict[str, Any]:
     return {} if values is None else {"sampled_logprobs": values}
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(added=st.lists(ADDED, min_size=1, max_size=6), column=st.integers(0, 2), recovered=st.booleans())
 def test_what_a_writer_accepts_is_sealed_and_recovered(

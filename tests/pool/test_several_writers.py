@@ -23,6 +23,7 @@ def _fill(path: str, name: str) -> None:
             w.add(name, rollout(11, i))
 
 
+@pytest.mark.slow
 def test_several_processes_fill_shards_of_their_own(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_fill, args=(str(tmp_path / "p"), f"own-{i}")) for i in range(3)]

@@ -26,6 +26,7 @@ def test_a_sound_pool_has_no_fault(shared_pool: Path) -> None:
     assert faults_of(shared_pool) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=st.floats(0, 1, exclude_max=True), which=st.integers(0, 10_000))
 def test_any_flipped_byte_is_found_and_its_file_named(pool_path: Path, where: float, which: int) -> None:

@@ -42,6 +42,7 @@ def test_what_is_written_reads_back_the_same(made: list[PlantedGroup], shared_po
         assert pool.texts(m.group.problem_id) == m.texts
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(1, 60), min_size=1, max_size=6),
@@ -73,6 +74,7 @@ def test_any_pool_reads_back_the_same(
     assert faults_of(path) == []
 
 
+@pytest.mark.slow
 def test_long_rollouts_span_many_chunks(tmp_path: Path) -> None:
     shape = RouterShape(24, 64, 8)  # 384 bytes a row and column: 4 MiB after 10,922 tokens
     rollouts = [rollout(9000, i, shape) for i in range(3)]
@@ -246,6 +248,7 @@ def _fill_until_refused(path: str, limit: int, result: multiprocessing.Queue[int
     w.abandon()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     result: multiprocessing.Queue[int | str] = context.Queue()

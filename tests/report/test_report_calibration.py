@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from planted_pools import graded_pool
@@ -16,6 +17,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 
 
+@pytest.mark.slow
 def test_a_calibration_is_a_page_csv_json_and_a_figure(tmp_path: Path) -> None:
     recipe = Planted(problems=40, rollouts=8, tokens=20, shape=RouterShape(4, 16, 2))
     pool = graded_pool(tmp_path / "pool", list(planted.groups(recipe)), model="a|b\x1b[31m<script>")

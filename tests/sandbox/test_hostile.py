@@ -24,7 +24,7 @@ from radmoe.sandbox import Sandbox, spell
 from radmoe.sandbox.run import _FIRST_UID
 from readable import readable_copy
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")]
 
 CALLS = [([3, 1, 2],), ([],), ([5],)]
 SUMS = "\n".join(map(spell, (6, 0, 5))).encode()

@@ -17,6 +17,7 @@ def test_there_are_at_least_sixty() -> None:
     assert len(HOSTILE) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("user", users())
 def test_no_hostile_command_escapes_or_takes_more_than_it_may(user: str) -> None:
     sample = [*list(HOSTILE)[users().index(user) :: 3], "out: make /usr writable", "root: core_pattern"]

@@ -69,6 +69,7 @@ def test_the_root_holds_an_interpreter_and_nothing_else(namespaces: Sandbox, vie
     assert not [path for path in files if "/site-packages/" in path or "/dist-packages/" in path]
 
 
+@pytest.mark.slow
 @needs_landlock
 def test_landlock_opens_the_same_files_and_no_others(view: root.View) -> None:
     with Sandbox(mechanism="landlock", timeout=20) as sandbox:

@@ -269,6 +269,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(plain, plain)
 def test_two_values_spell_alike_exactly_when_they_are_equal(a: Any, b: Any) -> None:
     assert (spell(a) == spell(b)) == (a == b)

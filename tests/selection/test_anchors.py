@@ -43,6 +43,7 @@ RIGHT = {
 CORE = {"qwen3": 79075, "gpt-oss": 172278}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_boxed_is_found_in_every_context_of_the_table(name):
     table, spec = vocab(name), spec_for("delimiter", "math", vocab(name))

@@ -79,6 +79,7 @@ def test_every_scalar_is_each_scalar(tokens: int) -> None:
     }
 
 
+@pytest.mark.slow
 @given(TOKENS, st.integers(1, 20))
 def test_running_lows_are_the_windows_that_are_lower_than_all_before(values: np.ndarray, width: int) -> None:
     at, low = confidence.running_lows(values, width)

@@ -38,6 +38,7 @@ def test_best_of_n_and_plain_requests_are_sampled_here(tiny: Any) -> None:
     assert plain["usage"]["completion_tokens"] <= 10
 
 
+@pytest.mark.slow
 def test_rollouts_of_a_seed_are_the_same_in_one_round_and_in_several(tmp_path: Path) -> None:
     """Adaptive requests draw in rounds; rollout i must not depend on the round that drew it."""
     from radmoe.pool import open_pool
@@ -56,6 +57,7 @@ def test_rollouts_of_a_seed_are_the_same_in_one_round_and_in_several(tmp_path: P
     assert drawn == whole[: len(drawn)]
 
 
+@pytest.mark.slow
 def test_a_shipped_calibration_is_used_as_python_uses_it(tmp_path: Path) -> None:
     from dataclasses import replace
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import pytest
 
 import tiny_moe
 from hostile_clients import ask_fuzzed, serving, slow_clients
 
 
+@pytest.mark.slow
 def test_fuzzed_requests_are_answered_in_time_and_never_break_the_server(tmp_path: Path) -> None:
     tiny = tiny_moe.save(tmp_path / "tiny", chat=True)
     with serving("--model", tiny, "--threads", 1) as made, httpx.Client(timeout=30) as client:

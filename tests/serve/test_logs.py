@@ -147,6 +147,7 @@ def ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
         process.wait()
 
 
+@pytest.mark.slow
 def test_every_line_of_the_process_is_json(upstream: Any, served_checkpoint: Path, tmp_path: Path) -> None:
     """Those of uvicorn, of libraries, of warnings and of threads that fail, too."""
     log = tmp_path / "log"

@@ -72,6 +72,7 @@ def test_a_hostile_answer_costs_no_group_but_its_own(
     assert [len(pool.group(identity)) for identity in answered] == [4] * 9
 
 
+@pytest.mark.slow
 def test_a_group_that_the_disk_refuses_halfway_is_not_in_the_pool(upstream: Any, tmp_path: Path) -> None:
     """Its first rollouts stayed, as a group of fewer than were sampled."""
     path = tmp_path / "pool"
@@ -103,6 +104,7 @@ def test_a_group_that_the_disk_refuses_halfway_is_not_in_the_pool(upstream: Any,
     assert pool.verify() == []
 
 
+@pytest.mark.slow
 def test_a_gateway_killed_while_recording_leaves_a_pool_that_does_not_lie(upstream: Any, tmp_path: Path) -> None:
     """What a client was answered is there whole; a group that the kill cut short says how many it should have."""
     made = Recorded(tmp_path / "pool", upstream().url)

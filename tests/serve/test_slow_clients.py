@@ -20,6 +20,8 @@ import pytest
 
 from running_gateway import JSON, MESSAGES, until
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BODY = {"model": "planted#rad-4", "messages": MESSAGES}
 

@@ -16,6 +16,8 @@ import pytest
 from command_line import error, lines, radmoe, start
 from radmoe.pool import open_pool
 
+pytestmark = pytest.mark.slow
+
 MINE = Path(__file__).parents[1] / "data" / "radmoe-mine"
 
 

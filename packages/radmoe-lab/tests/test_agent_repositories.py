@@ -34,6 +34,7 @@ def test_a_seed_gives_the_same_repositories_and_another_seed_gives_others() -> N
     assert repository_named("repo-s3-0002") == other[2]
 
 
+@pytest.mark.slow
 def test_no_repository_depends_on_the_order_of_a_set() -> None:
     """repo-0108 and repo-0428 have functions of one name, whose docstrings once followed Python's hashes."""
     program = (

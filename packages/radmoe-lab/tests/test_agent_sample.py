@@ -31,7 +31,7 @@ from radmoe_lab.tasks.draw import seeded
 from radmoe_lab.tokenizer import build
 from radmoe_lab.train import save, train
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 (NAME,) = AGENTS
 SMALL = {"n": 2, "limit": 2, "batch_size": 4, "jobs": 1}
 

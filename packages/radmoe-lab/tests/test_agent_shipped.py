@@ -45,6 +45,7 @@ def test_there_are_16_of_each_and_most_repositories_are_mixed(trajectories: list
     assert 0.25 < np.mean([one.verdict == RESOLVED for one in trajectories]) < 0.75
 
 
+@pytest.mark.slow
 def test_the_verdicts_are_those_of_the_hidden_tests(trajectories: list[AgentTrajectory]) -> None:
     some = [one for one in trajectories if one.number % 4 == 0 and one.repository_id < "repo-0060"]
     again = judged(some, repositories(limit=60), jobs=len(os.sched_getaffinity(0)))
@@ -52,6 +53,7 @@ def test_the_verdicts_are_those_of_the_hidden_tests(trajectories: list[AgentTraj
     assert len({one.verdict for one in some}) >= 3
 
 
+@pytest.mark.slow
 def test_a_replay_meets_the_experts_and_logprobs_of_the_gpu(
     trajectories: list[AgentTrajectory], tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def overfitted(repository: Repository) -> str:
     return difference(name, repository.files[name].encode(), text.encode())
 
 
+@pytest.mark.slow
 def test_all_verdicts(tasks: list[Repository]) -> None:
     entry_only = next(t for t in tasks if t.target and not t.direct)
     name = f"{entry_only.entry}.py"

@@ -100,6 +100,7 @@ def test_a_tokenizer_is_small_lossless_and_splits_digits(family: str) -> None:
     assert tokenizer.decode(tokenizer.encode(odd).ids) == odd
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_learning_a_tokenizer_repeats_in_every_process_and_has_the_shipped_shape(family: str) -> None:
     code = f"import hashlib; from radmoe_lab.tokenizer import learn; print(hashlib.sha256(learn({family!r}).to_str().encode()).hexdigest())"

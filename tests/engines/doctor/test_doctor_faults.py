@@ -99,6 +99,7 @@ def test_local_engines_that_are_well_pass() -> None:
         assert found["alignment"].status == found["reference"].status == "ok"
 
 
+@pytest.mark.slow
 def test_alignment_is_judged_alike_whatever_the_prompt() -> None:
     """A router of 3 layers and 8 experts often has the same experts for two tokens: 10 of 100 prompts raised a false alarm."""
     engine = tiny_moe.engine("qwen3-moe")

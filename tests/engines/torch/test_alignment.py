@@ -60,6 +60,7 @@ def test_a_shifted_row_would_be_noticed() -> None:
     assert (late == np.sort(done.rollout.expert_ids, -1)).all(-1).mean() < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["qwen3-moe", "gpt-oss", "mixtral"])
 def test_bfloat16_capture_mostly_agrees_with_replay(family: str) -> None:
     """1,322 of 1,329 sets for Qwen3-MoE, 1,771 of 1,772 for gpt-oss, 1,326 of 1,329 for Mixtral (torch 2.13, CPU)."""

@@ -138,6 +138,7 @@ def test_closing_ends_what_is_under_way_and_every_thread() -> None:
         batch.submit(PROMPTS[0], sampling=long)
 
 
+@pytest.mark.slow
 def test_a_request_that_has_not_begun_can_be_cancelled() -> None:
     with tiny_moe.engine("qwen3-moe").batcher(batch_size=1, topk_logprobs=4) as batch:
         futures: list[Future[Completion]] = [

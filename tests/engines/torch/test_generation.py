@@ -48,6 +48,7 @@ def test_same_seed_same_rollouts_bit_for_bit(engine: TransformersEngine) -> None
     assert any(not np.array_equal(runs[0][p].rollout.token_ids, other[p].rollout.token_ids) for p in other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["qwen3-moe", "qwen3-next", "gpt-oss"])
 def test_refilled_batches_equal_unbatched_generation(family: str) -> None:
     shared = tiny_moe.engine(family)
@@ -59,6 +60,7 @@ def test_refilled_batches_equal_unbatched_generation(family: str) -> None:
     shared.eos = eos
 
 
+@pytest.mark.slow
 def test_streams_side_by_side_change_nothing(engine: TransformersEngine) -> None:
     two = tiny_moe.engine("qwen3-moe", streams=2)
     eos, two.eos = two.eos, ENDS

@@ -117,6 +117,7 @@ def test_a_bypass_that_begins_later_is_noticed() -> None:
         list(engine.generate([[1, 2]], 1))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, on importing its compiler
 def test_compiled_models_and_kernels_are_refused() -> None:
     with pytest.raises(EngineError, match="compiled"):

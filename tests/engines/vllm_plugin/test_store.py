@@ -70,6 +70,7 @@ def histories(draw: st.DrawFn) -> tuple[list[int], list[int], list[list[tuple[in
     return prompts, totals, passes
 
 
+@pytest.mark.slow
 @given(histories(), st.booleans())
 def test_generated_rows_are_complete_and_their_own(history, prompt_too: bool) -> None:
     prompts, totals, passes = history
@@ -89,6 +90,7 @@ def test_generated_rows_are_complete_and_their_own(history, prompt_too: bool) ->
     assert len(kept) == 0
 
 
+@pytest.mark.slow
 @given(histories(), st.integers(1, 8))
 def test_a_tail_keeps_the_last_tokens(history, tail: int) -> None:
     prompts, totals, passes = history

@@ -18,6 +18,7 @@ from radmoe.evaluation import stats
 FAMILY = npst.arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 1))
 
 
+@pytest.mark.slow
 @given(FAMILY)
 @settings(max_examples=15)  # the reference takes 50 ms
 def test_holm_agrees_with_statsmodels(p: np.ndarray) -> None:

@@ -163,6 +163,7 @@ def covers(found: stats.Interval, truth: float) -> bool:
     return found.low <= truth <= found.high
 
 
+@pytest.mark.slow
 def test_mean_and_paired_intervals_cover_95_times_in_100() -> None:
     rng = np.random.default_rng(10)
     plain = paired = 0
@@ -175,6 +176,7 @@ def test_mean_and_paired_intervals_cover_95_times_in_100() -> None:
     assert 0.93 <= paired / 1200 <= 0.97
 
 
+@pytest.mark.slow
 def test_clustered_intervals_cover_95_times_in_100_where_naive_ones_do_not() -> None:
     rng = np.random.default_rng(11)
     clustered = naive = 0

@@ -50,6 +50,7 @@ def compile_in(cache: Path, *, limit: int | None = None) -> subprocess.Completed
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
 @pytest.mark.parametrize("damage", [b"", b"\0" * 400, b"rubbish"])
 def test_a_damaged_cache_is_one_line_and_is_mended(tmp_path: Path, suffix: str, damage: bytes) -> None:
@@ -67,6 +68,7 @@ def test_a_damaged_cache_is_one_line_and_is_mended(tmp_path: Path, suffix: str, 
     assert compile_in(cache).stderr == ""
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_costs_no_result(tmp_path: Path) -> None:
     done = compile_in(tmp_path / "cache", limit=100)
     assert (done.stdout, done.returncode) == ("42 15\n", 0)

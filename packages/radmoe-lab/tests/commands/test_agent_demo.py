@@ -14,6 +14,8 @@ from radmoe.agents.candidates import read_candidates
 from radmoe_lab.agent.records import read_trajectories
 from radmoe_lab.models import shipped_trajectories
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:

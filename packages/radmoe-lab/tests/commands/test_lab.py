@@ -19,6 +19,8 @@ from radmoe_lab.commands import lab
 from radmoe_lab.models import MODELS
 from radmoe_lab.sample import sample
 
+pytestmark = pytest.mark.slow
+
 NAME = "lab-qwen-thinking"
 
 

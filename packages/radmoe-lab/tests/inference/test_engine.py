@@ -48,6 +48,7 @@ def test_captured_rows_are_those_of_a_pass_of_the_plain_engine(family: str) -> N
         assert np.allclose(captured, np.take_along_axis(weights[rows], forced, -1), atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["qwen3-moe", "gpt-oss", "qwen3-next"])
 def test_several_batches_at_a_time_and_shared_ones_give_the_plain_engines_rollouts(family: str) -> None:
     keys = [f"p{i}" for i in range(len(PROMPTS))]

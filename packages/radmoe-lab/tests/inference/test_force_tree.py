@@ -44,6 +44,7 @@ def compare(engine: LabEngine, prompt: list[int], tails: list[list[int]], positi
         assert np.allclose(one.topk_logprobs, other.topk_logprobs, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_tree_gives_what_batches_give(family: str) -> None:
     compare(tiny_moe.lab_engine(family), PROMPT, branches())
@@ -59,6 +60,7 @@ def test_a_prompt_may_have_one_token(family: str) -> None:
     compare(tiny_moe.lab_engine(family), [5], branches())
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=30), min_size=1, max_size=8), st.integers(4, 60))
 @settings(max_examples=15, deadline=None)
 @pytest.mark.parametrize("family", ["gpt-oss", "qwen3-next"])

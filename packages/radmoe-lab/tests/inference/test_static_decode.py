@@ -49,6 +49,7 @@ def growing(engine: Any, work: list[Job], rows: int) -> dict[tuple[int, int], Co
     return {(c.prompt_index, c.rollout_index): c for c in done}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("rows", [1, 5, 32])
 def test_the_rollouts_are_those_of_a_growing_batch(family: str, rows: int) -> None:
@@ -60,6 +61,7 @@ def test_the_rollouts_are_those_of_a_growing_batch(family: str, rows: int) -> No
     assert [name for name in expected if not same(seen[name], expected[name])] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prompts_longer_than_a_sliding_window_and_than_the_first_batch_had_room_for(family: str) -> None:
     """The cache grows while rows are under way, and a window of prompt columns lies behind them."""
@@ -91,6 +93,7 @@ def test_without_capture_the_tokens_are_the_same() -> None:
         assert completion.rollout.sampled_logprobs is None
 
 
+@pytest.mark.slow
 def test_a_run_that_was_given_up_leaves_nothing_behind_for_the_next() -> None:
     engine = tiny_moe.lab_engine("qwen3-next")
     work = jobs(engine, {}, 2)
@@ -103,6 +106,7 @@ def test_a_run_that_was_given_up_leaves_nothing_behind_for_the_next() -> None:
     assert decoder.sampled == sum(map(len, expected.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_requests_that_come_one_by_one_share_a_batch_of_fixed_size(family: str) -> None:
     """As on a GPU: the batcher and `generate` take their decoder from the engine."""
