@@ -166,8 +166,8 @@ main()
     assert done.returncode == 0, done.stderr
     header, _ = read_trajectories(tmp_path / "out" / f"{NAME}.npz.xz")
     assert header["command"] == (
-        f"python -m radmoe_lab.agent.sample {NAME} --out out -n 1 --limit 1 --device cpu --jobs 1 --max-tokens 4 "
-        "--weights weights --unconfined"
+        f"python -m radmoe_lab.agent.sample {NAME} -n 1 --limit 1 --jobs 1 --max-tokens 4 --unconfined "
+        "--out out --device cpu --weights weights"
     )
     assert str(tmp_path) not in json.dumps(header)
     assert not header["confined"]
