@@ -18,7 +18,7 @@ from radmoe.grading.programs import Program, judge, judge_many
 from radmoe.problems.base import STDIN
 from radmoe.sandbox import Sandbox
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")]
 
 READ = [(("3\n1 2 3\n",), "6\n"), (("1\n5",), "5"), (("0\n\n",), "0")]
 READS = "input()\nprint(sum(map(int, input().split())))"

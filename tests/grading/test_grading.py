@@ -150,6 +150,7 @@ def test_letters_mean_what_the_prompt_showed(tmp_path: Path) -> None:
         grade_pool(other, known)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 def test_contests_are_run_against_their_tests(tmp_path: Path) -> None:
     known = load("livecodebench_v5", tmp_path, samples.CONTESTS)

@@ -42,6 +42,7 @@ def verdicts(found: Findings) -> dict[str, Verdict]:
     return {decision.claim.key: decision.verdict for decision in found.decisions}
 
 
+@pytest.mark.slow
 def test_tokens_saved_on_problems_that_are_settled_are_found_to_pay() -> None:
     found = adaptive(evidence(*(made(kind) for kind in ("math", "code") for made in (hard, easy))), OPTIONS)
     assert verdicts(found)[BETTER.key] is Verdict.SUPPORTS
@@ -93,6 +94,7 @@ def test_fewer_problems_than_decide_anything_measure_nothing() -> None:
     assert "nothing was measured" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_a_pool_on_disk_is_measured_with_every_rival(tmp_path: Path) -> None:
     recipe = Planted(problems=10, rollouts=18, tokens=40, shape=RouterShape(4, 16, 2))
     path = graded_pool(tmp_path / "pool", list(planted.groups(recipe)), task="math-2")

@@ -38,6 +38,7 @@ def radmoe(*words: object, cache: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_list_names_every_study_and_its_needs(tmp_path: Path) -> None:
     from radmoe_studies.base import load
 
@@ -47,6 +48,7 @@ def test_the_list_names_every_study_and_its_needs(tmp_path: Path) -> None:
     assert {row["name"] for row in rows} == set(load())
 
 
+@pytest.mark.slow
 def test_a_study_prints_its_tables_and_verdicts_and_reads_nothing_twice(pools: list[Path], tmp_path: Path) -> None:
     first = radmoe("readouts", pools[0], "--quick", cache=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -57,6 +59,7 @@ def test_a_study_prints_its_tables_and_verdicts_and_reads_nothing_twice(pools: l
     assert "0 read, 640 from the cache" in second.stderr
 
 
+@pytest.mark.slow
 def test_a_study_that_cannot_run_says_what_is_missing_and_the_exit_code_tells(
     pools: list[Path], tmp_path: Path
 ) -> None:
