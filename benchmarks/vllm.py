@@ -89,11 +89,11 @@ def inside(engine: Any, prompts: list[list[int]], n: int, tokens: int) -> None:
     """Print the plugin's own CPU time, of everything that it calls, as a share of a run's."""
     from radmoe.engines.vllm.plugin.store import RowStore
     from radmoe.engines.vllm.plugin.tape import Tape
-    from radmoe.engines.vllm.plugin.worker import Recorder
+    from radmoe.engines.vllm.plugin.worker import RowRecorder
 
     spent: dict[str, float] = {}
-    parts = [(Tape, "write"), (Tape, "arm"), (Tape, "read"), (RowStore, "plan"), (Recorder, "_drain")]
-    parts += [(Recorder, "_announce"), (Recorder, "take")]
+    parts = [(Tape, "write"), (Tape, "arm"), (Tape, "read"), (RowStore, "plan"), (RowRecorder, "_drain")]
+    parts += [(RowRecorder, "_announce"), (RowRecorder, "take")]
 
     def counted(call: Any, name: str) -> Any:
         def counting(*args: Any, **kwargs: Any) -> Any:

@@ -74,8 +74,8 @@ def test_it_can_be_served() -> None:
 def test_a_server_is_an_upstream_and_no_engine_to_serve() -> None:
     import asyncio
 
-    from radmoe.serve.embedded import Embedded
+    from radmoe.serve.engine_backend import EngineBackend
     from radmoe.serve.settings import Settings
 
     with pytest.raises(InputError, match="vllm-http is for servers: give their addresses as --upstream"):
-        asyncio.run(Embedded(Settings(model="7", engine="vllm-http")).start())
+        asyncio.run(EngineBackend(Settings(model="7", engine="vllm-http")).start())

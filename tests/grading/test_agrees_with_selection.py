@@ -18,7 +18,7 @@ from radmoe.grading.answers import boxed, extract, fenced, response
 from radmoe.selection.anchors import locate, locate_extent, markers_for, spec_for, text_response
 from radmoe.selection.closing import BOX, CONTROL_TOKEN, answer_text, text_blocks
 from radmoe.serve import rendered
-from radmoe.serve.rendered import split_thinking
+from radmoe.serve.prompt_rendering import split_thinking
 from vocabularies import encode, vocab
 
 COMMON = [

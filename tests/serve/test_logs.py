@@ -36,7 +36,7 @@ def logged(capfd: pytest.CaptureFixture[str], count: int = 1) -> list[dict[str, 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("place", ["radmoe.serve.service.pick", "radmoe.serve.served.read_choices"])
+@pytest.mark.parametrize("place", ["radmoe.serve.service.pick", "radmoe.serve.upstream_backend.read_choices"])
 def test_an_error_in_a_request_is_logged_and_counted(
     gateway: Callable[..., Any],
     upstream: Any,
@@ -92,7 +92,7 @@ def test_a_stream_that_is_passed_on_is_noted_when_it_ends(
         yield b": x\n\n"
         broken()
 
-    monkeypatch.setattr("radmoe.serve.served._parts", parts)
+    monkeypatch.setattr("radmoe.serve.upstream_backend._parts", parts)
     assert "internal_error" in made.ask(model="planted", stream=True).text
     lines = logged(capfd)
     (failed,) = [line for line in lines if line["event"] == "request"]

@@ -53,22 +53,22 @@ def test_later_rounds_of_a_request_go_on_with_its_seeds(sglang: Callable[..., An
     import asyncio
     import json
 
-    from radmoe.serve.asks import read_ask
-    from radmoe.serve.backends import Progress
-    from radmoe.serve.served import Served
+    from radmoe.serve.api_request import read_request
+    from radmoe.serve.backends import RequestProgress
     from radmoe.serve.settings import Settings
+    from radmoe.serve.upstream_backend import UpstreamBackend
     from running_gateway import MESSAGES
 
     made = sglang()
     settings = Settings(upstreams=(made.upstream.url,), model=str(chat_checkpoint))
     body = {"model": "tiny#rad-4", "messages": MESSAGES, "max_tokens": 6, "seed": 7}
-    ask = read_ask(json.dumps(body).encode(), "chat", settings)
+    ask = read_request(json.dumps(body).encode(), "chat", settings)
     before = len(made.upstream.bodies)
 
     async def later() -> None:
-        backend = Served(settings)
+        backend = UpstreamBackend(settings)
         await backend.start()
-        await backend.sample(ask, 2, ask.best, Progress(), first=3)
+        await backend.sample(ask, 2, ask.best, RequestProgress(), first=3)
         await backend.close()
 
     asyncio.run(later())

@@ -118,7 +118,7 @@ def test_a_stream_that_is_always_ready_meets_the_deadline_too(gateway: Callable[
 def test_a_stream_that_falls_silent_or_has_no_end_is_ended(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radmoe.serve.served._IDLE_SECONDS", 0.5)
+    monkeypatch.setattr("radmoe.serve.upstream_backend._IDLE_SECONDS", 0.5)
     made = gateway(upstreams=(upstream(fault="falls silent").url,))
     began = time.monotonic()
     assert "upstream_error" in made.ask(model="planted", stream=True).text

@@ -1,4 +1,4 @@
-"""What is known of each finished trajectory: its patch, how it ended, and what is wrong with it."""
+"""The candidates: for each finished trajectory its patch, how it ended, and why it cannot be submitted."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def read_trajectory(path: Path) -> Trajectory:
 
 
 def candidate(instance_id: str, run: int, trajectory: Trajectory) -> Candidate:
-    """What a trajectory says of itself; an empty patch cannot be submitted."""
+    """The candidate of a trajectory. An empty patch cannot be submitted."""
     problem = None
     if not trajectory.patch.strip():
         reason = trajectory.status or "no exit status"

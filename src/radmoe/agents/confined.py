@@ -1,4 +1,4 @@
-"""Where an agent's commands run: an environment of mini-swe-agent in radmoe's own confinement (`radmoe.sandbox.session`).
+"""A mini-swe-agent environment that runs commands in radmoe's own confinement (`radmoe.sandbox.session`).
 
 A command sees a read-only system, the work tree of its own instance at `/testbed`, and an empty `/tmp`. It has no
 network, no other process, and limits of time, memory, processes, disk and output. It is never root, and the work tree
@@ -35,7 +35,7 @@ _FIRST_COMMIT = "test -e .git || { git init -q -b main . && git add -A && git co
 
 
 class ConfinedConfig(BaseModel):
-    """What mini-swe-agent's configuration says under `environment`.
+    """The section `environment` of mini-swe-agent's configuration.
 
     The agent works in a copy of the directory `repository`, or in `files`, texts by their paths. What has no history of
     its own gets one commit.

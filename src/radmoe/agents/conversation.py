@@ -38,7 +38,7 @@ class Conversation:
         return render(self._tokenizer, [plain(message) for message in messages], self.arguments)
 
     def answered(self, tokens: list[int]) -> None:
-        """Take note of the tokens that were generated for the last request, and are part of the history from now on."""
+        """Add the tokens that were generated for the last request to the history."""
         text, ids = self._request
         self._history = _Text(text + self._tokenizer.decode(tokens, skip_special_tokens=False), [*ids, *tokens])
 

@@ -1,4 +1,4 @@
-"""Routing for trajectories that exist already: each step is replayed as the request that it was, through a local model.
+"""Imports existing trajectories: each step is replayed through a local model as the request that it was.
 
 A trajectory holds texts, so the tokens are those of the tokenizer, which may not be those that were sampled; the pool
 records that. Without the reasoning there is no boundary to read, so a trajectory that did not keep it is refused.
@@ -48,7 +48,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did. `refused` are the trajectories without routing in the pool."""
+    """The result of an import. `refused` are the trajectories without routing in the pool."""
 
     directory: str
     instances: int

@@ -1,4 +1,4 @@
-"""What an agent is to solve: a folder with a line per instance, and the repositories."""
+"""The issues that an agent is to solve: a folder with a line per instance, and the repositories."""
 
 from __future__ import annotations
 

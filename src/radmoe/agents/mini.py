@@ -31,7 +31,7 @@ _OBSERVATION = (
 
 @dataclass
 class Session:
-    """One agent's requests: who answers them, how they are named in the random numbers, and what was answered."""
+    """The session of one agent: its responder, its key in the random numbers, and its turns so far."""
 
     responder: Responder
     key: str
@@ -46,7 +46,7 @@ SESSIONS: dict[str, Session] = {}
 
 
 class RoutedModelConfig(BaseModel):
-    """What mini-swe-agent's configuration says under `model`; the defaults are those of its own text mode."""
+    """The section `model` of mini-swe-agent's configuration; the defaults are those of its text mode."""
 
     model_name: str
     session: str
@@ -122,7 +122,7 @@ class RoutedModel:
             raise
 
     def _behind_boundary(self, completion: Completion) -> str:
-        """The part of an answer that is no reasoning."""
+        """The part of an answer after its reasoning."""
         tokens = completion.rollout.token_ids
         boundaries = find_all(spec_for("boundary", "agent", self._vocab), tokens, self._vocab)
         if not boundaries:

@@ -62,7 +62,7 @@ class Considered:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is submitted for an instance, and why. `run` is None where nothing can be: the patch is empty then."""
+    """The patch that is submitted for an instance, and why. If none can be, `run` is None and the patch is empty."""
 
     instance_id: str
     run: int | None
@@ -155,7 +155,7 @@ def decide(
 def _facts(
     S: NDArray[np.float32], reading: Reading, selection: Selection, runs: Sequence[int], k: int
 ) -> dict[int, dict[str, Any]]:
-    """What the comparison says of each located candidate, by its run."""
+    """The results of the comparison for each located candidate, by its run."""
     density = dict(zip(runs, selection.density.tolist(), strict=True))
     located = [run for run, there in zip(runs, reading.located, strict=True) if there]
     neighbours = knn(S, k).tolist() if len(located) > 1 else [[]] * len(located)

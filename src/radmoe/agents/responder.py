@@ -1,4 +1,4 @@
-"""Who answers an agent's requests. All agents of a process share one responder, and its engine."""
+"""Responders answer the requests of agents. All agents of a process share one responder and its engine."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Responder(Protocol):
 
 
 class EngineResponder(Responder):
-    """An engine. Requests of all agents share its batch; an engine that may be called from several threads, such as
-    a server's, gets each request by itself.
+    """Answers with an engine, whose batch all agents share. Engines that may be called from several threads, such as those
+    over servers, get each request by itself.
 
     `profile` is that of the pool, for engines that need not fetch all rows.
     """
@@ -70,7 +70,7 @@ class EngineResponder(Responder):
 
 
 class ScriptedResponder(Responder):
-    """Texts from a script, with the routing of real passes over them: an agent whose behaviour is known beforehand.
+    """Answers with texts from a script and the routing of real passes over them, for tests and demos.
 
     `script(key, rollout_index)` gives the text of an answer; the key is that of `respond`, `INSTANCE/STEP`.
     """

@@ -94,7 +94,7 @@ class AgentProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class AgentRun:
-    """What a run did.
+    """The result of a run.
 
     `ran` are the trajectories of this call, and `lost` are those that left no routing; `failure` is the first reason
     for that in this call. `retokenised` counts the requests that did not go on from the one before.
@@ -232,7 +232,7 @@ class _Work:
             del SESSIONS[name]
 
     def described(self, instance: Instance, run: int) -> Candidate:
-        """What there is of a trajectory."""
+        """The candidate that describes a trajectory."""
         try:
             made = candidate(instance.instance_id, run, read_trajectory(self._path(instance.instance_id, run)))
         except InputError as error:
@@ -242,7 +242,7 @@ class _Work:
         return made
 
     def _reason(self, instance_id: str, run: int, failure: BaseException | None) -> str:
-        """Why a trajectory left no routing."""
+        """The reason that a trajectory has no routing."""
         if failure is not None:
             return str(failure) or type(failure).__name__
         try:
@@ -314,7 +314,7 @@ class _Unwatched:
 
 
 def _run_all(work: _Work, wanted: Sequence[tuple[Instance, int]], progress: Callable[[AgentProgress], None]) -> None:
-    """Run trajectories side by side. An interrupt lets nobody begin, and gives up what is under way."""
+    """Run trajectories in parallel. An interrupt starts no more of them and gives up those under way."""
     from radmoe.agents.confined import stop_commands
 
     with _logged(work.out), ThreadPoolExecutor(work.plan.workers, "radmoe-agent") as pool:
@@ -342,7 +342,7 @@ def _row(instance: Instance) -> dict[str, str]:
 
 
 def _identity(plan: AgentPlan) -> dict[str, Any]:
-    """What must be the same when a run goes on: the harness, its prompts and its limits."""
+    """The settings that must be the same when a run goes on: the harness, its prompts and its limits."""
     from minisweagent import __version__
 
     prompts = json.dumps([plan.config.get(part) for part in ("agent", "model", "run")], sort_keys=True, default=str)

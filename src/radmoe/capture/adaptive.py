@@ -1,4 +1,4 @@
-"""Sampling that stops, problem by problem, when more rollouts would hardly change the pick.
+"""Adaptive capture: sampling of a problem stops when more rollouts would hardly change its pick.
 
 Rollouts are judged in the order of their indices, never in the order in which they finish: short ones finish first, and a
 pick among the first to finish would be one among the short ones. A problem is given as many rollouts at a time as its
@@ -33,14 +33,14 @@ class Watch:
         return self.decision is not None and self.decision.stop
 
     def take(self, index: int, rollout: Trace) -> None:
-        """Take a rollout; it is judged once all of lower index have been."""
+        """Add a rollout. It is judged once all rollouts of lower index have been."""
         self.early[index] = rollout
         while not self.stopped and len(self.selector) in self.early:
             place = len(self.selector)
             self.decision = self.selector.add(self.early.pop(place), rollout_index=place)
 
     def wanted(self) -> list[int]:
-        """The rollouts that must be sampled next; none where it has stopped."""
+        """The indices of the rollouts to sample next; empty once the problem has stopped."""
         if self.stopped:
             return []
         first = len(self.selector)
@@ -75,7 +75,7 @@ class Watches:
         return watch
 
     def take(self, problem_id: str, index: int, rollout: Rollout) -> None:
-        """Take a rollout that was sampled, as the pool keeps it."""
+        """Add a sampled rollout of a problem, with the rows that the pool keeps."""
         reduced = rollout.expert_ids.shape[1] != self._plan.engine.shape.layers
         ids, weights = self._profile.routing(rollout.expert_ids, rollout.weights, reduced=reduced)
         self.each[problem_id].take(index, replace(rollout, expert_ids=ids, weights=weights))
@@ -87,7 +87,7 @@ class Watches:
 
     @property
     def left(self) -> int:
-        """How many more rollouts there may be, at most."""
+        """The largest number of rollouts that may still be sampled."""
         return sum(self._plan.n - len(watch.selector) for watch in self.each.values() if not watch.stopped)
 
     @property
@@ -95,5 +95,5 @@ class Watches:
         return sum(watch.stopped for watch in self.each.values())
 
     def reasons(self) -> dict[str, int]:
-        """How many problems stopped for which reason."""
+        """The number of problems that stopped, by reason."""
         return dict(Counter(watch.decision.reason for watch in self.each.values() if watch.decision is not None))

@@ -1,4 +1,4 @@
-"""What is to be captured: problems, an engine, how it samples, and what is kept of each rollout."""
+"""The plan of a capture: problems, engine, sampling settings, and what is kept of each rollout."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Plan:
             self._check_adaptive()
 
     def _check_adaptive(self) -> None:
-        """Refuse what an adaptive capture could not select from."""
+        """Raise InputError for a plan whose rollouts an adaptive capture could not select from."""
         if self.n < 2:
             raise InputError(f"an adaptive capture chooses among rollouts: n must be 2 or more, got {self.n}")
         for question in self.problems:

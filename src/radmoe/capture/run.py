@@ -1,4 +1,4 @@
-"""Sampling rollouts into a pool: what is missing is sampled, and each rollout is kept as soon as it is finished."""
+"""Samples the rollouts that a pool lacks, and writes each as soon as it is finished."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from radmoe.problems import Question
 
 @dataclass(frozen=True)
 class Captured:
-    """What a capture did. `sampled` are the rollouts of this call; the others were there before.
+    """The result of a capture. `sampled` counts the rollouts of this call; the others were there before.
 
     `stopped` says for how many problems an adaptive capture ended for which reason; None where n was fixed. `set_aside` counts the
     records of a killed capture that are damaged or no rollouts.

@@ -82,7 +82,7 @@ def command(
 
     A request for MODEL#rad-16 samples 16 rollouts and is answered with the one that RAD picks. A request's own n keeps its meaning. The log goes to stderr, one line of JSON per request, without prompts.
     """
-    from radmoe.serve.picks import check_preset
+    from radmoe.serve.best_of import check_preset
     from radmoe.serve.run import serve
     from radmoe.serve.settings import Settings, read_keys
 

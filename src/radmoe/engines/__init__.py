@@ -1,4 +1,4 @@
-"""Where rollouts come from. An engine samples completions and hands each over with its routing.
+"""Engines: each samples completions and returns every one with its routing.
 
 base.py        what every engine is asked for and hands back: the `Engine` protocol, sampling, completions
 options.py     how an engine is opened

@@ -1,4 +1,4 @@
-"""What every engine is asked for and what it hands back: the `Engine` protocol, sampling, completions."""
+"""The `Engine` protocol, and what engines take and return: sampling settings, completions, batches."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Observation(NamedTuple):
 
 
 class Forced(NamedTuple):
-    """What a model says of T given tokens: expert ids and weights [T, L, K], and where asked for log-probabilities."""
+    """The result of a pass over T given tokens: expert ids and weights [T, L, K], and log-probabilities if asked for."""
 
     ids: NDArray[np.int16]
     weights: NDArray[np.float32]
@@ -94,7 +94,7 @@ class Forced(NamedTuple):
 
 
 class Batcher(Protocol):
-    """Takes requests one by one, from any thread, and samples those that are there together."""
+    """A queue of requests that are sampled in batches. Requests may be submitted from any thread."""
 
     def submit(
         self,
@@ -169,7 +169,7 @@ class Engine(Protocol):
         kinds: Sequence[Kind | None] | None = None,
         profile: Profile | None = None,
     ) -> Iterator[Completion]:
-        """Sample rollouts missing[i] of the n of prompt i (default: all n); yields each as it finishes.
+        """Sample n rollouts of every prompt, or only those with the indices missing[i]; yields each as it finishes.
 
         A prompt is a sequence of token ids, or what `encode` takes. `keys[i]` names prompt i in its seeds (default: its
         place), so that a resumed run draws what the interrupted one would have drawn. `profile` is that of the pool the
@@ -282,7 +282,7 @@ class Engine(Protocol):
         raise EngineError(f"{self.name} cannot run a pass over given tokens: replay them with the engine transformers")
 
     def force(self, prompt: Sequence[int], tails: Sequence[Sequence[int]], *, topk_logprobs: int = 0) -> list[Forced]:
-        """What the model says of given continuations of one prompt; R(t) of token t is the row of the position before it.
+        """Run passes over given continuations of one prompt. R(t) of token t is the row of the position before it.
 
         An engine that only has `teacher_forced` passes one after another, and gives no log-probabilities.
         """
@@ -290,7 +290,7 @@ class Engine(Protocol):
         return [Forced(ids[len(prompt) - 1 :], weights[len(prompt) - 1 :]) for ids, weights in passes]
 
     def provenance(self) -> dict[str, Any]:
-        """Where rollouts of this engine come from, for the shards of a pool: versions, host, and which weights."""
+        """What a pool's shards record about this engine: library versions, host, and a fingerprint of the weights."""
         where = {"versions": dict(self.versions), "python": platform.python_version(), "host": platform.node()}
         weights = fingerprint(self.checkpoint)
         return where if weights is None else where | {"checkpoint": weights}
@@ -320,7 +320,7 @@ def sampling_for(
 
 
 class Wanted(NamedTuple):
-    """What is wanted of one prompt: the key that names it in its seeds, its rollouts, and its kind."""
+    """The rollouts that one prompt needs: the prompt's key in the random numbers, the rollout indices, and the kind."""
 
     key: str
     rollouts: list[int]
@@ -335,7 +335,7 @@ def wanted_rollouts(
     missing: Sequence[Sequence[int]] | None,
     kinds: Sequence[Kind | None] | None = None,
 ) -> list[Wanted]:
-    """What is wanted of each prompt. By default prompt i has the key str(i), all n rollouts and no kind.
+    """The key, rollout indices and kind of each prompt. By default prompt i has the key str(i), all n rollouts and no kind.
 
     Raises InputError if the lists disagree or hold what they may not.
     """
@@ -381,7 +381,7 @@ def rollout_seed(seed: int, key: str, rollout_index: int) -> int:
 
 
 def room_left(context: int | None, ids: Sequence[int], name: str, max_tokens: int) -> int:
-    """max_tokens, or what a prompt leaves of the context; InputError for a prompt that leaves nothing."""
+    """The most tokens a rollout may have: max_tokens, or the rest of the context. Raises InputError if the prompt fills it."""
     if context is None:
         return max_tokens
     if len(ids) >= context:

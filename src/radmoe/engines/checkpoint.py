@@ -1,4 +1,4 @@
-"""What a checkpoint's directory says about a model without its weights: its router, its tokens, its settings."""
+"""Reads a checkpoint directory without loading weights: router, tokenizer and generation settings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RouterLayout(NamedTuple):
 
 
 class Checkpoint:
-    """What config.json, tokenizer.json and generation_config.json of a directory say; weights are not read."""
+    """The configuration, tokenizer and generation settings of a checkpoint directory. Weights are not read."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
@@ -84,7 +84,7 @@ class Checkpoint:
 
 
 def fingerprint(directory: Path | None) -> str | None:
-    """What tells the weights of a checkpoint from others: 64 hex digits, None where it has no safetensors.
+    """A digest that identifies the weights of a checkpoint: 64 hex digits, or None if it has no safetensors.
 
     It is a SHA-256 over config.json and, for each safetensors file, its name, its size and SAMPLES blocks at even
     distances, so that hundreds of gigabytes need no full reading. Weights that were trained on differ in every block.

@@ -1,4 +1,4 @@
-"""What a profile keeps of a rollout, for engines that need not fetch the rest."""
+"""Profiles for engines: which rows and layers a pool keeps, so that engines need not fetch the rest."""
 
 from __future__ import annotations
 

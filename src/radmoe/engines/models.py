@@ -1,4 +1,4 @@
-"""The directory of a model by its name: a shipped one, a path, or one of the local Hugging Face cache."""
+"""Finds the directory of a model by name: a shipped model, a path, or the local Hugging Face cache."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ _STYLES: dict[str, dict[str, object]] = {  # how a model is to think -> what its
 
 
 def template_arguments(style: str) -> dict[str, object]:
-    """What a chat template is told for a style: Qwen's templates take `enable_thinking`, gpt-oss's `reasoning_effort`."""
+    """The chat template arguments for a style: Qwen's templates take `enable_thinking`, gpt-oss's `reasoning_effort`."""
     if style not in _STYLES:
         raise InputError(f"unknown style {style!r}: use one of {', '.join(_STYLES)}")
     return dict(_STYLES[style])
 
 
 def style_of(arguments: Mapping[str, object]) -> str | None:
-    """The style that a chat template is told by these arguments; None where they are no style's, or more than that."""
+    """The style that these chat template arguments stand for; None if they stand for none or include others."""
     return next((style for style, own in _STYLES.items() if own == arguments), None)
 
 

@@ -1,4 +1,4 @@
-"""What happens to a pool as a whole: it is joined by a writer, its shards are sealed, and it is completed or recovered."""
+"""Operations on a whole pool: joining it as a writer, sealing shards, completing and recovering it."""
 
 from __future__ import annotations
 

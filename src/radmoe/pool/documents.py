@@ -195,14 +195,14 @@ def read_vocab(pool: Path) -> Vocab:
 
 
 def check_record(body: dict[str, Any]) -> None:
-    """Refuse what a journal says of a rollout, with a ValueError, if fields are missing or of other types, or too many."""
+    """Raise ValueError if a journal's description of a rollout has missing, unknown or mistyped fields."""
     _object(**_RECORD)(body, "")
     if others := body.keys() - _RECORD.keys():
         raise ValueError(f"has the field {min(others)!r}, which no rollout has")
 
 
 def check_header(header: dict[str, Any], provenance: dict[str, Any]) -> None:
-    """Refuse what a writer says of a pool, with an InputError, if the pool's readers would refuse it."""
+    """Raise InputError if the pool's readers would refuse a writer's description of it."""
     try:
         for body, check in ((header, _object(**_HEADER)), (provenance, _ANY_OBJECT)):
             schema.check_characters(written := json.loads(json.dumps(body)))

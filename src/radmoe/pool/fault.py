@@ -1,4 +1,4 @@
-"""What a check of a pool reports."""
+"""The faults that a check of a pool reports."""
 
 from __future__ import annotations
 

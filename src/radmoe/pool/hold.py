@@ -1,4 +1,4 @@
-"""Who writes to a pool: one process at a time, unless all of them say that they are workers.
+"""The right to write to a pool: one process at a time, unless all of them are workers.
 
 A writer keeps `pool.writer` locked (`flock`) as long as it lives: exclusively, or shared with others if it is a worker.
 The file says which process that is, for the message that refuses the next one. The lock goes away with its process,

@@ -136,7 +136,7 @@ def _entries(path: Path) -> Iterator[Entry]:
 
 
 def parse(path: Path, payload: bytes, *, first: bool = False) -> Record:
-    """What a payload says of a rollout (the first one: of where they come from), and its arrays.
+    """The fields and arrays of a rollout in a payload. The first payload of a journal holds the provenance.
 
     Raises ValueError where it has not exactly the arrays that it lists, and where a field is none of a rollout.
     """

@@ -1,4 +1,4 @@
-"""How much memory a pool may take before its reader has seen that it is worth it.
+"""Limits on the memory that a pool's files may claim before they have been checked.
 
 A small file can claim a large content: 100 kB of parquet may hold 10^9 rows, and 32 bytes of blosc2 stand for 2 GB. So
 every size that a file claims is checked before memory is taken for it. What a file may take is the memory limit, or

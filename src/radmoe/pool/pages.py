@@ -1,4 +1,4 @@
-"""What a parquet file really holds, from the headers of its pages, before anything of it is decompressed.
+"""Reads the sizes that a parquet file really holds from its page headers, before anything is decompressed.
 
 The footer of a parquet file is only a claim, and pyarrow believes each page header in turn: it takes the memory that the
 page says it needs. So the headers are read first, here. They are Thrift structs in the compact protocol, of which this

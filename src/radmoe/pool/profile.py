@@ -1,4 +1,4 @@
-"""What a pool keeps of each rollout: everything, or a compact part of it."""
+"""Profiles: a pool keeps everything of each rollout, or only some rows and layers."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ class Pool:
         return [index for index, *_ in self._index[problem_id]]
 
     def texts(self, problem_id: str) -> list[str]:
-        """The text of each member of `group(problem_id)`, for what comes after selection. Where the pool keeps no text,
+        """The text of each member of `group(problem_id)`. Selection does not read it. Where the pool keeps no text,
         it is decoded from the tokens."""
         rows = self.runs(["rollout_index", "text"], where={"problem_id": problem_id}).to_pydict()
         kept = dict(zip(rows["rollout_index"], rows["text"], strict=True))
@@ -340,7 +340,7 @@ class Pool:
         return {problem: index[problem] for problem in ordered}
 
     def _check_group(self, runs: list[tuple[int, int, int, int]]) -> None:
-        """Refuse a problem whose tokens and route vectors would take more memory than there is reason for."""
+        """Refuse a problem whose tokens and route vectors would take more memory than the limit."""
         tokens = sum(tokens for *_, tokens in runs)
         check_claim(
             self.path,
@@ -356,7 +356,7 @@ def open_pool(path: str | Path) -> Pool:
 
 
 def manifest(path: Path) -> dict[str, Any]:
-    """What pool.json says of a complete pool, without opening the pool.
+    """The content of pool.json of a complete pool, without opening the pool.
 
     Raises PoolNotFound where there is no pool, and PoolIncomplete where it is not complete.
     """

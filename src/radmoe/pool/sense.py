@@ -1,4 +1,4 @@
-"""Whether what a pool says makes sense, whatever its checksums say: a forged or badly made pool has good ones.
+"""Checks the content of a pool for contradictions that checksums do not reveal, as in a forged pool.
 
 `check_shards` holds for every pool that opens; the rest is part of `Pool.verify`, because it reads whole tables.
 """

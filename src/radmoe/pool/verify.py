@@ -40,7 +40,7 @@ def verify(pool: Pool, *, progress: Callable[[int], None] | None = None) -> list
 
 
 def _check_sense(pool: Pool, damaged: list[Fault]) -> list[Fault]:
-    """Faults in what the tables and the tokenizer say. Of files that are damaged that much is known already."""
+    """Contradictions in the tables and the tokenizer. Damaged files are left out, because they are reported already."""
     names = {fault.file for fault in damaged}
     try:
         return [fault for fault in check_tables(pool) if fault.file not in names]

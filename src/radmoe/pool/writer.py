@@ -283,7 +283,7 @@ class PoolWriter:
     def _checked(
         self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], columns: dict[str, list[int]], where: str
     ) -> bytes:
-        """A rollout as it goes to the journal, after the checks of those who will read it from there."""
+        """A rollout as it goes to the journal, after the checks that its readers make."""
         try:
             if meta["extra"] is not None:
                 meta = meta | {"extra": json.dumps(meta["extra"])}

@@ -1,4 +1,4 @@
-"""Confinement for programs that nobody has read. This room runs them and says how they ended; it judges nothing.
+"""Runs untrusted programs in confinement and reports how they ended. It does not judge their output.
 
 run.py       Sandbox, which calls a program's function or feeds it a text; Outcome, how that ended; run_many, several at once
 library.py   the modules that programs are promised

@@ -1,4 +1,4 @@
-"""How a helper process is started: with a bare interpreter, and with this room alone.
+"""The command line of helper processes: a bare interpreter that can import this package's sandbox modules only.
 
 The package around this room has more to import than a bare interpreter finds, so its modules are not loaded.
 """
@@ -19,5 +19,5 @@ importlib.import_module("radmoe.sandbox." + sys.argv[2]).main(*sys.argv[3:])
 
 
 def command_line(module: str, *arguments: str) -> list[str]:
-    """The command that calls `main` of one of this room's modules, in an interpreter that has nothing else."""
+    """The command that calls `main` of one of the sandbox modules in such an interpreter."""
     return [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(ROOM), module, *arguments]

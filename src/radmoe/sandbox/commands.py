@@ -66,7 +66,7 @@ def _enter(wanted: dict[str, Any], place: str) -> tuple[filters.Filter, root.Vie
 
 
 def _fill(workdir: str, wanted: dict[str, Any], owner: tuple[int, int]) -> None:
-    """Put a copy of a directory, and files, into the work tree: in a process of whom it belongs to, who reads all."""
+    """Copy a directory and files into the work tree, in a process of their owner, who can read them all."""
     answer, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -118,7 +118,7 @@ def _copied(directory: str, files: dict[str, str]) -> str:
 
 
 def _special(directory: str, names: list[str]) -> list[str]:
-    """What in a directory is neither a file, a directory nor a link: pipes, sockets and devices are not copied."""
+    """The names in a directory that are neither files, directories nor links. Pipes, sockets and devices are not copied."""
     kinds = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
     return [name for name in names if not any(kind(Path(directory, name).lstat().st_mode) for kind in kinds)]
 
@@ -155,7 +155,7 @@ def _run(
 def _command(
     wanted: dict[str, Any], barrier: filters.Filter, view: root.View, words: int, given: int, output: int
 ) -> NoReturn:
-    """The life of the process that becomes the command, within limits and behind the filter, and never as root."""
+    """Runs in the process that becomes the command: sets limits, installs the filter, drops root, and executes it."""
     assert view.owner
     try:
         with os.fdopen(words, "rb") as file:

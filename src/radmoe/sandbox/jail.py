@@ -44,7 +44,7 @@ _FILTER = filters.for_programs()
 
 
 class _Confinement:
-    """What a child does to confine itself, settled once: with which mechanism, rules and capabilities."""
+    """The confinement that every child applies to itself: mechanism, rules and capabilities, prepared once."""
 
     def __init__(self, mechanism: str, home: str) -> None:
         """Prepare a mechanism for the children. Raises OSError if the system does not have it."""
@@ -94,7 +94,7 @@ def _cannot_signal() -> bool:
 
 
 def _child(confinement: _Confinement, descriptors: list[int], seconds: int, memory: int, uid: int) -> NoReturn:
-    """The life of the process that runs one program. Standard output and error lead nowhere when it begins."""
+    """Runs in the child that runs one program. Its standard output and error are closed off when it begins."""
     code, reads = 1, len(descriptors) > 2
     try:
         places = {4: descriptors[0], 3: descriptors[1], 0: descriptors[2] if reads else 1}

@@ -1,4 +1,4 @@
-"""What the confined interpreter offers: the modules that docs/grading.md promises, and the program that tries them.
+"""The modules that docs/grading.md promises to confined programs, and a program that imports them.
 
 Left out are modules that a Python may be built without (bz2, lzma, sqlite3, ssl, tkinter and the like), and packages
 from elsewhere.

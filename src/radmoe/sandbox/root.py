@@ -1,4 +1,4 @@
-"""What a confined process can see: an interpreter and nothing else, or the system and a work tree for commands.
+"""The file system of a confined process: the interpreter only, or for commands the system and a work tree.
 
 `enter` builds that as a root of its own, in namespaces of its own. Where a system permits no mounts, `rules` says the
 same to Landlock, which then lets a process open these files and no others.
@@ -32,7 +32,7 @@ _FLAGS = {"ro": RDONLY, "nosuid": NOSUID, "nodev": NODEV, "noexec": NOEXEC}
 
 
 class View(NamedTuple):
-    """What is there: directories and files to read, at the same paths as outside.
+    """The directories and files that a confined process can read, at the same paths as outside.
 
     Directories in `hidden` lie in readable ones and appear empty. `home` is an empty directory to stand in. What can be
     written to lies in memory and is gone afterwards: with `disk`, WORKDIR takes so many bytes and belongs to `owner`
@@ -190,7 +190,7 @@ def empty_scratch(view: View) -> None:
 
 
 def _mount_memory(path: str, size: int, options: str) -> None:
-    """Mount a file system that takes so many bytes, and files in proportion."""
+    """Mount a memory file system with a limit on its bytes and, in proportion, on its files."""
     kernel.mount("tmpfs", path, "tmpfs", NOSUID | NODEV, f"{options},size={size},nr_inodes={max(64, size // _INODE)}")
 
 

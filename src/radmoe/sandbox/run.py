@@ -1,4 +1,4 @@
-"""Running untrusted Python, at no cost to the caller whatever the program does.
+"""Runs untrusted Python programs so that nothing they do can harm the caller.
 
 A `Sandbox` is a helper process (see `jail.py`) that is confined once and forks a child per program, which takes a few
 milliseconds. The child is told the arguments or the input, and never what should come back.
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
         return self.status == RAISED
 
     def failure(self, *, partial: bool) -> str:
-        """The reason that there is nothing to look at; empty where there is something.
+        """The reason that the program has no result; empty if it has one.
 
         A program that was killed fails here; with `partial`, only if it wrote nothing before.
         """
@@ -143,7 +143,7 @@ class Sandbox:
         return self._outcome(request, text.encode("utf-8", "replace"), most)
 
     def _outcome(self, request: dict[str, Any], text: bytes | None, most: int) -> Outcome:
-        """How a program ends. One that takes the helper down has a second try, as another may have been at fault."""
+        """Run a program. If the helper dies, the program runs once more, because an earlier program may have damaged it."""
         most += MAX_RESULT
         request |= {"timeout": self.timeout}
         status, data = self._ask(request, text, most) or self._ask(request, text, most) or (TOOK_DOWN, b"")
@@ -193,7 +193,7 @@ class Sandbox:
         return status, output[1:]
 
     def _read(self, count: int, deadline: float) -> bytes:
-        """So many bytes of what the helper says. Raises EOFError if they do not come in time."""
+        """Read `size` bytes from the helper. Raises EOFError if they do not come in time."""
         assert self._control
         data = bytearray()
         while len(data) < count:
@@ -342,7 +342,7 @@ def run_many(
     memory: int = MEMORY,
     unconfined: bool = False,
 ) -> Generator[T, None, None]:
-    """What each piece of work returns when it is given a sandbox, in order. `jobs` sandboxes work side by side."""
+    """Call each piece of work with a sandbox and return the results in order. `jobs` sandboxes run in parallel."""
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
     free: SimpleQueue[Sandbox] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""Running commands, such as those of an agent, in the confinement that programs have.
+"""Runs commands, such as those of an agent, in the same confinement as programs.
 
 A command sees the system's programs and libraries, read-only, an empty /tmp and /dev/shm, and a work tree at /testbed,
 which it may change and which later commands of the session find as it left it. All of these lie in memory and are gone

@@ -1,4 +1,4 @@
-"""How values are written down between the two sides of the sandbox."""
+"""The text form in which values cross between the sandbox and its caller."""
 
 from __future__ import annotations
 

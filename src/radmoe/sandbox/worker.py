@@ -1,4 +1,4 @@
-"""The side of the sandbox that runs a program, in a process that is confined already."""
+"""Runs a program inside a process that is already confined."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RECURSION = 50_000
 
 
 def run(request: dict[str, Any], *, reads: bool) -> tuple[bytes, int]:
-    """Run a program. Returns what is to be said about it, beyond what it printed, and the exit code.
+    """Run a program. Returns the report about it, apart from what it printed, and the exit code.
 
     A program that `reads` has a text as standard input, and prints. Any other is called: see `Sandbox.call`.
     """
@@ -45,7 +45,7 @@ def run(request: dict[str, Any], *, reads: bool) -> tuple[bytes, int]:
 
 
 def limit_sleep(seconds: float) -> None:
-    """Let a program sleep for so long in all. A sleep beyond that raises TimeoutError at once: it could not end in time."""
+    """Limit the total time that a program may sleep. A longer sleep raises TimeoutError at once."""
     sleep, left = time.sleep, seconds
 
     def limited(secs: float) -> None:

@@ -1,4 +1,4 @@
-"""Fewer rollouts where the pick is settled early: rollouts are sampled in rounds, until the online selector says stop."""
+"""Adaptive requests: rollouts are sampled in rounds until the online selector says that the pick is settled."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from radmoe.selection.online import Decision, OnlineSelector, Stopping
 from radmoe.selection.rule import Rule
-from radmoe.serve.asks import Ask, Best
-from radmoe.serve.backends import Backend, Progress, Sampled, in_thread
+from radmoe.serve.api_request import ApiRequest, Best
+from radmoe.serve.backends import Backend, RequestProgress, SampledRollouts, in_thread
 from radmoe.types import Rollout
 
 
@@ -15,11 +15,11 @@ from radmoe.types import Rollout
 class Adapted:
     """All rollouts that were sampled, and why no more were."""
 
-    sampled: Sampled
+    sampled: SampledRollouts
     reason: str
 
 
-async def sample_adaptively(backend: Backend, ask: Ask, best: Best, progress: Progress) -> Adapted:
+async def sample_adaptively(backend: Backend, ask: ApiRequest, best: Best, progress: RequestProgress) -> Adapted:
     """Sample rounds of a request until its pick is settled, or best.n rollouts are there.
 
     Whether it is settled is decided by the preset, but for texts, which are not compared. The first round settles the kind.
@@ -52,8 +52,8 @@ async def sample_adaptively(backend: Backend, ask: Ask, best: Best, progress: Pr
         whole = _joined(whole, part)
 
 
-def _with(whole: Sampled, rollouts: list[Rollout]) -> Sampled:
-    """The same with rollouts that are read already."""
+def _with(whole: SampledRollouts, rollouts: list[Rollout]) -> SampledRollouts:
+    """A copy whose rollouts have been read already."""
     return replace(whole, rollouts=lambda: rollouts)
 
 
@@ -62,7 +62,7 @@ def _add(selector: OnlineSelector, rollouts: list[Rollout]) -> Decision:
     return [selector.add(rollout) for rollout in rollouts][-1]
 
 
-def _joined(whole: Sampled, part: Sampled) -> Sampled:
+def _joined(whole: SampledRollouts, part: SampledRollouts) -> SampledRollouts:
     """Both rounds as one: tokens add up, and the prompt counts once."""
     tokens = whole.tokens + part.tokens
     prompt = whole.usage["prompt_tokens"]

@@ -1,4 +1,4 @@
-"""A bounded queue: so many requests run, so many wait for their turn, and the others are told when to come back."""
+"""The queue of requests: a limited number run, a limited number wait, and all others get status 429 with Retry-After."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from radmoe.serve.backends import Progress
-from radmoe.serve.faults import Fault
+from radmoe.serve.api_errors import ApiError
+from radmoe.serve.backends import RequestProgress
 
 _LONGEST_WAIT = 60.0  # seconds that a client is told to wait at most
 _SHORT = 1 << 16  # bytes of a body that is always read
@@ -37,9 +37,9 @@ class Gate:
 
     @asynccontextmanager
     async def arriving(self, most: int, seconds: float) -> AsyncIterator[Callable[[int], None]]:
-        """While a body of at most `most` bytes is read, its request counts as one that waits.
+        """Count a request as waiting while its body, of at most `most` bytes, is read.
 
-        Gives what is to be called with the size that the body has so far. Raises TimeoutError after these seconds, and a Fault
+        Gives what is to be called with the size that the body has so far. Raises TimeoutError after these seconds, and an ApiError
         of status 429 where the body must make room for others, or where no other can make room for it.
         """
         if self.running + self.waiting >= self._most + self._places and not self._make_room():
@@ -65,7 +65,7 @@ class Gate:
             self._arriving.pop(limit, None)
 
     def _make_room(self, over: int = -1) -> bool:
-        """End the reading of the oldest body of more than so many bytes. Whether there was one."""
+        """Stop reading the oldest body of more than `over` bytes. Returns False if there is none."""
         for limit, size in self._arriving.items():
             if size > over:
                 del self._arriving[limit]
@@ -75,8 +75,8 @@ class Gate:
         return False
 
     @asynccontextmanager
-    async def turn(self, progress: Progress) -> AsyncIterator[None]:
-        """Wait for a turn and hold it. Raises a Fault of status 429 where the queue is full."""
+    async def turn(self, progress: RequestProgress) -> AsyncIterator[None]:
+        """Wait for a turn and hold it. Raises an ApiError of status 429 where the queue is full."""
         if self._free.locked() and self.waiting >= self._places and not self._make_room():
             raise self._full()
         began = time.monotonic()
@@ -95,9 +95,9 @@ class Gate:
             self._mean_seconds += _WEIGHT * (time.monotonic() - began - self._mean_seconds)
             self._free.release()
 
-    def _full(self) -> Fault:
+    def _full(self) -> ApiError:
         after = min(self._mean_seconds * (self.waiting + 1) / self._most, _LONGEST_WAIT)
-        return Fault(
+        return ApiError(
             429,
             "queue_full",
             f"{self.running} requests are under way and {self.waiting} wait: come back later",

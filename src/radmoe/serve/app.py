@@ -18,10 +18,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from radmoe.serve import live, replies
-from radmoe.serve.asks import Ask, Route, read_ask
-from radmoe.serve.backends import Plain, Progress, in_thread
-from radmoe.serve.door import Door
-from radmoe.serve.faults import Fault, internal
+from radmoe.serve.api_errors import ApiError, internal
+from radmoe.serve.api_request import ApiRequest, Route, read_request
+from radmoe.serve.backends import Plain, RequestProgress, in_thread
+from radmoe.serve.same_site import SameSiteOnly
 from radmoe.serve.service import Service
 from radmoe.serve.telemetry import log, log_error
 from radmoe.system.printing import json_text
@@ -46,7 +46,7 @@ def build(service: Service) -> FastAPI:
 
     app = FastAPI(title="radmoe", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     if not service.settings.keys:
-        app.add_middleware(Door, own=service.settings.host, refuse=_at_the_door)
+        app.add_middleware(SameSiteOnly, own=service.settings.host, refuse=_refuse_unread)
     digests = [hashlib.sha256(key.encode()).digest() for key in service.settings.keys]
 
     def check_key(request: Request) -> None:
@@ -54,7 +54,7 @@ def build(service: Service) -> FastAPI:
         digest = hashlib.sha256(given.strip().encode()).digest()
         matches = [hmac.compare_digest(digest, known) for known in digests]  # all of them, whichever matches
         if digests and not (any(matches) and scheme.lower() == "bearer"):
-            raise Fault(401, "invalid_api_key", "this gateway needs an API key: send Authorization: Bearer KEY")
+            raise ApiError(401, "invalid_api_key", "this gateway needs an API key: send Authorization: Bearer KEY")
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
@@ -77,7 +77,7 @@ def build(service: Service) -> FastAPI:
         for card in _models(service):
             if card["id"] == name:
                 return answer(card)
-        raise Fault(404, "model_not_found", "there is no such model here: /v1/models lists them", param="model")
+        raise ApiError(404, "model_not_found", "there is no such model here: /v1/models lists them", param="model")
 
     @app.get("/health")
     async def health() -> Response:
@@ -92,8 +92,8 @@ def build(service: Service) -> FastAPI:
 
     live.add_routes(app, service, check_key)
 
-    @app.exception_handler(Fault)
-    async def fault(request: Request, error: Fault) -> Response:
+    @app.exception_handler(ApiError)
+    async def fault(request: Request, error: ApiError) -> Response:
         if error.detail:
             log("fault", level="warning", path=request.url.path, code=error.code, detail=error.detail)
         return refuse(error)
@@ -101,7 +101,9 @@ def build(service: Service) -> FastAPI:
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
         code = "not_found" if error.status_code == 404 else "method_not_allowed"
-        return refuse(Fault(error.status_code, code, "this gateway has no such route: it answers /v1/chat/completions"))
+        return refuse(
+            ApiError(error.status_code, code, "this gateway has no such route: it answers /v1/chat/completions")
+        )
 
     app.add_middleware(_Caught, service=service)
     return app
@@ -112,21 +114,24 @@ def answer(document: dict[str, Any], status: int = 200, headers: dict[str, str] 
     return Response(json_text(document), status, _HEADERS | (headers or {}), "application/json")
 
 
-def refuse(fault: Fault) -> Response:
+def refuse(fault: ApiError) -> Response:
     """An error in OpenAI's shape."""
     close = {"Connection": "close"} if fault.unread else {}
     return answer(fault.document(), fault.status, fault.headers | close)
 
 
-async def _at_the_door(scope: Scope, receive: Receive, send: Send, fault: Fault) -> None:
-    """Refuse a request that is not read."""
+async def _refuse_unread(scope: Scope, receive: Receive, send: Send, fault: ApiError) -> None:
+    """Answer with an error before the body has been read."""
     log("refused", level="warning", path=scope["path"][:200], code=fault.code)
     fault.unread = not await _drained(receive)
     await refuse(fault)(scope, receive, send)
 
 
 async def _drained(receive: Receive) -> bool:
-    """Read on for a moment and keep nothing: who is still sending when a connection ends never sees why. Whether all is read."""
+    """Read and discard the rest of a body for a moment, so that a client that is still sending sees the answer.
+
+    Returns whether the body came to its end.
+    """
     size = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(_DRAIN_SECONDS):
@@ -147,10 +152,10 @@ async def _part(receive: Receive) -> tuple[bytes, bool]:
     return message.get("body", b""), message.get("more_body", False)
 
 
-async def read_body(request: Request, service: Service, progress: Progress) -> bytes:
-    """The body of a request, which counts as waiting while it is read; a Fault as soon as it is too large or too late."""
+async def read_body(request: Request, service: Service, progress: RequestProgress) -> bytes:
+    """The body of a request, which counts as waiting while it is read; an ApiError as soon as it is too large or too late."""
     most, seconds = service.settings.largest_body, min(_BODY_SECONDS, service.settings.deadline)
-    too_large = Fault(413, "body_too_large", f"a request may have {most:,} bytes: send a shorter one")
+    too_large = ApiError(413, "body_too_large", f"a request may have {most:,} bytes: send a shorter one")
     length = request.headers.get("content-length", "0")
     body = bytearray()
     try:
@@ -167,10 +172,10 @@ async def read_body(request: Request, service: Service, progress: Progress) -> b
                 grew(len(body))
         return bytes(body)
     except TimeoutError:
-        late = Fault(408, "body_timeout", f"the request's body was not there within {seconds:g} s")
+        late = ApiError(408, "body_timeout", f"the request's body was not there within {seconds:g} s")
         late.unread = True
         raise late from None
-    except Fault as fault:
+    except ApiError as fault:
         fault.unread = True
         raise
     finally:
@@ -180,15 +185,15 @@ async def read_body(request: Request, service: Service, progress: Progress) -> b
 
 async def _complete(request: Request, route: Route, service: Service) -> Response:
     """Answer one of OpenAI's completion routes, and log it."""
-    progress, identity, ask, status, code = Progress(), _identity(route), None, 200, None
+    progress, identity, ask, status, code = RequestProgress(), _identity(route), None, 200, None
     streams = False
     try:
         data = await read_body(request, service, progress)
         large = len(data) > _LARGE
         ask = (
-            await in_thread(read_ask, data, route, service.settings)
+            await in_thread(read_request, data, route, service.settings)
             if large
-            else read_ask(data, route, service.settings)
+            else read_request(data, route, service.settings)
         )
         if ask.best is None and service.forwarder is not None:
             plain = await _while_here(request, lambda: service.plain(ask, data, progress))
@@ -208,7 +213,7 @@ async def _complete(request: Request, route: Route, service: Service) -> Respons
         else:
             document = await _while_here(request, lambda: service.answer(ask, identity, progress))
             response = answer(document)
-    except Fault as fault:
+    except ApiError as fault:
         status, code = fault.status, fault.code
         if fault.detail:
             log("fault", level="warning", id=identity, code=fault.code, detail=fault.detail)
@@ -228,12 +233,14 @@ async def _complete(request: Request, route: Route, service: Service) -> Respons
     return response
 
 
-async def _work(service: Service, ask: Ask, identity: str, progress: Progress, *, streams: bool) -> dict[str, Any]:
+async def _work(
+    service: Service, ask: ApiRequest, identity: str, progress: RequestProgress, *, streams: bool
+) -> dict[str, Any]:
     """The answer to a streamed request; its end is logged here, as its response has begun long before."""
     status, code = 200, None
     try:
         return await service.answer(ask, identity, progress)
-    except Fault as fault:
+    except ApiError as fault:
         status, code = fault.status, fault.code
         if fault.detail:
             log("fault", level="warning", id=identity, code=code, detail=fault.detail)
@@ -251,7 +258,7 @@ async def _work(service: Service, ask: Ask, identity: str, progress: Progress, *
 
 
 class _Caught:
-    """The last resort of every route: an error that nobody expected is logged, counted, and answered where it still can be."""
+    """Middleware for unexpected errors: each is logged, counted, and answered with status 500 if no answer has begun."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
@@ -276,7 +283,7 @@ class _Caught:
 
 
 class _Passing(StreamingResponse):
-    """The answer of an upstream; whatever it holds is let go in the end, also where the client left before the first byte."""
+    """Streams the answer of an upstream, and releases its connection even if the client leaves before the first byte."""
 
     def __init__(self, plain: Plain, end: Callable[[], None] | None) -> None:
         super().__init__(plain.parts, 200, _HEADERS, plain.content_type)
@@ -314,7 +321,7 @@ async def _left(request: Request) -> None:
         pass
 
 
-def _note_stream(service: Service, ask: Ask, identity: str, progress: Progress) -> None:
+def _note_stream(service: Service, ask: ApiRequest, identity: str, progress: RequestProgress) -> None:
     """Note a stream that was passed on, once it has ended; one that neither ended nor failed was left by its client."""
     fault = progress.fault
     if fault is not None:
@@ -328,9 +335,15 @@ def _note_stream(service: Service, ask: Ask, identity: str, progress: Progress) 
 
 
 def _note(
-    service: Service, ask: Ask | None, route: str, identity: str, progress: Progress, status: int, code: str | None
+    service: Service,
+    ask: ApiRequest | None,
+    route: str,
+    identity: str,
+    progress: RequestProgress,
+    status: int,
+    code: str | None,
 ) -> None:
-    """One line in the log and a few counts, of every request."""
+    """Write the log line of a request and update the metrics."""
     mode = "none" if ask is None else "best" if ask.best is not None else "plain"
     service.metrics.requests.labels(route, mode, str(status)).inc()
     if status == 200:

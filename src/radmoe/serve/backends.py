@@ -1,4 +1,4 @@
-"""What samples for the gateway: the interface, and what a backend hands over."""
+"""The interface of backends, which sample for the gateway, and what they return."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
     from radmoe.engines.base import Sampling
-    from radmoe.serve.asks import Ask, Best
-    from radmoe.serve.faults import Fault
-    from radmoe.serve.picks import Reading
+    from radmoe.serve.api_errors import ApiError
+    from radmoe.serve.api_request import ApiRequest, Best
+    from radmoe.serve.best_of import KindReading
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -27,8 +27,8 @@ Tokens = Sequence[NDArray[np.int32]]
 
 
 @dataclass
-class Progress:
-    """How far a request is, for the comments of a stream; and how long it waited for others."""
+class RequestProgress:
+    """The progress of a request, which a stream's comments show, and the seconds it spent in the queue and at servers."""
 
     rollouts: int = 0
     finished: int = 0
@@ -36,7 +36,7 @@ class Progress:
     queue_seconds: float = 0.0
     upstream_seconds: float = 0.0
     began: float = field(default_factory=time.monotonic)
-    fault: Fault | None = None  # what ended a stream that had begun
+    fault: ApiError | None = None  # what ended a stream that had begun
 
     @property
     def seconds(self) -> float:
@@ -45,7 +45,7 @@ class Progress:
 
     @contextmanager
     def upstream(self) -> Iterator[None]:
-        """Counts the time of the block as waiting for what samples."""
+        """Count the time of the block as time spent on sampling."""
         began = time.monotonic()
         try:
             yield
@@ -54,7 +54,7 @@ class Progress:
 
 
 class Router(NamedTuple):
-    """The router and the vocabulary of a model; `layers` are the only ones that are captured, None all."""
+    """The router and the vocabulary of a model. `layers` are the captured layers; None means all."""
 
     shape: RouterShape
     vocab: Vocab
@@ -62,14 +62,14 @@ class Router(NamedTuple):
 
     @property
     def captured(self) -> RouterShape:
-        """The shape of the rows that come."""
+        """The shape of the captured rows."""
         if self.layers is None:
             return self.shape
         return RouterShape(len(self.layers), self.shape.experts, self.shape.top_k)
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledRollouts:
     """The rollouts of one request.
 
     `choices` are OpenAI's, in the order of sampling. `rollouts` decodes their routing, which takes time and belongs
@@ -83,7 +83,7 @@ class Sampled:
     tokens: int
     rollouts: Callable[[], list[Rollout]] | None
     router: Router | None
-    reading: Reading | None
+    reading: KindReading | None
     trouble: str = ""
     likelihoods: list[float] | None = None
     prompt: str | None = None
@@ -91,7 +91,7 @@ class Sampled:
 
 
 class Plain(NamedTuple):
-    """The answer to a plain request, whole or in parts; `close` must be awaited in the end, whatever became of them."""
+    """The answer to a plain request, whole or in parts. `close` must be awaited in any case."""
 
     content_type: str
     parts: AsyncIterator[bytes]
@@ -99,13 +99,13 @@ class Plain(NamedTuple):
 
 
 class Backend(Protocol):
-    """Something that samples."""
+    """What samples for the gateway: servers, or a model in this process."""
 
     record: dict[str, Any]  # what a pool's run record says of the sampling
     provenance: dict[str, Any]  # where rollouts come from, for a pool
 
     async def start(self) -> None:
-        """Get ready; raises a RadmoeError where it cannot."""
+        """Start the backend. Raises a RadmoeError if it cannot start."""
 
     async def close(self) -> None:
         """End everything that is under way."""
@@ -122,8 +122,10 @@ class Backend(Protocol):
     def loads(self) -> list[tuple[str, bool, int]]:
         """Each upstream's name, whether it is up, and how many requests it has under way."""
 
-    async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
-        """n rollouts of a request, from number `first` on; a Fault where they cannot be had.
+    async def sample(
+        self, ask: ApiRequest, n: int, best: Best | None, progress: RequestProgress, *, first: int = 0
+    ) -> SampledRollouts:
+        """Sample n rollouts of a request, from number `first` on. Raises an ApiError if it cannot.
 
         Where the client gave a seed, rollout i is drawn with the same random numbers whatever `first` and n are, so
         that rounds draw what one call would have drawn. `best` is None where nothing is selected.
@@ -134,12 +136,12 @@ class Backend(Protocol):
 class Forwarder(Protocol):
     """A backend that passes plain requests on as they are; any other samples them as it samples the rest."""
 
-    async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
+    async def plain(self, ask: ApiRequest, data: bytes, progress: RequestProgress) -> Plain:
         """The answer to a plain request, as the upstream gives it."""
 
 
 async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-    """The result of work that would hold the event loop up."""
+    """Run blocking work in a thread, and return its result."""
     return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
 
 

@@ -1,4 +1,4 @@
-"""Connections, which exist before there is a request: how many there may be, and how long each may take for what."""
+"""Limits on connections: how many there may be, and how long each may be idle or leave an answer unread."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _refuse(self) -> None:
-        """Say that there are too many, and end soon: at once, the client that still sends its request would not see it."""
+        """Answer that there are too many connections, and close a second later, so that a client that is still sending sees it."""
         self.connections.discard(self)
         self._refused = True
         self.transport.write(_FULL)
@@ -117,7 +117,7 @@ def sweep(connections: Iterable[Any]) -> None:
 
 
 class Complaints:
-    """The event loop's own errors as lines of the log, each kind once in a while: it may repeat one very often."""
+    """Logs the event loop's own errors, each message at most once in ten seconds."""
 
     def __init__(self, seconds: float = 10.0) -> None:
         self._seconds, self._last = seconds, dict[str, float]()

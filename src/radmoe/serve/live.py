@@ -12,8 +12,8 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from radmoe.explorer import live_page, policy
+from radmoe.serve.api_errors import ApiError
 from radmoe.serve.backends import in_thread
-from radmoe.serve.faults import Fault
 from radmoe.serve.service import Service
 from radmoe.system.printing import json_text
 
@@ -61,7 +61,7 @@ def add_routes(app: FastAPI, service: Service, check_key: Callable[[Request], No
     @app.get("/assets/{name}")
     async def part(name: str) -> Response:
         if name not in _ASSETS:
-            raise Fault(404, "not_found", "there is no such file")
+            raise ApiError(404, "not_found", "there is no such file")
         return asset(name)
 
     @app.get("/live")
@@ -92,5 +92,5 @@ def add_routes(app: FastAPI, service: Service, check_key: Callable[[Request], No
         check(request)
         blocks = await in_thread(service.recent.blocks, identity)
         if blocks is None or part not in _PARTS:
-            raise Fault(404, "not_found", "this selection is not among the last ones any more")
+            raise ApiError(404, "not_found", "this selection is not among the last ones any more")
         return Response(blocks[_PARTS.index(part)], 200, _PAGE_HEADERS, "application/octet-stream")

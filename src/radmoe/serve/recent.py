@@ -10,9 +10,9 @@ from typing import Any
 from radmoe.explorer import encode_index, encode_problem
 from radmoe.pool import Profile
 from radmoe.selection.rule import Rule
-from radmoe.serve.asks import Ask
-from radmoe.serve.backends import Sampled
-from radmoe.serve.picks import Pick
+from radmoe.serve.api_request import ApiRequest
+from radmoe.serve.backends import SampledRollouts
+from radmoe.serve.best_of import Pick
 from radmoe.types import Rollout, RolloutGroup, Selection
 
 _LONGEST_TEXT = 400  # characters of an answer in the list
@@ -24,10 +24,12 @@ class Recent:
     def __init__(self, most: int) -> None:
         self._most = most
         self._entries: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._shown: dict[str, Shown] = {}
+        self._shown: dict[str, ShownSelection] = {}
         self.count = 0  # of all selections so far
 
-    def add(self, identity: str, ask: Ask, sampled: Sampled, pick: Pick, shown: Shown | None) -> None:
+    def add(
+        self, identity: str, ask: ApiRequest, sampled: SampledRollouts, pick: Pick, shown: ShownSelection | None
+    ) -> None:
         """Keep what the pages show of a selection."""
         self.count += 1
         if not self._most:
@@ -40,7 +42,7 @@ class Recent:
             self._shown.pop(oldest, None)
 
     def listed(self, after: int = 0) -> list[dict[str, Any]]:
-        """The selections behind number `after`, the youngest first. One with `routing` has a page of its own."""
+        """The selections after number `after`, the latest first. Those with `routing` have a page of their own."""
         entries = [entry for entry in reversed(self._entries.values()) if entry["number"] > after]
         return [entry | {"routing": entry["id"] in self._shown} for entry in entries]
 
@@ -61,8 +63,8 @@ class Recent:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What the page of one selection is made from, when somebody opens it."""
+class ShownSelection:
+    """The data from which the page of one selection is built when it is opened."""
 
     group: RolloutGroup
     selection: Selection
@@ -70,7 +72,7 @@ class Shown:
     finish: list[str]
 
 
-def shown_of(sampled: Sampled, pick: Pick) -> Shown | None:
+def shown_selection(sampled: SampledRollouts, pick: Pick) -> ShownSelection | None:
     """What is kept for the page of a selection: of the routing only the rows that were read, so that it takes little
     memory. None where no routing was read."""
     group, selection = pick.group, pick.selection
@@ -86,10 +88,12 @@ def shown_of(sampled: Sampled, pick: Pick) -> Shown | None:
         rollouts.append(rollout)
     name = f"{group.problem_id}, answered with rollout {pick.order[0]}"  # a preset may weigh more than the page does
     trimmed = RolloutGroup(name, rollouts, group.shape, group.vocab, group.kind)
-    return Shown(trimmed, selection, sampled.prompt, [str(choice["finish_reason"]) for choice in sampled.choices])
+    return ShownSelection(
+        trimmed, selection, sampled.prompt, [str(choice["finish_reason"]) for choice in sampled.choices]
+    )
 
 
-def _entry(ask: Ask, sampled: Sampled, pick: Pick) -> dict[str, Any]:
+def _entry(ask: ApiRequest, sampled: SampledRollouts, pick: Pick) -> dict[str, Any]:
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": ask.model,

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from radmoe.errors import PoolMismatch
 from radmoe.pool import PoolWriter, Profile
-from radmoe.serve.backends import Backend, Router, Sampled
-from radmoe.serve.picks import Pick
+from radmoe.serve.backends import Backend, Router, SampledRollouts
+from radmoe.serve.best_of import Pick
 from radmoe.types import Rollout, Trace
 
 
-class Recorder:
+class PoolRecorder:
     """Writes groups to one pool, of one model; calls may come from several threads."""
 
     def __init__(self, path: Path, backend: Backend, *, logprobs: bool) -> None:
@@ -27,7 +27,7 @@ class Recorder:
         self._model = ""
         self._lock = threading.Lock()
 
-    def add(self, identity: str, model: str, sampled: Sampled, pick: Pick) -> None:
+    def add(self, identity: str, model: str, sampled: SampledRollouts, pick: Pick) -> None:
         """Write the rollouts of a request, all or none. Raises a PoolError where they do not fit the pool, or the disk refuses."""
         assert pick.group is not None
         assert sampled.router is not None

@@ -7,9 +7,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from radmoe.serve.asks import Ask
-from radmoe.serve.backends import Progress
-from radmoe.serve.faults import Fault, internal
+from radmoe.serve.api_errors import ApiError, internal
+from radmoe.serve.api_request import ApiRequest
+from radmoe.serve.backends import RequestProgress
 from radmoe.serve.telemetry import log_error
 from radmoe.system.printing import json_text
 
@@ -19,7 +19,7 @@ _TEXTS = ("reasoning", "reasoning_content", "content")  # of a message that come
 
 
 def whole(
-    ask: Ask, identity: str, choices: list[dict[str, Any]], usage: dict[str, Any], radmoe: dict[str, Any] | None
+    ask: ApiRequest, identity: str, choices: list[dict[str, Any]], usage: dict[str, Any], radmoe: dict[str, Any] | None
 ) -> dict[str, Any]:
     """The answer to a request; `choices` are numbered in the order in which they come."""
     numbered = [choice | {"index": i} for i, choice in enumerate(choices)]
@@ -27,7 +27,7 @@ def whole(
     return answer if radmoe is None else answer | {"radmoe": radmoe}
 
 
-def chunks(ask: Ask, answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def chunks(ask: ApiRequest, answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The same answer as the chunks of a stream. `radmoe` is in the chunk that ends the first choice, and in usage's."""
     head = {name: answer[name] for name in ("id", "created", "model")} | {"object": _OBJECTS[ask.route][1]}
     extra = {"radmoe": answer["radmoe"]} if "radmoe" in answer else {}
@@ -46,9 +46,13 @@ def chunks(ask: Ask, answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def stream(
-    ask: Ask, identity: str, work: Callable[[], Awaitable[dict[str, Any]]], progress: Progress, keep_alive: float
+    ask: ApiRequest,
+    identity: str,
+    work: Callable[[], Awaitable[dict[str, Any]]],
+    progress: RequestProgress,
+    keep_alive: float,
 ) -> AsyncIterator[bytes]:
-    """Comments with the progress while the work goes on, then its answer as chunks; a Fault ends the stream as data.
+    """Comments with the progress while the work goes on, then its answer as chunks; an ApiError ends the stream as data.
 
     The work is cancelled when the client leaves.
     """
@@ -60,7 +64,7 @@ async def stream(
         try:
             for chunk in chunks(ask, task.result()):
                 yield _event(chunk)
-        except Fault as fault:
+        except ApiError as fault:
             yield _event(fault.document())
         except Exception as error:
             log_error(error, id=identity)
@@ -70,7 +74,7 @@ async def stream(
         task.cancel()
 
 
-def _comment(progress: Progress) -> bytes:
+def _comment(progress: RequestProgress) -> bytes:
     of = f" {progress.finished} of {progress.rollouts} rollouts" if progress.stage == "sampling" else ""
     return f": radmoe {progress.stage}{of}, {progress.seconds:.1f} s\n\n".encode()
 
@@ -79,7 +83,7 @@ def _event(document: dict[str, Any]) -> bytes:
     return f"data: {json_text(document)}\n\n".encode()
 
 
-def _head(ask: Ask, identity: str, name: str) -> dict[str, Any]:
+def _head(ask: ApiRequest, identity: str, name: str) -> dict[str, Any]:
     return {"id": identity, "object": name, "created": int(time.time()), "model": ask.model}
 
 

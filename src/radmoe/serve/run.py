@@ -1,4 +1,4 @@
-"""The gateway as a process: it starts, says where it listens, and ends without losing what it recorded."""
+"""Runs the gateway: opens the port, starts the backend, and shuts down without losing recorded rollouts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LAST_SECONDS = 20  # that requests under way may take when the process is told 
 def open_backend(settings: Settings) -> Backend:
     """The backend that the settings name; it is not started yet."""
     if settings.upstreams:
-        from radmoe.serve.served import Served
+        from radmoe.serve.upstream_backend import UpstreamBackend
 
-        return Served(settings)
-    from radmoe.serve.embedded import Embedded
+        return UpstreamBackend(settings)
+    from radmoe.serve.engine_backend import EngineBackend
 
-    return Embedded(settings)
+    return EngineBackend(settings)
 
 
 def serve(settings: Settings, *, ready: Callable[[int], None] = lambda port: None) -> None:
@@ -115,7 +115,7 @@ async def run_until(end: asyncio.Event, settings: Settings, ready: Callable[[int
 
 
 def warm_up() -> None:
-    """Compile what selection runs, which else the first request would wait for."""
+    """Compile the kernels of selection, so that the first request does not wait for them."""
     import numpy as np
     from tokenizers import Tokenizer, models
 
@@ -132,7 +132,7 @@ def warm_up() -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; InputError where the address cannot be had."""
+    """A socket that listens on this address. Raises InputError if it is not available."""
     try:
         (family, _, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         listener = socket.socket(family, socket.SOCK_STREAM)

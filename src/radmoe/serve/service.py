@@ -12,19 +12,19 @@ from radmoe.selection.calibration import load_calibration
 from radmoe.serve import replies
 from radmoe.serve.adaptive import sample_adaptively
 from radmoe.serve.admission import Gate
-from radmoe.serve.asks import Ask
-from radmoe.serve.backends import Backend, Forwarder, Plain, Progress, Sampled, in_thread
-from radmoe.serve.faults import Fault, broken_routing, internal
-from radmoe.serve.picks import Pick, origin_for, pick, preset_of
-from radmoe.serve.recent import Recent, shown_of
-from radmoe.serve.record import Recorder
+from radmoe.serve.api_errors import ApiError, broken_routing, internal
+from radmoe.serve.api_request import ApiRequest
+from radmoe.serve.backends import Backend, Forwarder, Plain, RequestProgress, SampledRollouts, in_thread
+from radmoe.serve.best_of import Pick, origin_for, pick, preset_of
+from radmoe.serve.recent import Recent, shown_selection
+from radmoe.serve.record import PoolRecorder
 from radmoe.serve.settings import Settings
 from radmoe.serve.telemetry import Metrics, log, log_error
 from radmoe.system.printing import json_text
 
 
 class Service:
-    """What the routes call: a backend behind a gate, with metrics, a pool and the last selections."""
+    """Answers requests: a backend behind the queue, with metrics, a pool and the last selections."""
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
         self.settings, self.backend = settings, backend
@@ -35,9 +35,9 @@ class Service:
         self.calibration = None if settings.calibration is None else load_calibration(settings.calibration)
         if self.calibration is not None:
             preset_of(self.calibration)  # one that cannot be applied is an error now
-        self.recorder: Recorder | None = None
+        self.recorder: PoolRecorder | None = None
         if settings.record is not None:
-            self.recorder = Recorder(settings.record, backend, logprobs=self.forwarder is None)
+            self.recorder = PoolRecorder(settings.record, backend, logprobs=self.forwarder is None)
 
     async def begin(self) -> None:
         """Open the pool, where there is one and the model is known, so that one which does not fit is an error now."""
@@ -45,15 +45,15 @@ class Service:
         if self.recorder is not None and router is not None and models:
             await in_thread(self.recorder.open_now, models[0], router)
 
-    async def answer(self, ask: Ask, identity: str, progress: Progress) -> dict[str, Any]:
-        """The answer to a request whose rollouts are sampled for it; a Fault where there is none."""
+    async def answer(self, ask: ApiRequest, identity: str, progress: RequestProgress) -> dict[str, Any]:
+        """The answer to a request whose rollouts are sampled for it; an ApiError where there is none."""
         try:
             async with asyncio.timeout(self._left(progress)), self.gate.turn(progress):
                 return await self._answer(ask, identity, progress)
         except TimeoutError:
             raise self._late() from None
 
-    async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
+    async def plain(self, ask: ApiRequest, data: bytes, progress: RequestProgress) -> Plain:
         """The answer to a plain request, as an upstream gives it. It holds its turn until it is closed."""
         assert self.forwarder is not None
         held = AsyncExitStack()
@@ -69,7 +69,7 @@ class Service:
         held.push_async_callback(plain.close)
         return plain._replace(parts=self._in_time(plain.parts, progress), close=held.aclose)
 
-    async def _in_time(self, parts: AsyncIterator[bytes], progress: Progress) -> AsyncIterator[bytes]:
+    async def _in_time(self, parts: AsyncIterator[bytes], progress: RequestProgress) -> AsyncIterator[bytes]:
         """The parts of an answer that come before the request's deadline; then the stream ends with an error."""
         try:
             while True:
@@ -84,7 +84,7 @@ class Service:
                     raise TimeoutError  # parts that are always there would never wait for it
         except TimeoutError:
             progress.fault = self._late()
-        except Fault as fault:
+        except ApiError as fault:
             progress.fault = fault
         except Exception as error:
             log_error(error)
@@ -98,21 +98,23 @@ class Service:
         if self.recorder is not None:
             await in_thread(self.recorder.close)
 
-    def _left(self, progress: Progress) -> float:
-        """Seconds until a request's deadline; those in which its body was read count."""
+    def _left(self, progress: RequestProgress) -> float:
+        """Seconds until a request's deadline, which counts from its arrival."""
         return max(self.settings.deadline - progress.seconds, 0.0)
 
-    def _late(self) -> Fault:
-        return Fault(504, "deadline_exceeded", f"there was no answer within {self.settings.deadline:g} s: ask for less")
+    def _late(self) -> ApiError:
+        return ApiError(
+            504, "deadline_exceeded", f"there was no answer within {self.settings.deadline:g} s: ask for less"
+        )
 
-    async def _answer(self, ask: Ask, identity: str, progress: Progress) -> dict[str, Any]:
+    async def _answer(self, ask: ApiRequest, identity: str, progress: RequestProgress) -> dict[str, Any]:
         n = ask.choices if ask.best is None else ask.best.n
         progress.rollouts, progress.stage = n, "sampling"
         adapted = None
         if ask.best is not None and ask.best.adaptive:
             try:
                 adapted = await sample_adaptively(self.backend, ask, ask.best, progress)
-            except Fault:
+            except ApiError:
                 raise
             except RadmoeError as error:
                 raise broken_routing(str(error)) from None
@@ -133,7 +135,7 @@ class Service:
             "upstream": round(progress.upstream_seconds, 4),
             "total": round(progress.seconds, 4),
         }
-        shown = await in_thread(shown_of, sampled, picked) if self.settings.recent else None
+        shown = await in_thread(shown_selection, sampled, picked) if self.settings.recent else None
         self.recent.add(identity, ask, sampled, picked, shown)
         self.metrics.picks.labels(picked.document["method"]).inc()
         self.metrics.rollouts.inc(len(sampled.choices))
@@ -141,8 +143,8 @@ class Service:
         choices = [sampled.choices[i] for i in picked.order[: ask.choices]]
         return replies.whole(ask, identity, choices, sampled.usage, radmoe)
 
-    async def _record(self, identity: str, ask: Ask, sampled: Sampled, picked: Pick) -> bool:
-        """Write a group to the pool; an answer does not fail because the disk did."""
+    async def _record(self, identity: str, ask: ApiRequest, sampled: SampledRollouts, picked: Pick) -> bool:
+        """Write a group to the pool. A failure is logged and does not fail the request."""
         assert self.recorder is not None
         if picked.group is None:
             return False

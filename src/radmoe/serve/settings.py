@@ -1,4 +1,4 @@
-"""What the gateway is told when it starts."""
+"""The gateway's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator sees: metrics for Prometheus, and a line of JSON per event on stderr."""
+"""Metrics for Prometheus, and the log: a line of JSON per event on stderr."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from radmoe.serve.admission import Gate
-    from radmoe.serve.backends import Backend, Progress
+    from radmoe.serve.backends import Backend, RequestProgress
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _LONGEST = {"detail": 2000, "reason": 4000, "trace": 20_000}  # characters of texts that others may have written
 
 
 def log(event: str, *, level: str = "info", **fields: Any) -> None:
-    """Write one line of JSON. Fields that are None are left out; of very long texts the end stays, which says the reason."""
+    """Write one line of JSON. Fields that are None are left out, and of very long texts only the end is kept."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     shown = {
         name: _end(value, _LONGEST[name]) if isinstance(value, str) and name in _LONGEST else value
@@ -38,7 +38,7 @@ def log(event: str, *, level: str = "info", **fields: Any) -> None:
 
 
 def log_error(error: BaseException, **fields: Any) -> None:
-    """Write an error that nobody expected: its reason, and the whole trace."""
+    """Log an unexpected error with its reason and traceback."""
     trace = "".join(traceback.format_exception(error))
     log("error", level="error", reason=f"{type(error).__name__}: {error}", trace=trace, **fields)
 
@@ -48,7 +48,7 @@ def _end(text: str, most: int) -> str:
 
 
 class Lines(logging.Handler):
-    """What libraries log, as lines of JSON as well."""
+    """A logging handler that writes what libraries log as lines of JSON."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -97,8 +97,8 @@ class Metrics:
         }
         self._registry.register(_Levels(gate, backend))
 
-    def time(self, mode: str, progress: Progress) -> None:
-        """Note how long a request took, and where."""
+    def time(self, mode: str, progress: RequestProgress) -> None:
+        """Record how long a request took in total, in the queue and at servers."""
         total = progress.seconds
         parts = {"queue": progress.queue_seconds, "upstream": progress.upstream_seconds}
         for part, seconds in (parts | {"request": total, "own": max(total - sum(parts.values()), 0.0)}).items():
@@ -110,7 +110,7 @@ class Metrics:
 
 
 class _Levels(Collector):
-    """What is so at the moment of asking."""
+    """Gauges that are read when Prometheus asks."""
 
     def __init__(self, gate: Gate, backend: Backend) -> None:
         self._gate, self._backend = gate, backend

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from radmoe.engines.http import HttpEngine, SglangHttpEngine, VllmHttpEngine
 from radmoe.engines.http.client import BUSY, LONGEST_WAIT, Busy, Client, NoConnection, Refused, Server, with_retries
 from radmoe.errors import EngineError, InputError, RadmoeError
-from radmoe.serve.faults import Fault, bad_gateway
+from radmoe.serve.api_errors import ApiError, bad_gateway
 from radmoe.serve.telemetry import log
 
 Result = TypeVar("Result")
@@ -33,7 +33,7 @@ _KINDS: dict[str, tuple[type[HttpEngine], tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Card:
-    """What a server was found to be. `engine` knows its router and tokens; None where it gives no routing, and
+    """What is known about a server. `engine` knows its router and tokens; None where it gives no routing, and
     `trouble` says why."""
 
     kind: str  # "vllm", "sglang" or "other"
@@ -43,14 +43,14 @@ class Card:
 
 
 class Answers:
-    """How many bytes the answers that are being read have together, which no server decides."""
+    """A limit on the bytes of all answers that are being read at a time."""
 
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
 
     @contextmanager
     def reading(self) -> Iterator[Callable[[int], None]]:
-        """Gives what is to be called with the bytes of every part; it raises EngineError where they are too many."""
+        """Yields a function to call with the size of every part; it raises EngineError if the limit is passed."""
         own = 0
 
         def grew(size: int) -> None:
@@ -79,7 +79,7 @@ class Upstream:
 
     @contextmanager
     def lease(self) -> Iterator[None]:
-        """Counts a request that is under way."""
+        """Count a request as under way during the block."""
         self.load += 1
         try:
             yield
@@ -93,10 +93,10 @@ class Upstream:
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Turns the errors of a request into what they are for a client.
+        """Translate the errors of a request into those that a client sees.
 
         Busy stays, as another attempt may succeed; what the server said about the request itself is passed on, and all
-        else is a Fault that says nothing of the server.
+        else is an ApiError that says nothing of the server.
         """
         try:
             yield
@@ -105,13 +105,13 @@ class Upstream:
             raise
         except Refused as error:
             if error.status in _THEIR_ERRORS:
-                raise Fault(error.status, "upstream_refused", error.reason, detail=str(error)) from None
+                raise ApiError(error.status, "upstream_refused", error.reason, detail=str(error)) from None
             raise bad_gateway(str(error)) from None
         except EngineError as error:
             raise bad_gateway(str(error)) from None
 
     async def watch(self) -> None:
-        """Look at the server again and again: every few seconds, and soon after it lost a request."""
+        """Check the server's health every few seconds, and soon after a failed request."""
         while True:
             self.look_now.clear()
             with suppress(TimeoutError):
@@ -120,7 +120,7 @@ class Upstream:
             await self.look()
 
     async def look(self) -> None:
-        """Ask the server whether it is well, and find out anew what it serves where it was not before."""
+        """Check the server's health, and if it has come up find out what it serves."""
         try:
             async with asyncio.timeout(_HEALTH_LIMIT):
                 try:
@@ -155,7 +155,7 @@ class Upstream:
 
 
 def find_out(url: str, model: str | None, key: str | None) -> Card:
-    """What a server is. Raises EngineError where it does not say which models it has."""
+    """Find out what kind of server this is and what it serves. Raises EngineError if it does not list its models."""
     server = Server(url, timeout=_PROBE_SECONDS, retries=0, api_key=key)
     try:
         cards = server.get("/v1/models").get("data").items()
@@ -188,14 +188,14 @@ def _answers(server: Server, paths: tuple[str, ...]) -> bool:
 
 
 class Fleet:
-    """All servers. A request goes to the one with the least to do, and to another where that one loses it."""
+    """All servers. A request goes to the one with the fewest requests, and to another one if that fails."""
 
     def __init__(self, upstreams: list[Upstream], retries: int) -> None:
         self.upstreams, self._retries = upstreams, retries
         self._health: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Look at every server once, and then again and again."""
+        """Check every server once, and then regularly."""
         await asyncio.gather(*(upstream.look() for upstream in self.upstreams))
         self._health = [asyncio.create_task(upstream.watch()) for upstream in self.upstreams]
 
@@ -213,9 +213,9 @@ class Fleet:
     async def attempt(
         self, model: str, work: Callable[[Upstream], Awaitable[Result]], *, routing: bool = False
     ) -> Result:
-        """The result of work with a server that has this model; where it is lost, it is done again elsewhere, or later.
+        """Run `work` with a server that has this model, and on Busy again with another one, or later.
 
-        With `routing`, servers that give routing come first. Raises a Fault where all attempts are spent.
+        With `routing`, servers that give routing come first. Raises an ApiError where all attempts are spent.
         """
         tried: list[Upstream] = []
         last = Busy("no server is up")
@@ -242,9 +242,9 @@ class Fleet:
         except Busy as error:
             if error.status == 429:
                 message, after = "the model servers are busy: come back later", error.after or 5.0
-                raise Fault(429, "upstream_busy", message, after=after, detail=str(error)) from None
+                raise ApiError(429, "upstream_busy", message, after=after, detail=str(error)) from None
             message = "no model server answers at the moment: come back later"
-            raise Fault(503, "upstream_unavailable", message, after=5.0, detail=str(error)) from None
+            raise ApiError(503, "upstream_unavailable", message, after=5.0, detail=str(error)) from None
 
     def _choose(self, model: str, tried: list[Upstream], routing: bool) -> Upstream | None:
         able = [upstream for upstream in self.upstreams if upstream.up and model in upstream.card.models]
@@ -256,8 +256,8 @@ class Fleet:
         return min(able, key=cost, default=None)
 
 
-def unknown_model(name: str, known: dict[str, int | None]) -> Fault:
+def unknown_model(name: str, known: dict[str, int | None]) -> ApiError:
     """The refusal of a model that is not served."""
     names = ", ".join(list(known)[:8]) or "none at the moment"
     shown = name if len(name) <= 80 else f"{name[:77]}..."
-    return Fault(404, "model_not_found", f"there is no model {shown!r} here: use {names}", param="model")
+    return ApiError(404, "model_not_found", f"there is no model {shown!r} here: use {names}", param="model")

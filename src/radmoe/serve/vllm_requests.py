@@ -1,4 +1,4 @@
-"""A client's request as vLLM's endpoints are asked it for n rollouts at once, and the choices of the answer."""
+"""Turns a client's request into one for n rollouts at vLLM's endpoints, and reads the choices of the answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from radmoe.engines.http.fields import Field, parse, short
 from radmoe.engines.vllm.plugin import NAME
 from radmoe.errors import EngineError
 from radmoe.selection.confidence import likelihood
-from radmoe.serve.asks import Ask
+from radmoe.serve.api_request import ApiRequest
 from radmoe.serve.backends import usage_of
 from radmoe.vocab import MAX_TOKENS
 
@@ -30,7 +30,7 @@ class Choices(NamedTuple):
     prompt: str | None
 
 
-def body_for(ask: Ask, n: int, logprobs: int, key: str | None, first: int = 0) -> dict[str, Any]:
+def body_for(ask: ApiRequest, n: int, logprobs: int, key: str | None, first: int = 0) -> dict[str, Any]:
     """The client's body for n rollouts, with token ids and under the plugin's key; all else is as the client wrote it.
 
     vLLM draws choice i of a request with seed + i, so rollouts from number `first` on are asked for with seed + first.
@@ -53,7 +53,7 @@ def body_for(ask: Ask, n: int, logprobs: int, key: str | None, first: int = 0) -
 
 
 def read_choices(
-    data: bytes, source: str, ask: Ask, n: int, engine: HttpEngine | None, logprobs: int, most_values: int
+    data: bytes, source: str, ask: ApiRequest, n: int, engine: HttpEngine | None, logprobs: int, most_values: int
 ) -> Choices:
     """The choices of an answer, in the order of their indices. Raises EngineError for an answer that does not fit."""
     answer, chat = parse(data, source, most_values), ask.route == "chat"
@@ -80,7 +80,7 @@ def read_choices(
     )
 
 
-def _document(field: Field, ask: Ask) -> dict[str, Any]:
+def _document(field: Field, ask: ApiRequest) -> dict[str, Any]:
     """A choice as the client sees it: without what it did not ask for, and with its thinking under both names."""
     reason = field.get("finish_reason").text()
     if reason not in _FINISHED:

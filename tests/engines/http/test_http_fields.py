@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.checkpoint import Checkpoint
-from radmoe.engines.http.dialects import Request, Sglang, Vllm, answer_limit
+from radmoe.engines.http.dialects import RolloutRequest, Sglang, Vllm, answer_limit
 from radmoe.engines.http.fields import Field, parse, short
 from radmoe.errors import EngineError
 
@@ -117,7 +117,7 @@ def test_an_answer_with_anything_anywhere_is_read_or_is_one_line(
         part = part[key]
     part[where[-1]] = value
     dialect = Vllm() if kind == "vllm" else Sglang()
-    request = Request((5, 6), 2, Sampling(max_tokens=2, topk_logprobs=3), 0, 1)
+    request = RolloutRequest((5, 6), 2, Sampling(max_tokens=2, topk_logprobs=3), 0, 1)
     try:
         read = dialect.read(parse(json.dumps(answer).encode(), "http://host", 10_000), request, len(local.vocab))
         assert 1 <= len(read.tokens) <= 2
@@ -137,7 +137,7 @@ def local(checkpoint: Any) -> Checkpoint:
 @pytest.mark.parametrize("limit", [1, 8192])
 def test_the_size_limit_leaves_room_for_an_honest_answer(local: Checkpoint, limit: int) -> None:
     """Ids as int32 in base64, twenty logprobs of every token as SGLang spells them, and long words."""
-    request = Request((5,) * 1000, limit, Sampling(max_tokens=limit), 0, 0)
+    request = RolloutRequest((5,) * 1000, limit, Sampling(max_tokens=limit), 0, 0)
     routing = (1000 + limit) * local.router.layers * local.shape.top_k * 4 * 4 / 3
     logprobs = limit * 21 * len('[-12.345678901234567, 123456, "\\u4f60\\u597d\\u4f60\\u597d"], ')
     most = answer_limit(request, local.router)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from transformers import AutoModelForCausalLM
 
-from radmoe.engines.llamacpp.api import Model
+from radmoe.engines.llamacpp.api import LlamaModel
 from radmoe.engines.llamacpp.tokenizer import GgufTokenizer
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.errors import InputError
@@ -34,7 +34,7 @@ atexit.register(shutil.rmtree, HOME, ignore_errors=True)  # a worker may come ba
 def pair(name: str) -> tuple[GgufTokenizer, Any]:
     lab, fast = MODELS[name], fast_tokenizer(MODELS[name].family)
     model = AutoModelForCausalLM.from_config(lab.config(tiny=True))
-    return GgufTokenizer(Model(write_gguf(model, fast, HOME / f"{name}.gguf"), 0)), fast
+    return GgufTokenizer(LlamaModel(write_gguf(model, fast, HOME / f"{name}.gguf"), 0)), fast
 
 
 @pytest.mark.parametrize(("name", "style"), STYLES)
@@ -73,7 +73,7 @@ def test_a_file_without_a_template_takes_texts(tmp_path: Path) -> None:
     fast = fast_tokenizer("chatml")
     fast.chat_template = None
     model = AutoModelForCausalLM.from_config(MODELS["lab-qwen"].config(tiny=True))
-    mine = GgufTokenizer(Model(write_gguf(model, fast, tmp_path / "m.gguf"), 0))
+    mine = GgufTokenizer(LlamaModel(write_gguf(model, fast, tmp_path / "m.gguf"), 0))
     assert encode(mine, "hi") == ("hi", fast("hi")["input_ids"])
     with pytest.raises(InputError, match="no chat template"):
         encode(mine, [{"role": "user", "content": "hi"}])

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from radmoe.engines.vllm.plugin.endpoint import answered, check_request
-from radmoe.engines.vllm.plugin.settings import Settings
+from radmoe.engines.vllm.plugin.settings import PluginSettings
 from radmoe.engines.vllm.plugin.worker import find_routers
 from radmoe.errors import EngineError, InputError
 
 
 def test_settings_survive_json() -> None:
-    for settings in (Settings(), Settings("tail:64", "s0", False, 12), Settings("all")):
-        assert Settings.from_json(settings.to_json()) == settings
-    assert Settings("tail:64").tail == 64
-    assert Settings("all").prompt
-    assert Settings("generated").tail is None
+    for settings in (PluginSettings(), PluginSettings("tail:64", "s0", False, 12), PluginSettings("all")):
+        assert PluginSettings.from_json(settings.to_json()) == settings
+    assert PluginSettings("tail:64").tail == 64
+    assert PluginSettings("all").prompt
+    assert PluginSettings("generated").tail is None
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_settings_survive_json() -> None:
 )
 def test_wrong_settings_are_named(body: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Settings.from_json(body)
+        PluginSettings.from_json(body)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from radmoe.engines.vllm.plugin.payload import decode
-from radmoe.engines.vllm.plugin.settings import Settings
-from radmoe.engines.vllm.plugin.worker import Recorder
+from radmoe.engines.vllm.plugin.settings import PluginSettings
+from radmoe.engines.vllm.plugin.worker import RowRecorder
 from radmoe.errors import EngineError
 
 LAYERS, EXPERTS, TOP_K = 2, 64, 2
@@ -117,7 +117,7 @@ def configuration(**parallel: int) -> SimpleNamespace:
 def test_rows_find_their_requests(kind: type[Runner]) -> None:
     """A prompt in two parts, a second request between them in another order, then both decode."""
     runner: Any = kind()
-    recorder = Recorder(runner, configuration(), Settings(memory_mib=1))
+    recorder = RowRecorder(runner, configuration(), PluginSettings(memory_mib=1))
     assert runner.execute_model(scheduled((0, 0, 4), new={0: 6})) == "output"
     runner.execute_model(scheduled((1, 0, 3), (0, 4, 2), new={1: 3}))
     for step in range(3):
@@ -135,7 +135,7 @@ def test_rows_find_their_requests(kind: type[Runner]) -> None:
 def test_a_preempted_request_that_begins_anew_keeps_its_rows(kind: type[Runner]) -> None:
     """The second runner frees a preempted request and is told of it as of a new one; its rows are computed again."""
     runner: Any = kind()
-    recorder = Recorder(runner, configuration(), Settings(memory_mib=1))
+    recorder = RowRecorder(runner, configuration(), PluginSettings(memory_mib=1))
     runner.execute_model(scheduled((2, 0, 3), new={2: 3}))
     runner.execute_model(scheduled((2, 3, 1)))
     runner.execute_model(scheduled((2, 2, 2), new={2: 3}))  # what was cached is not computed again
@@ -148,6 +148,6 @@ def test_a_runner_of_a_third_kind_is_refused() -> None:
     runner: Any = Runner()
     runner.execute_model = runner.forward
     with pytest.raises(EngineError, match="the model runner Runner is not known"):
-        Recorder(runner, configuration(), Settings(memory_mib=1))
+        RowRecorder(runner, configuration(), PluginSettings(memory_mib=1))
     with pytest.raises(EngineError, match="pipeline parallelism"):
-        Recorder(First(), configuration(pipeline_parallel_size=2), Settings(memory_mib=1))
+        RowRecorder(First(), configuration(pipeline_parallel_size=2), PluginSettings(memory_mib=1))

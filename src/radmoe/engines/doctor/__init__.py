@@ -1,4 +1,4 @@
-"""Checks whether the routing that an engine hands over is the routing of its tokens. One short run tells.
+"""Checks whether the routing that an engine returns is the routing of its tokens, with a few short rollouts.
 
 run.py       the requests of a check-up, and its findings in order
 checks.py    what each check looks at (NumPy)

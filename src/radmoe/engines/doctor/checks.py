@@ -1,4 +1,4 @@
-"""What each check looks at: arrays in, findings out. `run.py` decides which rollouts a check is given."""
+"""The checks as functions from arrays to findings. `run.py` decides which rollouts each check gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests of a check-up, and its findings in order."""
+"""Samples the rollouts that the checks need, and yields their findings in order."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _findings(
 
 
 def _rows(engine: Engine, greedy: Observation, drawn: Observation) -> Iterator[Finding]:
-    """What rows show by themselves. A greedy rollout may repeat one token over and over; a drawn one does not."""
+    """The checks that need the rows of one rollout only. A greedy rollout may repeat one token; a sampled one does not."""
     assert greedy.ids is not None
     assert drawn.ids is not None
     yield checks.in_range(greedy.ids, engine.shape)

@@ -1,4 +1,4 @@
-"""What vLLM and SGLang answer, as rollouts: one reading for the engines, the gateway and `from_vllm`.
+"""Reads the answers of vLLM and SGLang as rollouts, for the engines, the gateway and `from_vllm`.
 
 A rollout comes as tokens, log-probabilities and stock routing (`Answer`). Stock routing has one row per input position;
 R(t), the rows of the generated tokens, are the last T of them. With the radmoe plugin the rows come apart, under a key.
@@ -56,7 +56,7 @@ def vllm_answers(answer: Field, n: int, *, words: int, most: int, logprobs: int,
 
 
 def ordered_choices(answer: Field, n: int) -> list[Field]:
-    """The n choices of an answer in the order of their indices; one that comes alone needs no index."""
+    """The n choices of an answer in the order of their indices. A single choice needs no index."""
     choices = answer.get("choices").items(n)
     if n > 1:
         choices.sort(key=lambda choice: choice.get("index").integer(0, n))
@@ -121,7 +121,7 @@ def token_ids(field: Field, words: int, most: int = MAX_TOKENS) -> NDArray[np.in
 
 
 def plugin_routing(payload: bytes, n: int, source: str) -> dict[int, Routing]:
-    """The rows of n choices in what the plugin's route answered."""
+    """The rows of n choices, from the bytes that the plugin's route answered."""
     routing = decode(payload)
     if set(routing) != set(range(n)):
         raise EngineError(

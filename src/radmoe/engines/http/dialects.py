@@ -1,4 +1,4 @@
-"""What differs between vLLM and SGLang: what they are asked, where the answer lies, and advice."""
+"""The differences between vLLM and SGLang: request bodies, where the answer lies, and advice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_LAYERS = 10_000
 
 
 @dataclass(frozen=True)
-class Request:
+class RolloutRequest:
     """One rollout to sample, of at most `limit` tokens; rows of routing are wanted from input position `first` on."""
 
     prompt: tuple[int, ...]
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True)
 class PluginStatus:
-    """What the radmoe plugin in a server says: the router, the only layers it captures (None: all), and weights."""
+    """The status of the radmoe plugin in a server: the router, the captured layers (None: all), and whether weights come."""
 
     shape: RouterShape
     layers: tuple[int, ...] | None
@@ -65,14 +65,14 @@ class Dialect(Protocol):
     def plugin(self, server: Server) -> PluginStatus | None:
         """The status of the radmoe plugin in the server; None without the plugin."""
 
-    def body(self, request: Request, served: str, key: str | None) -> dict[str, Any]:
+    def body(self, request: RolloutRequest, served: str, key: str | None) -> dict[str, Any]:
         """What is posted to `path` for one rollout of the model `served`; with a key the plugin records its routing."""
 
-    def read(self, answer: Field, request: Request, words: int) -> Answer:
-        """The rollout in what `path` answered; `words` is the size of the vocabulary."""
+    def read(self, answer: Field, request: RolloutRequest, words: int) -> Answer:
+        """Read the rollout from the answer of `path`; `words` is the size of the vocabulary."""
 
     def unpack(self, routed: str, rows: int, layout: RouterLayout) -> Raw:
-        """The stock routing of an answer, which should have so many rows."""
+        """Decode the stock routing of an answer, which should have `rows` rows."""
 
 
 class Vllm:
@@ -101,7 +101,7 @@ class Vllm:
             )
         return _plugin_status(status)
 
-    def body(self, request: Request, served: str, key: str | None) -> dict[str, Any]:
+    def body(self, request: RolloutRequest, served: str, key: str | None) -> dict[str, Any]:
         sampling, body = request.sampling, dict[str, Any](NEUTRAL)
         if sampling.topk_logprobs:
             body |= {"logprobs": sampling.topk_logprobs, "return_tokens_as_token_ids": True}
@@ -119,7 +119,7 @@ class Vllm:
             "skip_special_tokens": False,
         }
 
-    def read(self, answer: Field, request: Request, words: int) -> Answer:
+    def read(self, answer: Field, request: RolloutRequest, words: int) -> Answer:
         logprobs = request.sampling.topk_logprobs
         (only,) = vllm_answers(answer, 1, words=words, most=request.limit, logprobs=logprobs)
         return only
@@ -146,7 +146,7 @@ class Sglang:
     def plugin(self, server: Server) -> PluginStatus | None:
         return None
 
-    def body(self, request: Request, served: str = "", key: str | None = None) -> dict[str, Any]:
+    def body(self, request: RolloutRequest, served: str = "", key: str | None = None) -> dict[str, Any]:
         sampling = request.sampling
         return {
             "input_ids": request.prompt,
@@ -165,14 +165,14 @@ class Sglang:
             "routed_experts_start_len": request.first,
         }
 
-    def read(self, answer: Field, request: Request, words: int) -> Answer:
+    def read(self, answer: Field, request: RolloutRequest, words: int) -> Answer:
         return sglang_answer(answer, words=words, most=request.limit, logprobs=request.sampling.topk_logprobs)
 
     def unpack(self, routed: str, rows: int, layout: RouterLayout) -> Raw:
         return unpack_int32(routed, rows, layout)
 
 
-def answer_limit(request: Request, layout: RouterLayout) -> Limit:
+def answer_limit(request: RolloutRequest, layout: RouterLayout) -> Limit:
     """How large the answer to a request may be, generously: ids as 8 bytes in base64, long words, all logprobs."""
     positions, logprobs = len(request.prompt) + request.limit, request.sampling.topk_logprobs + 2
     per_position = 12 * layout.layers * layout.shape.top_k + 256 * logprobs + 1024

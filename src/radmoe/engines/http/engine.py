@@ -26,7 +26,7 @@ from radmoe.engines.base import (
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.answers import Answer, Raw, plugin_routing, stock_rows
 from radmoe.engines.http.client import Refused, Server
-from radmoe.engines.http.dialects import Dialect, Request, Sglang, Vllm, answer_limit, rows_request
+from radmoe.engines.http.dialects import Dialect, RolloutRequest, Sglang, Vllm, answer_limit, rows_request
 from radmoe.engines.http.fields import Field, short
 from radmoe.engines.http.jobs import each_as_finished
 from radmoe.engines.kept_rows import check_profile
@@ -47,7 +47,7 @@ _NAMES = 8  # models that a message lists
 _LOST = 409  # the plugin's rows made room for others, or went to an answer that never arrived: sample again
 
 
-class _Job(NamedTuple):
+class _RolloutJob(NamedTuple):
     prompt_index: int
     rollout_index: int
     key: str
@@ -110,7 +110,7 @@ class HttpEngine(Engine):
         if probe:
             self.check_tokenizer()
             prompt = self.tokenizer(_SPELLING)["input_ids"]
-            request = Request(tuple(prompt), 2, Sampling(temperature=0, max_tokens=2, topk_logprobs=0), 0, 0)
+            request = RolloutRequest(tuple(prompt), 2, Sampling(temperature=0, max_tokens=2, topk_logprobs=0), 0, 0)
             try:
                 answer, key = self._ask(request)
                 _check_end(answer)
@@ -167,7 +167,7 @@ class HttpEngine(Engine):
         encoded = [tuple(check_prompt(self.encode(prompt), len(self.vocab))) for prompt in prompts]
         limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
         jobs = [
-            _Job(i, r, each.key, each.kind, encoded[i], limits[i])
+            _RolloutJob(i, r, each.key, each.kind, encoded[i], limits[i])
             for i, each in enumerate(wanted)
             for r in each.rollouts
         ]
@@ -178,7 +178,7 @@ class HttpEngine(Engine):
 
     def observe(self, prompt: Sequence[int], sampling: Sampling, seed: int) -> Observation:
         """Sample one rollout and hand it over as it came, with the rows of the prompt's positions where they come."""
-        request = Request(tuple(prompt), sampling.max_tokens, sampling, seed, 0)
+        request = RolloutRequest(tuple(prompt), sampling.max_tokens, sampling, seed, 0)
         answer, key = self._ask(request)
         ids: Raw | None = None
         weights, first, dense = None, 0, self.local.router.dense
@@ -223,7 +223,7 @@ class HttpEngine(Engine):
         first: int = 0,
         layers: tuple[int, ...] | None = None,
     ) -> Rollout:
-        """The rollout of an answer to a prompt of so many tokens (None: not known); EngineError where its routing is faulty.
+        """The rollout of an answer to a prompt of `prompt` tokens (None: unknown). Raises EngineError if its routing is faulty.
 
         With the plugin's `routing` it has the rows at `positions` (None: of all tokens) and these `layers` alone (None:
         all). Else it has the server's own rows, which begin at input position `first`.
@@ -244,20 +244,20 @@ class HttpEngine(Engine):
         assert answer.routed is not None
         return self.dialect.unpack(answer.routed, rows, self.local.router)
 
-    def _ask(self, request: Request) -> tuple[Answer, str | None]:
-        """Sample one rollout, unchecked; with the plugin, the key under which it holds the rows comes too."""
+    def _ask(self, request: RolloutRequest) -> tuple[Answer, str | None]:
+        """Sample one rollout, unchecked. With the plugin, also returns the key under which the plugin holds its rows."""
         key = None if self.plugin is None else uuid.uuid4().hex
         body = self.dialect.body(request, self.served, key)
         answer = self.server.post(self.dialect.path, body, answer_limit(request, self.local.router))
         return self.dialect.read(answer, request, len(self.vocab)), key
 
-    def _rows(self, request: Request, key: str, positions: NDArray[np.int32] | None) -> Routing:
+    def _rows(self, request: RolloutRequest, key: str, positions: NDArray[np.int32] | None) -> Routing:
         """The rows that the plugin holds under a key, of the tokens at `positions` (None: all). It forgets the others."""
         body, limit = rows_request(key, 1, [positions]), answer_limit(request, self.local.router)
         payload = self.server.fetch("POST", ROUTING, body, limit=limit)
         return plugin_routing(payload, 1, self.server.url + ROUTING)[0]
 
-    def _sample(self, request: Request, kind: Kind | None, profile: Profile | None) -> tuple[Rollout, str]:
+    def _sample(self, request: RolloutRequest, kind: Kind | None, profile: Profile | None) -> tuple[Rollout, str]:
         """Sample one rollout with the rows that the profile keeps, and say why it ended."""
         answer, key = self._ask(request)
         _check_end(answer)
@@ -269,10 +269,10 @@ class HttpEngine(Engine):
         prompt, first = len(request.prompt), request.first
         return self.rollout(answer, prompt, routing, positions, first=first, layers=layers), answer.reason
 
-    def _complete(self, job: _Job, *, sampling: Sampling, profile: Profile | None) -> Completion:
-        """Sample the rollout of a job; once more where the plugin has lost its rows."""
+    def _complete(self, job: _RolloutJob, *, sampling: Sampling, profile: Profile | None) -> Completion:
+        """Sample the rollout of a job. If the plugin lost its rows, it is sampled once more."""
         seed = rollout_seed(sampling.seed, job.key, job.rollout_index)
-        request = Request(job.prompt, job.limit, sampling, seed, len(job.prompt) - 1)
+        request = RolloutRequest(job.prompt, job.limit, sampling, seed, len(job.prompt) - 1)
         try:
             try:
                 rollout, reason = self._sample(request, job.kind, profile)
@@ -321,7 +321,7 @@ def _check_end(answer: Answer) -> None:
 
 
 def _card(server: Server, served: str | None) -> Field:
-    """The server's entry of the model called `served`, or of its only one."""
+    """The server's entry for the model called `served`, or for its only model."""
     cards = {card.get("id").text(): card for card in server.get("/v1/models").get("data").items()}
     if served is None and len(cards) == 1:
         (served,) = cards

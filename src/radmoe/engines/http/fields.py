@@ -1,4 +1,4 @@
-"""What a server answered, read field by field: each has the type it must have, or is one line."""
+"""Reads a server's JSON answer field by field; a field of the wrong type is an error of one line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Field:
         )
 
     def get(self, key: str) -> Field:
-        """A member that must be there."""
+        """The member of this name, which must be there."""
         name = f"{self.name}.{key}" if self.name else key
         if not isinstance(self.value, dict):
             raise self.refusal(f"an object with {key!r}")
@@ -50,7 +50,7 @@ class Field:
         return Field(self.value[key], self.source, name)
 
     def maybe(self, key: str) -> Field | None:
-        """A member that may be missing or null, which are alike."""
+        """The member of this name; None if it is missing or null."""
         if not isinstance(self.value, dict):
             raise self.refusal(f"an object that may have {key!r}")
         return None if self.value.get(key) is None else self.get(key)
@@ -82,7 +82,7 @@ class Field:
         return self.value
 
     def flag(self) -> bool:
-        """True or false."""
+        """The value as a boolean."""
         if not isinstance(self.value, bool):
             raise self.refusal("true or false")
         return self.value

@@ -1,4 +1,4 @@
-"""Many jobs at a time, each result as it arrives."""
+"""Runs many jobs in threads and yields each result as it arrives."""
 
 from __future__ import annotations
 

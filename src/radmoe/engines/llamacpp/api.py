@@ -181,7 +181,7 @@ def error_reason() -> str:
     return (_error_lines[0].partition(": ")[2] or _error_lines[0]).removeprefix("error loading model: ")
 
 
-class Model:
+class LlamaModel:
     """A loaded GGUF file; it is freed when nothing refers to it any more."""
 
     def __init__(self, path: Path, gpu_layers: int) -> None:

@@ -1,4 +1,4 @@
-"""Sequences that step together in one llama.cpp context, and what the routers chose for each.
+"""A batch of sequences in one llama.cpp context, and the routing of each step.
 
 llama.cpp shows every tensor of a pass to a callback, which answers whether the pass is to stop there so that it can
 read the tensor. Stops cost time, so there is one per layer: at the final weights. The chosen ids are still in memory
@@ -23,7 +23,7 @@ from radmoe.engines.llamacpp.api import (
     MAX_SEQUENCES,
     Batch,
     Eval,
-    Model,
+    LlamaModel,
     Tensor,
     error_reason,
     forget_errors,
@@ -43,13 +43,13 @@ _WEIGHTS = (
 Routing = tuple[NDArray[np.int16], NDArray[np.float32]]  # ids and weights [rows, L, K]
 
 
-class Recorder:
-    """The callback. It records nothing until `start` is called, and `take` hands over what was recorded since.
+class TensorRecorder:
+    """The evaluation callback. It records from `start` on, and `take` returns what it has recorded since.
 
     It is called for every operation of a pass, some fifty a layer, so it does little more than look up a name.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: LlamaModel) -> None:
         self._lib = model.lib
         self.callback = Eval(self._on_tensor)  # llama.cpp keeps a bare pointer, so the reference is held here
         self.experts = int(model.meta(f"{model.meta('general.architecture')}.expert_count") or 0)
@@ -150,7 +150,9 @@ class Context:
     Every sequence has a cache of its own, so that a step attends to no more than it must.
     """
 
-    def __init__(self, model: Model, recorder: Recorder, *, rows: int, length: int, threads: int, cache: str) -> None:
+    def __init__(
+        self, model: LlamaModel, recorder: TensorRecorder, *, rows: int, length: int, threads: int, cache: str
+    ) -> None:
         assert rows < MAX_SEQUENCES
         self._model, self._lib, self._recorder = model, model.lib, recorder
         self._prompt: tuple[int, ...] | None = None
@@ -182,7 +184,7 @@ class Context:
         self._lib.llama_free(self._handle)
 
     def begin(self, row: int, prompt: tuple[int, ...]) -> None:
-        """Give a row the cache of a prompt; it is computed once for all rows that begin with it one after another."""
+        """Copy the cache of a prompt into a row. Rows that begin with the same prompt one after another share its computation."""
         if self._prompt != prompt:
             self._lib.llama_memory_seq_rm(self._memory, self._home, -1, -1)
             for start in range(0, len(prompt), CHUNK):

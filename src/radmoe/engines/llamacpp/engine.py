@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, uniforms, wanted_rollouts
-from radmoe.engines.llamacpp.api import MAX_SEQUENCES, Model
-from radmoe.engines.llamacpp.batch import CACHES, Context, Recorder
+from radmoe.engines.llamacpp.api import MAX_SEQUENCES, LlamaModel
+from radmoe.engines.llamacpp.batch import CACHES, Context, TensorRecorder
 from radmoe.engines.llamacpp.draw import draw, logprobs
 from radmoe.engines.llamacpp.tokenizer import GgufTokenizer
 from radmoe.engines.models import recorded_name
@@ -62,9 +62,9 @@ class LlamaCppEngine(Engine):
             raise InputError(f"cache must be one of {', '.join(CACHES)}, got {cache!r}")
         if threads is not None and threads < 1:
             raise InputError(f"threads must be at least 1, got {threads}")
-        self._model = Model(Path(model), gpu_layers)
+        self._model = LlamaModel(Path(model), gpu_layers)
         self._cache, self._threads = cache, threads or self._cores()
-        self._recorder = Recorder(self._model)
+        self._recorder = TensorRecorder(self._model)
         self.model_name = recorded_name(model)
         self.shape: RouterShape = self._probe(Path(model))
         self.tokenizer, self.vocab = self._read_tokenizer(tokenizer)

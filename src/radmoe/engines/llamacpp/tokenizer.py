@@ -7,7 +7,7 @@ import json
 from datetime import datetime
 from typing import Any, NoReturn
 
-from radmoe.engines.llamacpp.api import BPE, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, Model
+from radmoe.engines.llamacpp.api import BPE, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, LlamaModel
 from radmoe.errors import EngineError, InputError
 from radmoe.vocab import Vocab
 
@@ -15,7 +15,7 @@ from radmoe.vocab import Vocab
 class GgufTokenizer:
     """The tokenizer of a GGUF file, with those methods of a Hugging Face tokenizer that engines need."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: LlamaModel) -> None:
         if model.lib.llama_vocab_type(model.vocab) != BPE:
             kind = model.meta("tokenizer.ggml.model")
             raise EngineError(
@@ -80,7 +80,7 @@ def _to_json(value: object, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-def _tokenizer_json(model: Model) -> str:
+def _tokenizer_json(model: LlamaModel) -> str:
     """A tokenizer.json that spells every token. It has no merges, since llama.cpp splits the text."""
     own: dict[str, int] = {}
     added: list[dict[str, object]] = []

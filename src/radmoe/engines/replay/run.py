@@ -49,7 +49,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did; `agreement` is that of the whole pool, None where the source has no captured routing."""
+    """Counts of a replay. `agreement` is that of the whole pool; None if the source has no captured routing."""
 
     pool: str
     problems: int
@@ -153,14 +153,14 @@ def replay(
 
 
 def agreement(pool: str | Path) -> Agreement | None:
-    """Replay against capture, over all runs of a replayed pool that could be compared; None where none could."""
+    """The agreement of replayed with captured routing over all runs of a pool; None if no run has both."""
     extras = open_pool(pool).runs(["extra"])["extra"].to_pylist()
     pairs = [pair for extra in extras if extra and (pair := _recorded_agreement(extra)) is not None]
     return Agreement(sum(same for same, _ in pairs), sum(of for _, of in pairs)) if pairs else None
 
 
 def _recorded_agreement(extra: str) -> tuple[int, int] | None:
-    """What a run says of its agreement; None where it says nothing, or what no replay writes."""
+    """The agreement that a run's `extra` records; None if it records none, or something that no replay writes."""
     try:
         match json.loads(extra):
             case {"agreement": [int(same), int(of)]}:
@@ -218,7 +218,7 @@ def _settled_kinds(source: Source, kind: Kind | None, where: str | Path | Source
 
 
 def _together(rollouts: Iterable[SourceRollout]) -> Iterator[list[SourceRollout]]:
-    """Neighbouring rollouts of one prompt, as many as are passed at once."""
+    """Group neighbouring rollouts of one prompt into batches that run together."""
     for _, same in groupby(rollouts, key=lambda one: one.turns[0].given):
         while members := list(islice(same, _MOST)):
             yield members
@@ -274,7 +274,7 @@ class _Work:
         return every
 
     def _forced(self, every: Sequence[Sequence[Pass]], kept: Sequence[list[NDArray[np.int64]]]) -> list[list[Forced]]:
-        """What the model says of every pass. Those of one prompt are passed together, and those of which no row is kept
+        """Run all passes. Those of one prompt run together, and those of which no row is kept
         not at all."""
         nothing = np.empty((0, self.engine.shape.layers, self.engine.shape.top_k), np.int16)
         forced = [[Forced(nothing, nothing.astype(np.float32))] * len(own) for own in every]

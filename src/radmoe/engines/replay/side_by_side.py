@@ -1,4 +1,4 @@
-"""Work that runs side by side in threads, and whose results come in the order of the work."""
+"""Runs work in threads and yields the results in the order of the work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T], threads: int) -> Generator[tuple[T, R], None, None]:
-    """Yield every item with what `work` makes of it. At most twice as many items as threads are under way.
+    """Yield every item with the result of `work`. At most twice as many items as threads are under way.
 
     When the caller closes the generator, or one work fails, those that have not begun are dropped, and the threads have
     ended when this returns.

@@ -49,7 +49,7 @@ class SourceRollout:
 
 
 class Source(Protocol):
-    """Where rollouts come from.
+    """The rollouts to replay, by problem.
 
     `record` goes into the run record of the new pool and identifies the source by its contents; `task` and `style` do
     too. `kinds` has the problems in their order, each with its kind, or None where the source does not say.

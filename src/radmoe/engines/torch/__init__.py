@@ -14,6 +14,6 @@ dense_experts.py  experts of a small model in three matrix products: on a GPU, a
 cpu_experts.py    experts of a small model in one kernel: on a CPU
 delta_rule.py     one step of linear attention in place
 topk.py           the largest log-probabilities of every row in a single pass
-shares.py         work that threads share
+row_threads.py    work on rows that threads share
 streams.py        several batches side by side, for small models; cores.py the threads that they share
 """

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from radmoe.engines.base import Batcher, Completion, Sampling
-from radmoe.engines.torch.decode import GIVEN_UP, Finished, Job, Queue
+from radmoe.engines.torch.decode import GIVEN_UP, FinishedJob, Job, Queue
 from radmoe.errors import EngineError, InputError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class ContinuousBatcher(Queue, Batcher):
 
     @property
     def closed(self) -> bool:
-        """Whether requests are taken no more: it was closed, or its batch failed."""
+        """Whether requests are no longer taken, because it was closed or its batch failed."""
         return self._closed
 
     def close(self) -> None:
@@ -136,8 +136,8 @@ class ContinuousBatcher(Queue, Batcher):
         except BaseException as error:  # one batch that failed ends all: its requests must not wait for ever
             self._end(error)
 
-    def _outcome(self, done: Finished) -> Completion | Exception:
-        """A finished job as its caller gets it. What goes wrong with one is that one's alone."""
+    def _outcome(self, done: FinishedJob) -> Completion | Exception:
+        """The completion of a finished job, or the error that its caller gets. An error affects this job alone."""
         if done.reason == GIVEN_UP:
             return EngineError("this request was given up before it was finished")
         try:
@@ -146,7 +146,7 @@ class ContinuousBatcher(Queue, Batcher):
             return error
 
     def _settle(self, job: Job, outcome: Completion | Exception) -> None:
-        """Hand a job's outcome to whoever waits for it."""
+        """Resolve the future of a job."""
         with self._changed:
             future = self._running.pop(job.prompt_index, None)
             self._given_up -= {job.prompt_index}

@@ -6,7 +6,7 @@ import torch
 
 
 class Cores:
-    """Remembers how many there were, so that a second engine in one process does not take the first one's share for all."""
+    """The number of threads torch had at first, so that a second engine in one process does not divide the first one's share."""
 
     def __init__(self) -> None:
         self._before, self._left = 0, 0  # torch's threads before an engine divided them, and after

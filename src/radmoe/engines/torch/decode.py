@@ -20,7 +20,7 @@ from transformers.cache_utils import DynamicCache
 
 from radmoe.engines.base import Sampling, uniforms
 from radmoe.engines.torch.kv_cache import rows_cache
-from radmoe.engines.torch.routers import Recorder
+from radmoe.engines.torch.routers import RouterRecorder
 from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
 
@@ -47,7 +47,7 @@ class Queue(Protocol):
     """Where a decoder gets its jobs from."""
 
     def take(self, most: int, *, idle: bool) -> list[Job]:
-        """Up to so many jobs. An `idle` decoder may be kept waiting, and ends where it gets none."""
+        """Up to `most` jobs. For an `idle` decoder this may wait; the decoder ends if it gets none."""
 
     def waiting(self) -> bool:
         """Whether there are jobs to take, so that a batch with empty rows looks for them before its next step."""
@@ -74,7 +74,7 @@ class Listed(Queue):
         return False
 
 
-class Finished(NamedTuple):
+class FinishedJob(NamedTuple):
     """A sampled job: token ids [T], then (with capture) expert ids and weights [T, L, K], logprobs [T] and [T, C]."""
 
     job: Job
@@ -99,7 +99,7 @@ class Decoder:
     def __init__(
         self,
         model: Any,
-        recorder: Recorder,
+        recorder: RouterRecorder,
         *,
         topk_logprobs: int,
         eos: Iterable[int],
@@ -116,7 +116,7 @@ class Decoder:
         self._rows: list[_Row | None] = []
         self.sampled = 0  # tokens so far
 
-    def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[Finished]:
+    def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[FinishedJob]:
         """Yield the jobs in the order in which they finish; the reason is "stop", "length" or GIVEN_UP.
 
         `stopped` is asked at every step; once it returns True, the rollouts under way are given up and the iterator
@@ -142,7 +142,7 @@ class Decoder:
 
     @torch.inference_mode()
     def _free_rows(self, wanted: int, *, empty: bool) -> list[int]:
-        """So many rows to begin jobs in: rows that are empty, and new ones where these do not suffice."""
+        """Rows for new jobs: the empty ones first, then new rows if these are too few."""
         if empty:
             new = torch.zeros(wanted, dtype=torch.long, device=self._device)
             self._rows, self._block, self._at = [None] * wanted, (), 0
@@ -162,7 +162,7 @@ class Decoder:
         return free
 
     def _select(self, rows: list[int]) -> None:
-        """Make the batch consist of these rows of it. The parts of the block are handed out first."""
+        """Reduce the batch to these rows. The block is flushed first."""
         self._flush()
         self._block = ()
         index = torch.tensor(rows, device=self._device)
@@ -207,7 +207,7 @@ class Decoder:
         self._rows[row] = _Row(job, self._at)
 
     def _widen(self, steps: int) -> None:
-        """Make room for the random numbers of so many steps."""
+        """Make room for the random numbers of this many steps."""
         if (missing := steps - self._noise.shape[1]) > 0:
             self._noise = torch.nn.functional.pad(self._noise, (0, missing))
 
@@ -307,14 +307,14 @@ class Decoder:
         self._at = 0
 
     @torch.inference_mode()
-    def _finish(self, row: int, reason: str) -> Finished:
+    def _finish(self, row: int, reason: str) -> FinishedJob:
         state = self._rows[row]
         assert state is not None
         if state.since < self._at:
             state.parts.append(tuple(c[state.since : self._at, row].cpu().numpy() for c in self._block))
         self._rows[row] = None
         self._length[row] = 0  # an empty row sees only itself, until it is refilled or dropped
-        return Finished(state.job, tuple(np.concatenate(parts) for parts in zip(*state.parts, strict=True)), reason)
+        return FinishedJob(state.job, tuple(np.concatenate(parts) for parts in zip(*state.parts, strict=True)), reason)
 
 
 def sample(logits: Tensor, chance: Tensor, temperature: Tensor, top_p: Tensor) -> Tensor:
@@ -331,7 +331,7 @@ def sample(logits: Tensor, chance: Tensor, temperature: Tensor, top_p: Tensor) -
 
 
 def draw(logits: Tensor, chance: Tensor, temperature: Tensor, top_p: Tensor, *, greedy: bool, cut: bool) -> Tensor:
-    """`sample`, told whether some rows have temperature 0, and some a top-p below 1, so that no value is looked at."""
+    """`sample` for a GPU: the caller says whether rows have temperature 0 or top-p below 1, so that no value is read back."""
     zero = temperature == 0
     probs = (logits / temperature.masked_fill(zero, 1.0)).softmax(-1)
     token = _at(probs, chance)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from radmoe.engines.torch.heads import for_every_head
-from radmoe.engines.torch.shares import in_shares
+from radmoe.engines.torch.row_threads import in_shares
 from radmoe.selection.kernels.jit import check_shapes, jit
 
 Array = NDArray[np.float32]

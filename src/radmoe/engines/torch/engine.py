@@ -28,11 +28,11 @@ from radmoe.engines.models import recorded_name, resolve_model, shipped_models
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
 from radmoe.engines.torch.batcher import ContinuousBatcher
 from radmoe.engines.torch.cores import cores
-from radmoe.engines.torch.decode import Decoder, Finished, Job, Listed
+from radmoe.engines.torch.decode import Decoder, FinishedJob, Job, Listed
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.force import force
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
-from radmoe.engines.torch.routers import TOP_K_FAMILIES, Recorder
+from radmoe.engines.torch.routers import TOP_K_FAMILIES, RouterRecorder
 from radmoe.engines.torch.streams import Stream, merge
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.system.printing import say
@@ -88,7 +88,7 @@ class TransformersEngine(Engine):
         self.model_name = model_name or recorded_name(self.checkpoint or model.config.model_type)
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.context = getattr(self._text_config, "max_position_embeddings", None)
-        self._recorder = Recorder(model)
+        self._recorder = RouterRecorder(model)
         speed_up(model)
         rows_cache(model.config)  # refuses a cache it cannot batch now, not after the first prompt
         speed_up_attention(model)
@@ -236,7 +236,7 @@ class TransformersEngine(Engine):
     def _force(self) -> Callable[..., list[Forced]]:
         return force
 
-    def _completions(self, streams: Sequence[Stream[Finished]], batch_size: int) -> Iterator[Completion]:
+    def _completions(self, streams: Sequence[Stream[FinishedJob]], batch_size: int) -> Iterator[Completion]:
         with closing(merge(streams)) as running:  # the threads have ended when this iterator is closed
             while True:
                 with _memory(f"a batch of {batch_size}", "lower batch_size or max_tokens"):
@@ -245,7 +245,7 @@ class TransformersEngine(Engine):
                     return
                 yield self.completion(done)
 
-    def completion(self, done: Finished) -> Completion:
+    def completion(self, done: FinishedJob) -> Completion:
         """A sampled job as it is handed over."""
         job, columns, reason = done
         padded: list[Any] = [*columns, None, None, None, None]

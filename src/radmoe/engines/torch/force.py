@@ -18,7 +18,7 @@ from transformers.cache_utils import DynamicCache
 
 from radmoe.engines.base import Forced
 from radmoe.engines.torch.kv_cache import rows_cache
-from radmoe.engines.torch.routers import Recorder
+from radmoe.engines.torch.routers import RouterRecorder
 from radmoe.engines.torch.topk import largest
 
 _POSITIONS = {"cpu": 1024, "cuda": 65536}  # of a pass, padding included: on a CPU more leave its cache
@@ -27,7 +27,7 @@ LOGITS_BYTES = 256 << 20  # of a pass
 
 @torch.inference_mode()
 def force(
-    model: Any, recorder: Recorder, prompt: Sequence[int], tails: Sequence[Sequence[int]], *, topk_logprobs: int
+    model: Any, recorder: RouterRecorder, prompt: Sequence[int], tails: Sequence[Sequence[int]], *, topk_logprobs: int
 ) -> list[Forced]:
     """The routing, and with `topk_logprobs` the log-probabilities, of every token of the continuations of a prompt."""
     prefix = _prefix(model, tuple(prompt[:-1]))
@@ -50,7 +50,7 @@ def _prefix(model: Any, tokens: tuple[int, ...]) -> DynamicCache | None:
 
 
 def _batches(lengths: Sequence[int], positions: int) -> Iterator[list[int]]:
-    """Rows that are passed together: of similar length, and no more than so many positions with their padding."""
+    """Batches of rows of similar length, each with a bounded number of positions, padding included."""
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     while order:
         size = max(positions // max(lengths[order[0]], 1), 1)
@@ -62,7 +62,7 @@ class _Batch:
     def __init__(
         self,
         model: Any,
-        recorder: Recorder,
+        recorder: RouterRecorder,
         prompt: Sequence[int],
         tails: Sequence[Sequence[int]],
         prefix: DynamicCache | None,

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def for_every_head(x: Tensor, heads: int) -> Tensor:
-    """Queries or keys [B, T, H, K] for so many heads of values, each repeated for the consecutive ones that it serves.
+    """Queries or keys [B, T, H, K] for `heads` heads of values: each is repeated for the consecutive heads that it serves.
 
     Up to 5.22 transformers repeats them before it calls the gated delta rule, from 5.23 on the rule does.
     """

@@ -31,7 +31,7 @@ class _Pass(threading.local):
     calls: list[tuple[nn.Module, Any]]
 
 
-class Recorder:
+class RouterRecorder:
     """Hooks on every router, which hold what the routers chose in one pass until `take` is called.
 
     A hook only keeps references; tensors are stacked once per pass.

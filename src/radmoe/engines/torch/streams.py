@@ -1,4 +1,4 @@
-"""Several iterators, each in a thread of its own, as one.
+"""Runs several iterators, each in its own thread, and merges them.
 
 The passes of a small model are too short to be split over cores: two threads inside each operation wait for
 each other more than they help. Two batches that run side by side, on one core each, do not wait.

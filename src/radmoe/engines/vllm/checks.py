@@ -1,4 +1,4 @@
-"""What is refused before vLLM is started: starting takes about a minute, and vLLM's own error is less specific."""
+"""Checks before vLLM is started, because starting takes about a minute, and vLLM's own error is less specific."""
 
 from __future__ import annotations
 

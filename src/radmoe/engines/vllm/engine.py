@@ -33,7 +33,7 @@ from radmoe.engines.vllm.outputs import from_vllm, to_rollout
 from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
 from radmoe.engines.vllm.plugin.endpoint import answered, captured_layers
 from radmoe.engines.vllm.plugin.payload import Routing, decode
-from radmoe.engines.vllm.plugin.settings import Settings
+from radmoe.engines.vllm.plugin.settings import PluginSettings
 from radmoe.errors import EngineError, InputError
 from radmoe.pool.profile import spans
 from radmoe.types import Kind, RouterShape
@@ -47,11 +47,11 @@ __all__ = ["VllmEngine", "from_vllm", "request_parameters", "taken"]
 
 
 class VllmEngine(Engine):
-    """vLLM in this process, capturing.
+    """vLLM in this process, with capture of routing.
 
     `model` is a checkpoint directory, or a name that vLLM knows. With `weights` (the default) the plugin records ids
     and weights; without, vLLM's own routed experts are used and the pool has ids only. `layers` and `memory_mib` are
-    the plugin's (see `Settings`). `model_name` is what a pool records (default: the directory's name). Anything else is
+    the plugin's (see `PluginSettings`). `model_name` is what a pool records (default: the directory's name). Anything else is
     an option of `vllm.LLM`.
 
     `shape` is the router's. With a layer subset, `layers` has its numbers, and `generate` needs a profile that
@@ -71,7 +71,7 @@ class VllmEngine(Engine):
         **options: Any,
     ) -> None:
         vllm = _vllm()
-        settings = Settings(layers=layers, memory_mib=memory_mib)
+        settings = PluginSettings(layers=layers, memory_mib=memory_mib)
         if not weights and layers is not None:
             raise InputError("layers are the plugin's: vLLM's own routed experts have all; leave weights=True")
         if weights:
@@ -158,7 +158,7 @@ class VllmEngine(Engine):
         self._sampled = 0
         most = n if sampling.temperature else 1  # vLLM refuses a greedy request for more than one completion
         jobs = [
-            _Job(i, r, min(most, stop - r), encoded[i], each.key, each.kind)
+            _RequestJob(i, r, min(most, stop - r), encoded[i], each.key, each.kind)
             for i, each in enumerate(wanted)
             for start, stop in spans(np.array(each.rollouts, np.int64))
             for r in range(start, stop, most)
@@ -166,11 +166,11 @@ class VllmEngine(Engine):
         return self._run(jobs, sampling, batch_size, profile)
 
     def _run(
-        self, jobs: list[_Job], sampling: Sampling, batch_size: int, profile: Profile | None
+        self, jobs: list[_RequestJob], sampling: Sampling, batch_size: int, profile: Profile | None
     ) -> Iterator[Completion]:
         """Run the jobs. Finished requests are fetched before more are sent, so that the plugin's memory suffices."""
         engine = self.llm.llm_engine
-        waiting, running = jobs[::-1], dict[str, _Job]()
+        waiting, running = jobs[::-1], dict[str, _RequestJob]()
         try:
             while waiting or running:
                 while waiting and (not running or sum(job.n for job in running.values()) + waiting[-1].n <= batch_size):
@@ -186,7 +186,9 @@ class VllmEngine(Engine):
         finally:
             engine.abort_request(list(running))
 
-    def _completions(self, output: Any, job: _Job, sampling: Sampling, profile: Profile | None) -> Iterator[Completion]:
+    def _completions(
+        self, output: Any, job: _RequestJob, sampling: Sampling, profile: Profile | None
+    ) -> Iterator[Completion]:
         positions: dict[int, NDArray[np.int32] | None] = dict.fromkeys(range(job.n))
         routing: dict[int, Routing] = {}
         if self.weights:
@@ -240,7 +242,7 @@ def request_parameters(sampling: Sampling, n: int, *, key: str | None = None, se
     )
 
 
-class _Job(NamedTuple):
+class _RequestJob(NamedTuple):
     """Rollouts first .. first+n-1 of one prompt, which are one request."""
 
     prompt: int
@@ -256,7 +258,7 @@ class _Job(NamedTuple):
 
 
 def taken(answers: list[Any]) -> dict[int, Routing]:
-    """Routing per completion, from what `collective_rpc(TAKE, ...)` answered, be the engine asynchronous or not."""
+    """Decode the answers of `collective_rpc(TAKE, ...)`, of `LLM` or `AsyncLLM`, into the routing of each completion."""
     answer = answered(answers)
     if "error" in answer:
         raise EngineError(answer["error"])

@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicCache
 from radmoe.engines.base import Forced
 from radmoe.engines.torch.force import LOGITS_BYTES, force
 from radmoe.engines.torch.kv_cache import ATTENTION
-from radmoe.engines.torch.routers import Recorder
+from radmoe.engines.torch.routers import RouterRecorder
 from radmoe.engines.torch.topk import largest
 from radmoe_lab.inference.tree import Tree, grow
 from radmoe_lab.inference.tree_layers import TREE_ATTENTION, Unfit, Walk, teach
@@ -26,7 +26,7 @@ _NODES = 32768  # of a tree, and
 _ROLLOUTS = 64  # of a tree: it keeps keys, values and states
 
 
-def knows_trees(model: Any, recorder: Recorder) -> bool:
+def knows_trees(model: Any, recorder: RouterRecorder) -> bool:
     """Whether passes over trees work for this model: float32 on a CPU, known layers, and equal results on a small
     example.
     """
@@ -52,7 +52,7 @@ def _close(a: NDArray[np.float32] | None, b: NDArray[np.float32] | None) -> bool
 @torch.inference_mode()
 def force_tree(
     model: Any,
-    recorder: Recorder,
+    recorder: RouterRecorder,
     prompt: Sequence[int],
     tails: Sequence[Sequence[int]],
     *,
@@ -87,7 +87,7 @@ def _groups(tails: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 def _columns(
     model: Any,
-    recorder: Recorder,
+    recorder: RouterRecorder,
     tree: Tree,
     walk: Walk,
     first: int,

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from radmoe.engines.base import uniforms
-from radmoe.engines.torch.decode import Columns, Finished, Job, Queue, draw
-from radmoe.engines.torch.routers import Recorder
+from radmoe.engines.torch.decode import Columns, FinishedJob, Job, Queue, draw
+from radmoe.engines.torch.routers import RouterRecorder
 from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
 from radmoe_lab.inference.static_cache import StaticRows
@@ -43,7 +43,7 @@ class StaticDecoder:
     def __init__(
         self,
         model: Any,
-        recorder: Recorder,
+        recorder: RouterRecorder,
         *,
         topk_logprobs: int,
         eos: Iterable[int],
@@ -62,10 +62,10 @@ class StaticDecoder:
             self._copies = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.sampled = 0
 
-    def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[Finished]:
+    def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[FinishedJob]:
         """Yield the jobs as they finish; `stopped` is asked every few steps."""
         self._empty(batch_size)
-        ready: Iterator[Finished] = iter(())
+        ready: Iterator[FinishedJob] = iter(())
         while not stopped():
             empty = [row for row, job in enumerate(self._jobs) if job is None]
             idle = len(empty) == batch_size
@@ -253,7 +253,7 @@ class StaticDecoder:
             column[self._rows, slot] = x.to(kind)
 
     @torch.inference_mode()
-    def _harvest(self) -> Iterator[Finished]:
+    def _harvest(self) -> Iterator[FinishedJob]:
         """Wait for the steps and collect the recordings of rows that have ended, which become empty."""
         live, self._counts = self._live.tolist(), self._count.tolist()
         self.sampled = self._ended + sum(n for job, n in zip(self._jobs, self._counts, strict=True) if job is not None)
@@ -286,9 +286,11 @@ class StaticDecoder:
 
         return wait
 
-    def _split(self, ended: Sequence[tuple[Job, int]], copied: Callable[[], list[NDArray[Any]]]) -> Iterator[Finished]:
+    def _split(
+        self, ended: Sequence[tuple[Job, int]], copied: Callable[[], list[NDArray[Any]]]
+    ) -> Iterator[FinishedJob]:
         columns, start = copied(), 0
         for job, count in ended:
             own: Columns = tuple(column[start : start + count].copy() for column in columns)
             start += count
-            yield Finished(job, own, "stop" if int(own[0][-1]) in self._ends else "length")
+            yield FinishedJob(job, own, "stop" if int(own[0][-1]) in self._ends else "length")

@@ -38,13 +38,13 @@ TAKE, STATUS = "radmoe_take", "radmoe_status"  # methods of a worker, for collec
 
 
 def asked(owner: Any) -> bool:
-    """Whether the configuration of a worker or an engine asks for capture; a layout of vLLM's that is not known does not."""
+    """Whether the configuration of a worker or an engine asks for capture. False if vLLM's layout is not the known one."""
     config = getattr(getattr(owner, "vllm_config", None), "additional_config", None)
     return isinstance(config, Mapping) and NAME in config
 
 
 def unknown_vllm(error: Exception) -> None:
-    """Say in vLLM's log that nothing will be captured. A server that did not ask for it starts as it would without this."""
+    """Write a warning to vLLM's log that nothing will be captured. Servers that did not ask for capture are not affected."""
     logging.getLogger("vllm.radmoe").warning(
         "radmoe does not know this version of vLLM and captures no routing (%s: %s); nothing else changes",
         type(error).__name__,

@@ -1,4 +1,4 @@
-"""What leaves a worker: the rows of one request's choices, as bytes.
+"""The byte format in which a worker hands out the rows of a request's choices.
 
 A payload begins with the letters RADR and the header's length (uint32, little-endian). Then come a JSON header that
 lists columns as [name, dtype, shape], and the columns' bytes one after another, little-endian, in C order:

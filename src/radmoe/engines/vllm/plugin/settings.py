@@ -1,4 +1,4 @@
-"""What the plugin captures, as `additional_config` says it."""
+"""The plugin's settings, from vLLM's `additional_config`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WINDOWS = "all, generated or tail:W"
 
 
 @dataclass(frozen=True)
-class Settings:
+class PluginSettings:
     """How much of each request's routing a worker keeps until it is fetched.
 
     window      "generated": the rows R(t) that predict the generated tokens. "all": those of the prompt's
@@ -39,7 +39,7 @@ class Settings:
 
     @property
     def tail(self) -> int | None:
-        """W of "tail:W"."""
+        """The W of the window "tail:W"."""
         return int(self.window.removeprefix("tail:")) if self.window.startswith("tail:") else None
 
     @property
@@ -51,7 +51,7 @@ class Settings:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, body: Any) -> Settings:
+    def from_json(cls, body: Any) -> PluginSettings:
         known = [field.name for field in fields(cls)]
         if not isinstance(body, dict) or not set(body) <= set(known):
             raise InputError(f"capture settings must be an object with {', '.join(known)}, got {body!r}")

@@ -30,7 +30,7 @@ class ChoiceRows(NamedTuple):
     weights: NDArray[np.float16] | None
 
 
-class Plan(NamedTuple):
+class SlotPlan(NamedTuple):
     """Where rows of one step go: rows `source` of the step go to `slots`."""
 
     source: NDArray[np.int64]
@@ -105,7 +105,7 @@ class RowStore:
         self._entries[request] = entry
         self._keys.setdefault(key, []).append(entry)
 
-    def plan(self, requests: Sequence[str], start: NDArray[np.integer], count: NDArray[np.integer]) -> Plan | None:
+    def plan(self, requests: Sequence[str], start: NDArray[np.integer], count: NDArray[np.integer]) -> SlotPlan | None:
         """Slots for a step in which request i computed `count[i]` positions from `start[i]` on.
 
         Rows of the step lie in the order of the requests. Returns None where no row of the step is to be held.
@@ -132,7 +132,7 @@ class RowStore:
         self._end[rows[live]] = np.maximum(self._end[rows[live]], (start + count)[live])
         if self._tail is not None:
             self._forget(row, position - self._tail)
-        return Plan(source, slots)
+        return SlotPlan(source, slots)
 
     def fill(self, slots: NDArray[np.int32], ids: NDArray[np.integer], weights: NDArray[np.floating] | None) -> None:
         """Store the rows of a plan, [R, L, K] each. Plans are filled in the order in which they were made."""
@@ -141,7 +141,7 @@ class RowStore:
             self._weights[slots] = weights
 
     def spoil(self, requests: Sequence[str], reason: str) -> None:
-        """Drop the routing of these requests, which is not to be trusted; fetching it will raise `reason`."""
+        """Drop the routing of these requests because it is not trustworthy. Fetching it will raise `reason`."""
         for request in requests:
             if (entry := self._entries.get(request)) is not None and entry.lost is None:
                 self._lose(entry, reason)

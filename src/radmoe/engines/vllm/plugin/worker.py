@@ -1,4 +1,4 @@
-"""In a worker: taps on the model's routers, and each pass's rows mapped to requests.
+"""Runs inside a vLLM worker: records the routers' answers and maps the rows of each pass to requests.
 
 Rows are mapped by position. Chunked prefill computes a prompt's positions in parts, a preempted request computes them
 again, and a prefix in the cache is not computed at all. Position P-1 is computed in every case, because its logits are
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from radmoe.engines.advice import VLLM_KERNEL
 from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
 from radmoe.engines.vllm.plugin.payload import encode
-from radmoe.engines.vllm.plugin.settings import Settings
-from radmoe.engines.vllm.plugin.store import Plan, RowStore
+from radmoe.engines.vllm.plugin.settings import PluginSettings
+from radmoe.engines.vllm.plugin.store import RowStore, SlotPlan
 from radmoe.engines.vllm.plugin.tape import Snapshot, Tape
 from radmoe.errors import EngineError, RadmoeError
 
@@ -28,28 +28,28 @@ _BYPASSED = (
 
 
 class _Pending(NamedTuple):
-    plan: Plan
+    plan: SlotPlan
     snapshot: Snapshot
     requests: list[str]
 
 
 def attach(worker: Any) -> None:
-    """Make a worker that was just created capture, once its model is loaded.
+    """Prepare a new worker to capture once its model is loaded.
 
     A model that cannot be captured does not stop the worker: `status` gives the reason, and whoever starts the engine
     asks for it.
     """
     worker_load = worker.load_model
-    recorder: list[Recorder] = []
+    recorder: list[RowRecorder] = []
     refusal = "the model is not loaded yet"
 
     def load_model(*args: Any, **kwargs: Any) -> Any:
         nonlocal refusal
         loaded = worker_load(*args, **kwargs)
         try:
-            settings = Settings.from_json(worker.vllm_config.additional_config[NAME])
+            settings = PluginSettings.from_json(worker.vllm_config.additional_config[NAME])
             if worker.rank == 0:  # ranks of tensor parallelism route alike
-                recorder.append(Recorder(worker.model_runner, worker.vllm_config, settings))
+                recorder.append(RowRecorder(worker.model_runner, worker.vllm_config, settings))
             refusal = ""
         except RadmoeError as error:
             refusal = str(error)
@@ -59,7 +59,7 @@ def attach(worker: Any) -> None:
         return None if worker.rank else {"error": refusal} if refusal else recorder[0].status()
 
     def take(request: dict[str, Any]) -> dict[str, Any] | None:
-        """The payload of a request (see `Recorder.take`), or one line that says what is wrong; None on other ranks."""
+        """The payload of a request (see `RowRecorder.take`), or one line that says what is wrong; None on other ranks."""
         if worker.rank:
             return None
         try:
@@ -72,10 +72,10 @@ def attach(worker: Any) -> None:
     setattr(worker, TAKE, take)
 
 
-class Recorder:
+class RowRecorder:
     """The taps on the routers of one model, and the rows that were recorded by them."""
 
-    def __init__(self, runner: Any, config: Any, settings: Settings) -> None:
+    def __init__(self, runner: Any, config: Any, settings: PluginSettings) -> None:
         from radmoe.selection.layers import layer_subset
 
         _refuse(runner, config)

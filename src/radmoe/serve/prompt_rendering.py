@@ -1,4 +1,4 @@
-"""Prompts rendered and answers built here, for backends that speak token ids: the embedded model, and SGLang."""
+"""Renders prompts and builds choices for backends that take token ids: a model in this process, and SGLang."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, samp
 from radmoe.engines.prompts import encode
 from radmoe.errors import InputError
 from radmoe.selection.anchors import MARKERS, markers_for, text_response
-from radmoe.serve.asks import Ask
+from radmoe.serve.api_errors import ApiError, bad_request
+from radmoe.serve.api_request import ApiRequest
 from radmoe.serve.backends import in_thread
-from radmoe.serve.faults import Fault, bad_request
 from radmoe.types import Rollout
 from radmoe.vocab import Vocab
 
@@ -96,14 +96,14 @@ class Renderer:
     def __init__(self) -> None:
         self._long = asyncio.Semaphore(1)
 
-    async def __call__(self, ask: Ask, engine: Engine, topk_logprobs: int) -> Prompt:
+    async def __call__(self, ask: ApiRequest, engine: Engine, topk_logprobs: int) -> Prompt:
         """See `render`."""
         async with self._long if ask.size > _LONG_BODY else nullcontext():
             return await in_thread(render, ask, engine, topk_logprobs)
 
 
-def render(ask: Ask, engine: Engine, topk_logprobs: int) -> Prompt:
-    """The prompt and the sampling of a request. Raises a Fault that names a field which cannot be used."""
+def render(ask: ApiRequest, engine: Engine, topk_logprobs: int) -> Prompt:
+    """The prompt and the sampling of a request. Raises an ApiError that names a field which cannot be used."""
     _check_fields(ask)
     body = ask.body
     try:
@@ -133,7 +133,7 @@ def render(ask: Ask, engine: Engine, topk_logprobs: int) -> Prompt:
 
 
 def cut(done: Completion, stops: tuple[str, ...], vocab: Vocab) -> Completion:
-    """A completion that ends where the first of the stop texts begins; its tokens end with the one that completes it."""
+    """The completion cut at the first stop text. Its last token is the one that completes the stop text."""
     pieces = [vocab.token_bytes(int(token)) for token in done.rollout.token_ids]
     whole = b"".join(pieces)
     places = [(at, stop) for stop in stops if (at := whole.find(stop.encode())) >= 0]
@@ -153,7 +153,7 @@ def cut(done: Completion, stops: tuple[str, ...], vocab: Vocab) -> Completion:
     return done._replace(rollout=rollout, text=whole[:at].decode("utf-8", "replace"), finish_reason="stop")
 
 
-def choice_of(ask: Ask, index: int, text: str, finish_reason: str, vocab: Vocab) -> dict[str, Any]:
+def choice_of(ask: ApiRequest, index: int, text: str, finish_reason: str, vocab: Vocab) -> dict[str, Any]:
     """A completion as a choice of OpenAI's; of a chat, the thinking is told apart from the answer."""
     end = {"index": index, "finish_reason": finish_reason, "logprobs": None}
     if ask.route == "text":
@@ -177,11 +177,11 @@ def split_thinking(text: str, vocab: Vocab) -> tuple[str | None, str]:
     return before.replace(markers.thinking.pattern.decode(), "", 1).strip("\n"), answer.lstrip("\n")
 
 
-def _check_fields(ask: Ask) -> None:
+def _check_fields(ask: ApiRequest) -> None:
     for name, value in ask.body.items():
         if name in _READ or name in _IGNORED or value is None or value in _NEUTRAL.get(name, ()):
             continue
-        raise Fault(
+        raise ApiError(
             400,
             "unsupported_field",
             f"{name[:60]} is not supported by this model server: leave it out; vLLM behind the gateway takes it",
@@ -209,7 +209,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_size(parts: Iterable[str], engine: Engine) -> None:
-    """Refuse a prompt by its bytes, before it is tokenised; each message counts as one token more."""
+    """Refuse a prompt with too many bytes before it is tokenised. Each message counts as one token more."""
     context = engine.context or _LONG_CONTEXT
     size, most = sum(len(part.encode()) for part in parts), _TOKEN_BYTES * context
     if size > most:
@@ -219,7 +219,7 @@ def _check_size(parts: Iterable[str], engine: Engine) -> None:
 
 
 def _arguments(body: dict[str, Any]) -> dict[str, Any]:
-    """What the chat template is told: named scalars alone. The template is a program, and so would one of a client's be."""
+    """The arguments for the chat template: only known names with scalar values. A client's own template would be a program."""
     arguments = body.get("chat_template_kwargs") or {}
     if not isinstance(arguments, dict):
         raise bad_request("chat_template_kwargs must be an object of arguments", "chat_template_kwargs")

@@ -1,4 +1,4 @@
-"""Rollouts to a pick: the kind, the preset, the selection, and the `radmoe` object of an answer."""
+"""Selects among the rollouts of a request, and builds the `radmoe` object of the answer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from radmoe.selection.selector import select
 from radmoe.types import Kind, PresetName, Rollout, RolloutGroup, Selection
 
 if TYPE_CHECKING:
-    from radmoe.serve.asks import Ask, Best
-    from radmoe.serve.backends import Router, Sampled, Tokens
+    from radmoe.serve.api_request import ApiRequest, Best
+    from radmoe.serve.backends import Router, SampledRollouts, Tokens
 
 FALLBACKS = ("likelihood",)
 _RESHAPING: dict[str, tuple[Any, ...]] = {  # what else changes which tokens are drawn -> the values that do not
@@ -34,8 +34,8 @@ _RESHAPING: dict[str, tuple[Any, ...]] = {  # what else changes which tokens are
 }
 
 
-class Reading(NamedTuple):
-    """Which kind the rollouts are of, who said so ("request" or "markers"), and why there is none where there is none."""
+class KindReading(NamedTuple):
+    """The kind of the rollouts, its source ("request" or "markers"), and if there is none the reason."""
 
     kind: Kind | None
     source: str
@@ -76,10 +76,10 @@ def logprobs_needed(best: Best) -> int:
     return 1 if confidences or best.fallback == "likelihood" else 0
 
 
-def settle(best: Best, tokens: Tokens, router: Router) -> Reading:
-    """The kind of these rollouts: as the request says, else as their markers tell."""
+def settle(best: Best, tokens: Tokens, router: Router) -> KindReading:
+    """The kind of these rollouts: the request's, or else inferred from their markers."""
     if best.kind is not None:
-        return Reading(best.kind, "request")
+        return KindReading(best.kind, "request")
     shape = router.captured
     empty = np.empty((0, shape.layers, shape.top_k), np.int16)
     blank = [Rollout(ids, empty, positions=np.empty(0, np.int32)) for ids in tokens]
@@ -87,19 +87,19 @@ def settle(best: Best, tokens: Tokens, router: Router) -> Reading:
     try:
         kind = infer_kind([group], "this request")
     except InputError:
-        return Reading(None, "markers", "the rollouts carry the markers of two kinds alike: give radmoe.kind")
+        return KindReading(None, "markers", "the rollouts carry the markers of two kinds alike: give radmoe.kind")
     if kind is None:
-        return Reading(None, "markers", "no marker of an answer is in most rollouts: give radmoe.kind")
-    return Reading(kind, "markers")
+        return KindReading(None, "markers", "no marker of an answer is in most rollouts: give radmoe.kind")
+    return KindReading(kind, "markers")
 
 
 def rows_read(best: Best, kind: Kind) -> Profile:
-    """The rows that selection will read of rollouts of this kind."""
+    """The profile of the rows that selection reads of rollouts of this kind."""
     return Profile(readouts=(Rule(preset=best.preset).settle(kind, best.n).readout,))
 
 
-def origin_for(ask: Ask, sampled: Sampled, checkpoint: str | None) -> Origin:
-    """How the rollouts of a request came about: a style or setting that neither it nor the backend says is None."""
+def origin_for(ask: ApiRequest, sampled: SampledRollouts, checkpoint: str | None) -> Origin:
+    """The origin of a request's rollouts. A style or setting that is not known is None."""
     drawn: dict[str, Any] = dict.fromkeys(("temperature", "top_p"))
     if sampled.sampling is not None:
         drawn = {name: float(getattr(sampled.sampling, name)) for name in drawn}
@@ -121,7 +121,11 @@ def origin_for(ask: Ask, sampled: Sampled, checkpoint: str | None) -> Origin:
 
 
 def pick(
-    best: Best, sampled: Sampled, identity: str, origin: Origin | None = None, calibration: Calibration | None = None
+    best: Best,
+    sampled: SampledRollouts,
+    identity: str,
+    origin: Origin | None = None,
+    calibration: Calibration | None = None,
 ) -> Pick:
     """Choose among the rollouts of a request. Raises EngineError for routing that does not fit.
 
@@ -155,7 +159,7 @@ def pick(
 
 
 def _read(
-    best: Best, sampled: Sampled, rollouts: list[Rollout], identity: str
+    best: Best, sampled: SampledRollouts, rollouts: list[Rollout], identity: str
 ) -> tuple[RolloutGroup, Selection | None, str]:
     """The group of a request, what RAD selects from it, and why it selects nothing where it does not."""
     router, reading = sampled.router, sampled.reading
@@ -184,7 +188,7 @@ def _by_score(selection: Selection) -> list[int]:
 
 
 def _document(
-    best: Best, sampled: Sampled, method: str, order: list[int], selection: Selection | None, reason: str
+    best: Best, sampled: SampledRollouts, method: str, order: list[int], selection: Selection | None, reason: str
 ) -> dict[str, Any]:
     """The `radmoe` object of an answer. Its fields are always the same; null says that there is nothing to say."""
     reading = sampled.reading

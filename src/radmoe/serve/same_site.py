@@ -1,4 +1,4 @@
-"""Who may ask a gateway without keys: programs, and its own page. A page of another site, which a browser opens, may not."""
+"""Protects a gateway without keys from pages of other sites that a browser has open. Programs and its own page may ask."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from radmoe.serve.faults import Fault
+from radmoe.serve.api_errors import ApiError
 
 _JSON = "application/json"
-Refuse = Callable[[Scope, Receive, Send, Fault], Awaitable[None]]
+Refuse = Callable[[Scope, Receive, Send, ApiError], Awaitable[None]]
 
 
-class Door:
+class SameSiteOnly:
     """Checks every request, whatever its route, before anything of it is read.
 
     A browser says in Host which name it was told, in Origin whose page asks, and sends application/json to another site only
@@ -29,7 +29,7 @@ class Door:
         if scope["type"] == "http":
             try:
                 self._check(scope["method"], Headers(scope=scope))
-            except Fault as fault:
+            except ApiError as fault:
                 await self._refuse(scope, receive, send, fault)
                 return
         await self._app(scope, receive, send)
@@ -37,19 +37,19 @@ class Door:
     def _check(self, method: str, headers: Headers) -> None:
         hosts = headers.getlist("host")
         if not all(self._is_ours(host) for host in hosts):
-            raise Fault(
+            raise ApiError(
                 403,
                 "unknown_host",
                 "without keys this gateway answers under localhost or an address only: use that, or start it with --keys",
             )
         if any(origin.lower().partition("://")[2] not in hosts for origin in headers.getlist("origin")):
-            raise Fault(
+            raise ApiError(
                 403,
                 "foreign_origin",
                 "without keys this gateway answers no page of another site: ask from a program, or start it with --keys",
             )
         if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
-            raise Fault(
+            raise ApiError(
                 415, "not_json", f"send the request with the header Content-Type: {_JSON}; curl does so with --json"
             )
 

@@ -1,4 +1,4 @@
-"""Work on rows of arrays that is shared among as many threads as torch uses; the work must let Python's lock go."""
+"""Splits work on the rows of arrays among as many threads as torch uses. The work must release the GIL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 
 def in_shares(work: Callable[[slice], None], rows: int, least: int = 1) -> None:
-    """Call `work` with slices that cover all rows, side by side; a share has at least so many rows."""
+    """Call `work` with slices that cover all rows, in parallel; each slice has at least `least` rows."""
     shares = min(torch.get_num_threads(), rows // least)
     if shares <= 1:
         work(slice(0, rows))

@@ -1,4 +1,4 @@
-"""A request's body: what is asked of which model, plainly or best-of-N."""
+"""Parses and checks the body of a request, plain or best-of-N."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from radmoe.engines.base import TEMPERATURES
 from radmoe.errors import InputError
-from radmoe.serve.faults import Fault, bad_request
-from radmoe.serve.picks import FALLBACKS, check_preset
+from radmoe.serve.api_errors import ApiError, bad_request
+from radmoe.serve.best_of import FALLBACKS, check_preset
 from radmoe.serve.settings import Settings
 from radmoe.types import Kind, PresetName, check_kind
 
@@ -52,7 +52,7 @@ _MOST_STOPS, _LONGEST_STOP = 16, 1000  # texts at which a rollout ends, and char
 
 @dataclass(frozen=True)
 class Best:
-    """What a best-of-N request wants: n rollouts, read by a preset; the kind where the client said it.
+    """The options of a best-of-N request: n rollouts, compared by a preset, and the kind if the client gave one.
 
     If it is `adaptive`, n is the most, and sampling stops once the pick is settled.
     """
@@ -65,7 +65,7 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Ask:
+class ApiRequest:
     """One request. `body` is the client's without `radmoe`, and has the model's own name; `choices` is its own n.
 
     `size` is the number of bytes that it came in.
@@ -89,8 +89,8 @@ def split_model(name: str, default: int) -> tuple[str, int | None]:
     return match[1], default if match[2] is None else int(match[2])
 
 
-def read_ask(data: bytes, route: Route, settings: Settings) -> Ask:
-    """The request in a body; a Fault that names the field where it cannot be used."""
+def read_request(data: bytes, route: Route, settings: Settings) -> ApiRequest:
+    """Parse the body of a request. Raises an ApiError that names the field which cannot be used."""
     _check_values(data, max(settings.largest_body // _VALUE_BYTES, _FEW_VALUES))
     body = _parsed(data)
     model = body.get("model")
@@ -109,14 +109,14 @@ def read_ask(data: bytes, route: Route, settings: Settings) -> Ask:
         raise bad_request(f"chat_template_kwargs must be an object, got {_shown(arguments)}", "chat_template_kwargs")
     best = _best(body.get("radmoe"), suffix, settings)
     rest = {name: value for name, value in body.items() if name != "radmoe"} | {"model": own}
-    ask = Ask(route, own, rest, choices, stream, options.get("include_usage") is True, best, len(data))
+    ask = ApiRequest(route, own, rest, choices, stream, options.get("include_usage") is True, best, len(data))
     if best is not None:
         _check_best(ask, best)
     return ask
 
 
 def _check_values(data: bytes, most: int) -> None:
-    """Refuse JSON of more values than that before it is read: a value may take a hundred bytes of memory, and two of text."""
+    """Refuse JSON with more than `most` values before it is parsed: a value of two bytes may take a hundred in memory."""
     if sum(data.count(sign) for sign in _SIGNS) <= most:
         return
     values = 0
@@ -142,7 +142,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 
 def _check_fields(body: dict[str, Any]) -> None:
-    """Refuse numbers and texts of the sampling that no server can use, before they reach rollouts of others."""
+    """Refuse sampling parameters that no server can use."""
     for name, (low, high) in _WHOLE.items():
         value = body.get(name)
         if value is not None and (type(value) is not int or not low <= value <= high):
@@ -194,7 +194,7 @@ def _best(wanted: Any, suffix: int | None, settings: Settings) -> Best | None:
     return Best(n, preset, kind, fallback, adaptive)
 
 
-def _check_best(ask: Ask, best: Best) -> None:
+def _check_best(ask: ApiRequest, best: Best) -> None:
     if ask.choices > best.n:
         raise bad_request(f"n is {ask.choices}, and only {best.n} rollouts are sampled: ask for fewer choices", "n")
     for name in _UNANSWERABLE:
@@ -215,10 +215,10 @@ def _count(value: Any, name: str, least: int, most: int, *, absent: int, param: 
 
 
 def _shown(value: Any) -> str:
-    """A client's value in a message: what it is, and not much of it."""
+    """A client's value for an error message, cut to 60 characters."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _no_number(name: str) -> Fault:
+def _no_number(name: str) -> ApiError:
     raise ValueError(f"{name} is no number in JSON")

@@ -1,4 +1,4 @@
-"""The backend of servers: vLLM, stock or with the plugin, is asked on its own endpoints; SGLang by token ids."""
+"""The backend of servers. vLLM, stock or with the plugin, is asked on its own endpoints, SGLang with token ids."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http import HttpEngine
 from radmoe.engines.http.answers import Answer, plugin_routing
 from radmoe.engines.http.client import BUSY, SMALL_BYTES, SMALL_VALUES, Busy, Limit, connection_to
-from radmoe.engines.http.dialects import Request, Sglang, answer_limit, rows_request
+from radmoe.engines.http.dialects import RolloutRequest, Sglang, answer_limit, rows_request
 from radmoe.engines.http.fields import parse
 from radmoe.engines.models import resolve_model
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.errors import RadmoeError
 from radmoe.selection.confidence import likelihood
-from radmoe.serve.asks import Ask, Best
-from radmoe.serve.backends import Backend, Plain, Progress, Router, Sampled, in_thread, usage_of
-from radmoe.serve.faults import Fault, bad_gateway, broken_routing
-from radmoe.serve.picks import Reading, logprobs_needed, rows_read, settle
-from radmoe.serve.rendered import Prompt, Renderer, choice_of
+from radmoe.serve.api_errors import ApiError, bad_gateway, broken_routing
+from radmoe.serve.api_request import ApiRequest, Best
+from radmoe.serve.backends import Backend, Plain, RequestProgress, Router, SampledRollouts, in_thread, usage_of
+from radmoe.serve.best_of import KindReading, logprobs_needed, rows_read, settle
+from radmoe.serve.prompt_rendering import Prompt, Renderer, choice_of
 from radmoe.serve.settings import Settings
 from radmoe.serve.upstreams import Answers, Fleet, Upstream, unknown_model
 from radmoe.serve.vllm_requests import Choices, body_for, read_choices
@@ -45,7 +45,7 @@ _IDLE_SECONDS = 120.0  # that may pass between two parts of a stream, once it ha
 _ROWS_LOST = BUSY | {409}  # the plugin's rows made room for others: sample again
 
 
-class Served(Backend):
+class UpstreamBackend(Backend):
     """Servers at the settings' upstreams."""
 
     def __init__(self, settings: Settings) -> None:
@@ -85,7 +85,7 @@ class Served(Backend):
     def loads(self) -> list[tuple[str, bool, int]]:
         return [(upstream.name, upstream.up, upstream.load) for upstream in self.fleet.upstreams]
 
-    async def plain(self, ask: Ask, data: bytes, progress: Progress) -> Plain:
+    async def plain(self, ask: ApiRequest, data: bytes, progress: RequestProgress) -> Plain:
         self._check_model(ask)
 
         async def whole(upstream: Upstream) -> bytes:
@@ -106,7 +106,9 @@ class Served(Backend):
             body = await self.fleet.attempt(ask.model, whole)
         return Plain("application/json", _one(body), AsyncExitStack().aclose)
 
-    async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
+    async def sample(
+        self, ask: ApiRequest, n: int, best: Best | None, progress: RequestProgress, *, first: int = 0
+    ) -> SampledRollouts:
         assert best is not None  # plain requests are passed on
         self._check_model(ask)
         upstreams = [upstream for upstream in self.fleet.upstreams if upstream.up and ask.model in upstream.card.models]
@@ -117,14 +119,16 @@ class Served(Backend):
         if any(isinstance(engine.dialect, Sglang) for engine in engines):
             return await self._by_tokens(ask, n, best, progress, first)
 
-        async def work(upstream: Upstream) -> Sampled:
+        async def work(upstream: Upstream) -> SampledRollouts:
             return await self._vllm(upstream, ask, n, best, progress, first)
 
         return await self.fleet.attempt(ask.model, work, routing=True)
 
     # -- vLLM ----------------------------------------------------------------------------------
 
-    async def _vllm(self, upstream: Upstream, ask: Ask, n: int, best: Best, progress: Progress, first: int) -> Sampled:
+    async def _vllm(
+        self, upstream: Upstream, ask: ApiRequest, n: int, best: Best, progress: RequestProgress, first: int
+    ) -> SampledRollouts:
         """One request for all n rollouts, so that the prompt is computed once; then the plugin's rows."""
         engine, key = upstream.card.engine, uuid.uuid4().hex
         if engine is None and best.fallback is None:  # the others, which give routing, have failed
@@ -152,7 +156,7 @@ class Served(Backend):
             with progress.upstream():
                 ask_rows = json.dumps(rows_request(key, n, positions)).encode()
                 payload = await upstream.ask(ROUTING, ask_rows, limit.size, busy=_ROWS_LOST)
-        except Fault as fault:
+        except ApiError as fault:
             if best.fallback is None:
                 raise broken_routing(fault.detail or str(fault)) from None
             return _sampled(read, None, router, reading, "the model server did not hand its routing out")
@@ -165,13 +169,15 @@ class Served(Backend):
 
     # -- SGLang --------------------------------------------------------------------------------
 
-    async def _by_tokens(self, ask: Ask, n: int, best: Best, progress: Progress, first: int) -> Sampled:
+    async def _by_tokens(
+        self, ask: ApiRequest, n: int, best: Best, progress: RequestProgress, first: int
+    ) -> SampledRollouts:
         """One request per rollout, each to the server with the least to do."""
         engine = self._engine()
         assert engine is not None
         prompt = await self._render(ask, engine, max(logprobs_needed(best), 1))
         if prompt.stops:
-            raise Fault(400, "unsupported_field", "stop is not supported before SGLang: leave it out", param="stop")
+            raise ApiError(400, "unsupported_field", "stop is not supported before SGLang: leave it out", param="stop")
 
         async def rollout(i: int) -> Answer:
             request = _request(prompt, i)
@@ -202,16 +208,16 @@ class Served(Backend):
         return await in_thread(_from_tokens, ask, best, prompt, answers, engine)
 
     def _engine(self) -> HttpEngine | None:
-        """What knows the router of a server that is up."""
+        """The engine of a server that is up and gives routing."""
         return next((up.card.engine for up in self.fleet.upstreams if up.up and up.card.engine is not None), None)
 
     def _name_source(self) -> None:
-        """Note where rollouts come from, once a server that gives routing is known."""
+        """Set the run record and provenance once a server that gives routing is known."""
         engine = self._engine()
         if engine is not None:
             self.record, self.provenance = {"engine": engine.name, "dtype": engine.dtype}, engine.provenance()
 
-    def _limit(self, upstream: Upstream, ask: Ask, n: int, logprobs: int) -> Limit:
+    def _limit(self, upstream: Upstream, ask: ApiRequest, n: int, logprobs: int) -> Limit:
         """How large the answer to a request of n rollouts may be: by what was asked, and never more than our own limit.
 
         The context that a server claims makes it smaller, never larger.
@@ -226,12 +232,12 @@ class Served(Backend):
             size, values = positions * 4096, positions * 200
         else:
             size, values = answer_limit(
-                Request((), positions, Sampling(topk_logprobs=logprobs), 0, 0), engine.local.router
+                RolloutRequest((), positions, Sampling(topk_logprobs=logprobs), 0, 0), engine.local.router
             )
         most = self._largest
         return Limit(min(SMALL_BYTES + n * size, most), min(SMALL_VALUES + n * values, most // _VALUE_BYTES))
 
-    def _check_model(self, ask: Ask) -> None:
+    def _check_model(self, ask: ApiRequest) -> None:
         known = self.models()
         every = {name for upstream in self.fleet.upstreams for name in upstream.card.models}
         if ask.model not in known and (known or every) and ask.model not in every:
@@ -244,7 +250,7 @@ def _router(engine: HttpEngine) -> Router:
 
 def _understand(
     read: Callable[[], Choices], best: Best, engine: HttpEngine | None, whole: bool
-) -> tuple[Choices, Reading | None, list[Positions]]:
+) -> tuple[Choices, KindReading | None, list[Positions]]:
     """The choices of an answer, their kind, and which rows of each are to be fetched (None: all)."""
     choices = read()
     if engine is None:
@@ -259,9 +265,9 @@ def _understand(
     return choices, reading, [profile.kept_rows(ids, engine.vocab, kind) for ids in tokens]
 
 
-def no_routing(detail: str) -> Fault:
+def no_routing(detail: str) -> ApiError:
     """The refusal of best-of-N where no server gives routing; nothing has been sampled yet."""
-    return Fault(
+    return ApiError(
         400,
         "routing_unavailable",
         "the model server gives no routing, and without it nothing is selected: ask with "
@@ -271,8 +277,8 @@ def no_routing(detail: str) -> Fault:
     )
 
 
-def _sampled(read: Choices, rollouts: Any, router: Router | None, reading: Any, trouble: str = "") -> Sampled:
-    return Sampled(
+def _sampled(read: Choices, rollouts: Any, router: Router | None, reading: Any, trouble: str = "") -> SampledRollouts:
+    return SampledRollouts(
         choices=read.documents,
         usage=read.usage,
         tokens=sum(len(answer.tokens) for answer in read.answers) or int(read.usage.get("completion_tokens", 0)),
@@ -285,16 +291,20 @@ def _sampled(read: Choices, rollouts: Any, router: Router | None, reading: Any, 
     )
 
 
-def _request(prompt: Prompt, rollout: int) -> Request:
+def _request(prompt: Prompt, rollout: int) -> RolloutRequest:
     sampling = prompt.sampling
-    return Request(tuple(prompt.ids), sampling.max_tokens, sampling, sampling.seed + rollout, len(prompt.ids) - 1)
+    return RolloutRequest(
+        tuple(prompt.ids), sampling.max_tokens, sampling, sampling.seed + rollout, len(prompt.ids) - 1
+    )
 
 
-def _from_tokens(ask: Ask, best: Best, prompt: Prompt, answers: list[Answer], engine: HttpEngine) -> Sampled:
+def _from_tokens(
+    ask: ApiRequest, best: Best, prompt: Prompt, answers: list[Answer], engine: HttpEngine
+) -> SampledRollouts:
     router, tokens, length = Router(engine.shape, engine.vocab), [answer.tokens for answer in answers], len(prompt.ids)
     texts = [completion_text(engine.tokenizer, answer.tokens, answer.reason) for answer in answers]
     total = sum(map(len, tokens))
-    return Sampled(
+    return SampledRollouts(
         choices=[choice_of(ask, i, text, answers[i].reason, engine.vocab) for i, text in enumerate(texts)],
         usage=usage_of(length, total),
         tokens=total,
@@ -310,7 +320,7 @@ def _from_tokens(ask: Ask, best: Best, prompt: Prompt, answers: list[Answer], en
 
 
 async def _parts(upstream: Upstream, response: httpx.Response, most: int) -> AsyncIterator[bytes]:
-    """What an upstream streams, as it comes; a Fault where it breaks off, falls silent or has no end."""
+    """What an upstream streams, as it comes; an ApiError where it breaks off, falls silent or has no end."""
     size, parts, idle = 0, response.aiter_raw(), None
     try:
         while True:

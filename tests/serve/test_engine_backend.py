@@ -219,11 +219,11 @@ def test_a_prompt_that_is_far_too_long_is_refused_before_it_is_tokenised(
 def test_long_prompts_are_tokenised_one_at_a_time() -> None:
     """They may be within a long context; then others must still find threads."""
     from radmoe.serve import rendered
-    from radmoe.serve.asks import Ask
+    from radmoe.serve.api_request import ApiRequest
 
     under_way, most = 0, 0
 
-    def slow(ask: Ask, *_: Any) -> Any:
+    def slow(ask: ApiRequest, *_: Any) -> Any:
         nonlocal under_way, most
         under_way += ask.size > 1000
         most = max(most, under_way)
@@ -233,7 +233,7 @@ def test_long_prompts_are_tokenised_one_at_a_time() -> None:
     async def main() -> None:
         render = rendered.Renderer()
         sizes = (1 << 20, 10, 1 << 20, 1 << 20)
-        asks = [Ask("chat", "m", {}, 1, False, False, None, size) for size in sizes]
+        asks = [ApiRequest("chat", "m", {}, 1, False, False, None, size) for size in sizes]
         await asyncio.gather(*(render(ask, None, 0) for ask in asks))  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -255,7 +255,7 @@ def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any) -> None:
 
 def test_text_parts_are_joined_and_thinking_is_told_apart(tiny: Any) -> None:
     import vocabularies
-    from radmoe.serve.rendered import split_thinking
+    from radmoe.serve.prompt_rendering import split_thinking
     from radmoe.vocab import Vocab
     from radmoe_lab import planted
 

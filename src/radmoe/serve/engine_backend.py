@@ -11,19 +11,19 @@ from radmoe.engines import EngineOptions, engine_class, open_engine
 from radmoe.engines.base import Batcher, Completion, Engine
 from radmoe.errors import EngineError, InputError
 from radmoe.selection.confidence import likelihood
-from radmoe.serve.asks import Ask, Best
-from radmoe.serve.backends import Backend, Progress, Router, Sampled, in_thread, usage_of
-from radmoe.serve.faults import internal
-from radmoe.serve.picks import settle
-from radmoe.serve.rendered import Prompt, Renderer, choice_of, cut
+from radmoe.serve.api_errors import internal
+from radmoe.serve.api_request import ApiRequest, Best
+from radmoe.serve.backends import Backend, RequestProgress, Router, SampledRollouts, in_thread, usage_of
+from radmoe.serve.best_of import settle
+from radmoe.serve.prompt_rendering import Prompt, Renderer, choice_of, cut
 from radmoe.serve.settings import Settings
 from radmoe.serve.upstreams import unknown_model
 
 _LOGPROBS = 20  # per token, for DeepConf and for recorded pools
 
 
-class Embedded(Backend):
-    """A model that samples here. `settings.model` is its name or its directory."""
+class EngineBackend(Backend):
+    """A model in this process. `settings.model` is its name or its directory."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -64,7 +64,9 @@ class Embedded(Backend):
     def loads(self) -> list[tuple[str, bool, int]]:
         return [("embedded", True, self._under_way)]
 
-    async def sample(self, ask: Ask, n: int, best: Best | None, progress: Progress, *, first: int = 0) -> Sampled:
+    async def sample(
+        self, ask: ApiRequest, n: int, best: Best | None, progress: RequestProgress, *, first: int = 0
+    ) -> SampledRollouts:
         if ask.model not in self.models():
             raise unknown_model(ask.model, self.models())
         prompt = await self._render(ask, self._engine, _LOGPROBS)
@@ -72,7 +74,7 @@ class Embedded(Backend):
             completions = await self._completions(prompt, n, progress, first)
         return await in_thread(self._sampled, ask, best, prompt, completions)
 
-    async def _completions(self, prompt: Prompt, n: int, progress: Progress, first: int) -> list[Completion]:
+    async def _completions(self, prompt: Prompt, n: int, progress: RequestProgress, first: int) -> list[Completion]:
         batcher = self._batch()
         futures: list[Future[Completion]] = []
         loop = asyncio.get_running_loop()
@@ -99,7 +101,9 @@ class Embedded(Backend):
             self._batcher = self._engine.batcher(batch_size=self._settings.batch_size, topk_logprobs=_LOGPROBS)
         return self._batcher
 
-    def _sampled(self, ask: Ask, best: Best | None, prompt: Prompt, completions: Sequence[Completion]) -> Sampled:
+    def _sampled(
+        self, ask: ApiRequest, best: Best | None, prompt: Prompt, completions: Sequence[Completion]
+    ) -> SampledRollouts:
         if prompt.stops:
             completions = [cut(done, prompt.stops, self._engine.vocab) for done in completions]
         rollouts = [done.rollout for done in completions]
@@ -107,7 +111,7 @@ class Embedded(Backend):
         reading = None
         if best is not None:
             reading = settle(best, [rollout.token_ids for rollout in rollouts], self._router)
-        return Sampled(
+        return SampledRollouts(
             choices=[
                 choice_of(ask, i, done.text, done.finish_reason, self._engine.vocab)
                 for i, done in enumerate(completions)

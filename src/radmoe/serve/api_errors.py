@@ -1,4 +1,4 @@
-"""Errors as a client sees them: in OpenAI's shape, and with nothing of what stands behind the gateway."""
+"""Errors in OpenAI's shape. Clients learn nothing about the servers behind the gateway from them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _TYPES = {
 _LONGEST_WAIT = 3600.0  # seconds that a client is told to wait at most, whatever an upstream said
 
 
-class Fault(RadmoeError):
-    """An answer that is an error. `detail` is for the log alone, `after` the seconds to wait before asking again.
+class ApiError(RadmoeError):
+    """An error answer. `detail` goes to the log only, and `after` is the number of seconds for Retry-After.
 
     `unread` says that the request's body was not read to its end, so that the connection cannot be used again.
     """
@@ -45,23 +45,23 @@ class Fault(RadmoeError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """`Retry-After` where there is a time to wait."""
+        """The header `Retry-After`, if there is a time to wait."""
         return {} if self.after is None else {"Retry-After": str(max(1, round(min(self.after, _LONGEST_WAIT))))}
 
 
-def bad_request(message: str, param: str | None = None, code: str = "invalid_value") -> Fault:
-    """A request that cannot be served as it is; `param` names the field."""
-    return Fault(400, code, message, param=param)
+def bad_request(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
+    """The error for a request that cannot be served; `param` names the field."""
+    return ApiError(400, code, message, param=param)
 
 
-def bad_gateway(detail: str) -> Fault:
-    """An upstream that answered what no client should see; `detail` goes to the log."""
-    return Fault(502, "upstream_error", "the model server gave an answer that cannot be used", detail=detail)
+def bad_gateway(detail: str) -> ApiError:
+    """The error for an unusable answer of an upstream; `detail` goes to the log."""
+    return ApiError(502, "upstream_error", "the model server gave an answer that cannot be used", detail=detail)
 
 
-def broken_routing(detail: str) -> Fault:
-    """Routing that does not fit the tokens it came with; `detail` goes to the log."""
-    return Fault(
+def broken_routing(detail: str) -> ApiError:
+    """The error for routing that does not fit its tokens; `detail` goes to the log."""
+    return ApiError(
         502,
         "routing_invalid",
         "the model server's routing does not fit its tokens, so nothing was selected: ask again, or with "
@@ -70,6 +70,6 @@ def broken_routing(detail: str) -> Fault:
     )
 
 
-def internal(detail: str) -> Fault:
-    """What nobody expected; `detail` goes to the log."""
-    return Fault(500, "internal_error", "the gateway failed on this request; the log says why", detail=detail)
+def internal(detail: str) -> ApiError:
+    """The error for an unexpected failure of the gateway; `detail` goes to the log."""
+    return ApiError(500, "internal_error", "the gateway failed on this request; the log says why", detail=detail)
