@@ -134,6 +134,9 @@ def test_its_method_is_evaluated_with_the_others(captured: Path) -> None:
     assert "nothing" in row
 
 
+MADE = "from radmoe import Plugin\nPLUGIN = Plugin("
+
+
 # -- packages that do not work ----------------------------------------------------------------------
 
 
@@ -144,6 +147,13 @@ def test_its_method_is_evaluated_with_the_others(captured: Path) -> None:
         ("import no_such_library", "No module named 'no_such_library'"),
         ("PLUGIN = {}", "radmoe_broken:PLUGIN is a dict, not a radmoe.Plugin"),
         ("", "has no attribute 'PLUGIN'"),
+        (f"{MADE}commands=None)", "commands of a Plugin are paths by name, got None"),
+        (f"{MADE}tasks={{'a': 5}})", "tasks of a Plugin are paths by name, got {'a': 5}"),
+        (f"{MADE}models={{'a': 'b.c'}})", "models of a Plugin are Models by name"),
+        (f"{MADE}methods='abc')", "methods of a Plugin are paths in a list, got 'abc'"),
+        (f"{MADE}engines={{5: 'a.b'}})", "engines of a Plugin have names of letters, digits, -, _, ., + and /, got 5"),
+        (f"{MADE}engines={{'[/x]': 'a.b'}})", "got '[/x]'"),
+        (f"{MADE}commands={{'\\x1b[2J': 'a.b'}})", r"got '\x1b[2J'"),
     ],
 )
 def test_a_broken_plugin_is_a_line_and_the_rest_works(

@@ -11,7 +11,8 @@ load. radmoe-lab and radmoe-studies add what they have in this way, and so does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -22,6 +23,7 @@ from radmoe.errors import InputError
 from radmoe.system.printing import say
 
 GROUP = "radmoe"
+_NAME = re.compile(r"[\w./+-]+(?: [\w./+-]+)?", re.ASCII)  # a command may have a group before its name
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,24 @@ class Plugin:
     readouts: Sequence[str] = ()
     problems: Sequence[str] = ()
     trajectories: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name in ("methods", "readouts", "problems"):
+                if isinstance(value, str) or not isinstance(value, Sequence) or not _are(value, str):
+                    raise TypeError(f"{name} of a Plugin are paths in a list, got {value!r}")
+                continue
+            if not isinstance(value, Mapping) or not _are(value.values(), Model if name == "models" else str):
+                raise TypeError(
+                    f"{name} of a Plugin are {'Models' if name == 'models' else 'paths'} by name, got {value!r}"
+                )
+            for key in value:
+                if not isinstance(key, str) or not _NAME.fullmatch(key):
+                    raise TypeError(f"{name} of a Plugin have names of letters, digits, -, _, ., + and /, got {key!r}")
+
+
+def _are(values: Iterable[object], wanted: type) -> bool:
+    return all(isinstance(value, wanted) for value in values)
 
 
 @cache
