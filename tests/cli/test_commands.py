@@ -62,6 +62,7 @@ def test_help_wraps_its_paragraphs_and_not_its_examples(command: str, monkeypatc
     shown = CliRunner().invoke(app, [*command.split(), "--help"]).stdout
     for line, following in pairwise(line.strip() for line in shown.partition("╭")[0].splitlines()):
         assert not (line and following) or len(f"{line} {following.split()[0]}") > 78, "a line ends before it is full"
+    assert "<bool>" not in shown  # a flag takes no value
     lines = [line.strip() for line in shown.splitlines()]
     assert any(example.startswith(f"radmoe {command}") for example in module.EXAMPLES)
     assert [line for line in lines if line in module.EXAMPLES] == list(module.EXAMPLES)

@@ -59,12 +59,16 @@ def _visible_usage() -> Iterator[None]:
 
 
 class _Help:
-    """A mixin that prints a command's examples unbroken, so that they can be pasted. Typer would wrap a long line."""
+    """A mixin for help: examples stay unbroken, so that they can be pasted, and flags show no type."""
 
     epilog: str | None
+    get_params: Callable[[Any], list[Any]]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         examples, self.epilog = self.epilog, None
+        for option in self.get_params(ctx):
+            if getattr(option, "is_flag", False):
+                option.metavar = ""  # typer would write <bool>, as if a flag took a value
         super().format_help(ctx, formatter)  # type: ignore[misc]
         self.epilog = examples
         if examples:

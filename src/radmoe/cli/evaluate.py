@@ -77,7 +77,7 @@ def command(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Compare RAD with random picks, votes and the oracle on graded pools: the paper's tables for your rollouts.
+    """Compare RAD with other ways to pick, on graded pools.
 
     Prints whether selection helped, how RAD compares with the best baseline that reads no routing, and how right
     every usual method is. --full prints all tables: accuracy by dataset, the strict marker-only readout, anchor

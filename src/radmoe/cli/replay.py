@@ -44,10 +44,11 @@ def command(
     no_logprobs: NoLogprobs = False,
     as_json: Json = False,
 ) -> None:
-    """Compute the routing of rollouts that exist as tokens or texts, and write them to a pool. Nothing is sampled.
+    """Compute the routing of rollouts that exist already.
 
-    The routing is what this model has in its own arithmetic, not what was there while sampling. Where ROLLOUTS is a pool
-    with captured routing, the last line says how many expert sets are equal (docs/engines.md).
+    ROLLOUTS are tokens or texts, which one pass of the model each turns into a pool; nothing is sampled. The routing is
+    what this model has in its own arithmetic, not what was there while sampling. Where ROLLOUTS is a pool with captured
+    routing, the last line says how many expert sets are equal (docs/engines.md).
     """
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import Sampling
