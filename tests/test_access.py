@@ -92,7 +92,7 @@ SELECTION = [
             for room in ("baselines", "stats", "cohort")
         ),
         ("radmoe/capture/run", "radmoe.evaluation.methods", SELECTS),
-        ("radmoe/serve/picks", "radmoe.grading.labels", SELECTS),
+        ("radmoe/serve/best_of", "radmoe.grading.labels", SELECTS),
         ("radmoe/agents/patches", "radmoe.grading.labels", SELECTS),
         ("radmoe/capture/run", "radmoe.problems.gold", GOLD),
         ("radmoe/engines/base", "radmoe.problems.gold", GOLD),
