@@ -65,7 +65,7 @@ def end_to_end(path: Path, problem: str, repeats: int = 15) -> dict[str, float]:
     The two are timed in turns.
     """
     selection = select(open_pool(path).group(problem))
-    worst = np.abs(selection.density[selection.located] - whole_columns(path, problem)).max()
+    worst = np.abs(selection.k * selection.density[selection.located] - whole_columns(path, problem)).max()
     if not worst < 1e-4:
         raise AssertionError(f"densities differ by {worst}")
     calls: dict[str, Callable[[], object]] = {

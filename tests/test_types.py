@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from radmoe.errors import InputError, RolloutError
-from radmoe.types import Rollout, RolloutGroup, RouterShape
+from radmoe.pool import open_pool
+from radmoe.selection.selector import select
+from radmoe.types import SELECTION_KEYS, Rollout, RolloutGroup, RouterShape
 from radmoe_lab import planted
+from radmoe_lab.planted import PlantedGroup
 
 
 def arrays(**change: Any) -> dict[str, Any]:
@@ -84,3 +92,68 @@ def test_a_group_checks_every_rollout_against_its_router() -> None:
         RolloutGroup("p", [small, rollout], RouterShape(3, 2, 2), planted.vocab())
     with pytest.raises(RolloutError, match="3 layers, top-2; the router is 4x3 top-2"):
         RolloutGroup("p", [rollout], RouterShape(4, 3, 2), planted.vocab())
+
+
+# -- what a reader sees -----------------------------------------------------------------------------------------------
+
+CONFIG = {"model_type": "qwen3_moe", "num_hidden_layers": 6, "num_experts": 32, "num_experts_per_tok": 8}
+
+
+@pytest.mark.parametrize(
+    ("config", "shape"),
+    [
+        (CONFIG, (6, 32, 8)),
+        (CONFIG | {"decoder_sparse_step": 2}, (3, 32, 8)),
+        (CONFIG | {"mlp_only_layers": [0, 5]}, (4, 32, 8)),
+        ({"text_config": CONFIG | {"first_k_dense_replace": 1}}, (5, 32, 8)),
+        (SimpleNamespace(num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2), (2, 4, 2)),
+    ],
+)
+def test_a_router_follows_from_a_configuration(config: Any, shape: tuple[int, int, int], tmp_path: Path) -> None:
+    assert RouterShape.from_config(config) == RouterShape(*shape)
+    if isinstance(config, dict):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        assert RouterShape.from_config(tmp_path) == RouterShape.from_config(str(tmp_path / "config.json"))
+        assert RouterShape.from_config(tmp_path) == RouterShape(*shape)
+
+
+def test_a_configuration_without_a_router_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"model_type 'llama'\) has no router"):
+        RouterShape.from_config({"model_type": "llama", "num_hidden_layers": 2})
+    with pytest.raises(InputError, match=r"cannot read .*config.json"):
+        RouterShape.from_config(tmp_path / "config.json")
+
+
+def test_groups_pools_and_selections_fit_on_a_line(made: list[PlantedGroup], shared_pool: Path) -> None:
+    group, pool = made[0].group, open_pool(shared_pool)
+    pick, nothing = select(group), select(replace(group, rollouts=group.rollouts[:1], rollout_indices=None))
+    for thing in (group, pool, pick, nothing):
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) < 200
+        assert thing._repr_html_().startswith("<table><caption>")
+    assert f"rollout {pick.rollout_index} of {len(group)}: density " in repr(pick)
+    assert repr(nothing).startswith("Selection(abstained: ")
+    assert "<script>" not in replace(group, problem_id="<script>")._repr_html_()
+
+
+def test_a_selection_has_its_text_and_one_form_in_json(made: list[PlantedGroup]) -> None:
+    group = made[0].group
+    pick, nothing = select(group), select(replace(group, rollouts=group.rollouts[:1], rollout_indices=None))
+    assert pick.text == made[0].texts[pick.index]  # type: ignore[index]
+    assert nothing.text is None
+    for one in (pick, nothing):
+        body = json.loads(json.dumps(one.to_dict(), allow_nan=False))
+        assert tuple(body) == SELECTION_KEYS
+        page = (Path(__file__).parents[1] / "docs" / "readouts.md").read_text().partition("`Selection.to_dict()` is")[2]
+        assert all(f"`{key}`" in page for key in body)
+    assert nothing.to_dict()["density"] == [None]
+
+
+def test_a_pool_is_a_data_frame(shared_pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = open_pool(shared_pool)
+    frame = pool.to_pandas()
+    assert len(frame) == len(pool)
+    assert set(frame["problem_id"]) == set(pool.problems)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="pip install pandas"):
+        pool.to_pandas()

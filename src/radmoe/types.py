@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from html import escape
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +24,8 @@ Fusion = Literal["conf50", "ranksum"]  # how confidence joins density; None is p
 Confidence = Literal["cbw", "tail", "likelihood"]  # a scalar of a rollout
 Compare = Literal["routing", "text", "routing+text"]  # what makes two rollouts alike
 
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_k", "top_k_experts")
 MAX_EXPERTS = 2**15  # expert ids are int16 on disk
 WEIGHT_SUM_TOLERANCE = 1e-2  # float16 and bfloat16 rounding of K weights stays far below
 
@@ -47,8 +53,51 @@ class RouterShape:
         if self.top_k > self.experts:
             raise InputError(f"RouterShape top_k={self.top_k} exceeds experts={self.experts}")
 
+    @classmethod
+    def from_config(cls, config: Any) -> Self:
+        """The router of a model by its configuration.
+
+        That is a transformers config, its dictionary, or the path of a config.json or of the directory it lies in. Raises an
+        InputError for a model without experts.
+        """
+        get = _config_reader(config)
+        experts, top_k = (next((value for name in names if (value := get(name))), 0) for names in (_EXPERTS, _TOP_K))
+        if not get("num_hidden_layers") or experts < 2 or top_k < 1:
+            raise InputError(
+                f"this configuration (model_type {get('model_type')!r:.60}) has no router: pass that of a mixture-of-experts model"
+            )
+        return cls(len(sparse_layers(get)), experts, top_k)
+
     def __str__(self) -> str:
         return f"{self.layers}x{self.experts} top-{self.top_k}"
+
+
+def sparse_layers(get: Callable[[str], Any]) -> list[int]:
+    """The layers of a text model that have experts, as far as its configuration names those without."""
+    layers, layer_types = range(get("num_hidden_layers")), get("mlp_layer_types")
+    if layer_types is not None:
+        return [layer for layer in layers if layer_types[layer] == "sparse"]
+    dense, first, every = (
+        set(get("mlp_only_layers") or ()),
+        get("first_k_dense_replace") or 0,
+        get("decoder_sparse_step") or 1,
+    )
+    return [layer for layer in layers if layer not in dense and layer >= first and (layer + 1) % every == 0]
+
+
+def _config_reader(config: Any) -> Callable[[str], Any]:
+    """What looks up a field of the text model's configuration; None for a field that is not there."""
+    if isinstance(config, str | os.PathLike):
+        path = Path(config)
+        path = path / "config.json" if path.is_dir() else path
+        try:
+            config = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {path} ({error}): pass a config.json, or the directory it lies in") from None
+    if isinstance(config, dict):
+        return dict(config.get("text_config") or config).get
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    return lambda name: getattr(text, name, None)
 
 
 @dataclass(frozen=True)
@@ -197,7 +246,7 @@ class Rollout:
         return self.expert_ids[rows], self.weights[rows] if weights and self.weights is not None else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RolloutGroup:
     """The N rollouts of one problem, which are RAD's whole input.
 
@@ -232,18 +281,27 @@ class RolloutGroup:
     def __len__(self) -> int:
         return len(self.rollouts)
 
+    def __repr__(self) -> str:
+        return f"RolloutGroup({self.problem_id!r}: {len(self)} rollouts, {self.kind or 'no kind'}, router {self.shape})"
 
-@dataclass(frozen=True, eq=False)
+    def _repr_html_(self) -> str:
+        assert self.rollout_indices is not None
+        rows = [(index, len(one)) for index, one in zip(self.rollout_indices, self.rollouts, strict=True)]
+        return html_table(repr(self), ("rollout", "tokens"), rows)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Selection:
     """Which rollout was picked, and why.
 
     `index` is the pick's place in the group and `rollout_index` its number in the pool; both are None when RAD abstains
-    (fewer than two rollouts scored). `score` is what was maximised: the density, or the rank sum under
-    fusion="ranksum". A rollout that was not scored has NaN. `roots[i]` is the mode that rollout i climbs to (its
-    basin), -1 if unscored; `basin` lists the rollouts of the pick's basin; `margin` is the pick's score minus the best
-    score in any other basin, NaN where there is none. `kind` and `readout` are those that decided, and `preset`, `fusion`
-    (None: confidence did not count), `confidence` and `compare` say by which rule. `probability` is that of the pick's being right, where a
-    calibration was applied (`radmoe.selection.calibration`); `probability_reason` says why one that was looked for gives none.
+    (fewer than two rollouts scored). `density` is a rollout's mean similarity to its k nearest: q of Eq. 5, divided by k. `score`
+    is what was maximised: the density, or the rank sum under fusion="ranksum". A rollout that was not scored has NaN.
+    `roots[i]` is the mode that rollout i climbs to (its basin), -1 if unscored; `basin` lists the rollouts of the pick's basin;
+    `margin` is the pick's score minus the best score in any other basin, NaN where there is none. `kind`, `readout`, `kernel`,
+    `preset`, `fusion` (None: confidence did not count), `confidence` and `compare` say by which rule. `probability` is that of the
+    pick's being right, where a calibration was applied (`radmoe.selection.calibration`); `probability_reason` says why one that was
+    looked for gives none. `rollout` is the pick itself, and `text` what it says.
     """
 
     index: int | None
@@ -259,16 +317,86 @@ class Selection:
     roots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     kind: Kind | None = None
     readout: str = ""
+    kernel: Kernel = "weighted"
     preset: PresetName = "paper"
     fusion: Fusion | None = None
     confidence: Confidence | None = None
     compare: Compare = "routing"
     probability: float | None = None
     probability_reason: str = ""
+    rollout: Trace | None = None
+    vocab: Vocab | None = None
 
     @property
     def abstained(self) -> bool:
         return self.index is None
+
+    @property
+    def text(self) -> str | None:
+        """The pick's text without its end token; None where there is no pick, or its tokens are not at hand."""
+        if self.index is None or self.rollout is None or self.vocab is None:
+            return None
+        ids = self.rollout.token_ids
+        ids = ids[:-1] if int(ids[-1]) in self.vocab.controls.values() else ids
+        return self.vocab.decode_bytes(ids).decode("utf-8", "replace")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The selection for JSON, the same on the command line, over HTTP and for agents (docs/readouts.md lists the keys).
+
+        NaN is None. `located` and `density` have one entry for each rollout.
+        """
+        lists = {
+            "located": self.located.tolist(),
+            "density": [None if np.isnan(value) else value for value in self.density.tolist()],
+            "basin": list(self.basin),
+            "margin": None if np.isnan(self.margin) else float(self.margin),
+            "probability_reason": self.probability_reason or None,
+        }
+        return {name: lists.get(name, getattr(self, name)) for name in SELECTION_KEYS}
+
+    def __repr__(self) -> str:
+        setting = f"{self.kind or 'no kind'}, {self.readout}, k={self.k}"
+        if self.index is None:
+            return f"Selection(abstained: {int(self.located.sum())} of {len(self.located)} rollouts located; {setting})"
+        return (
+            f"Selection(rollout {self.rollout_index} of {len(self.located)}: density {self.density[self.index]:.3f}, "
+            f"basin of {len(self.basin)}, margin {self.margin:.3f}; {setting})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (i, "pick" if i == self.index else "", "" if np.isnan(density) else f"{density:.3f}", i in self.basin)
+            for i, density in enumerate(self.density.tolist())
+        ]
+        return html_table(repr(self), ("rollout", "", "density", "in the pick's basin"), rows)
+
+
+SELECTION_KEYS = (  # of `Selection.to_dict`
+    *(
+        "index",
+        "rollout_index",
+        "abstained",
+        "kind",
+        "readout",
+        "k",
+        "kernel",
+        "preset",
+        "fusion",
+        "confidence",
+        "compare",
+    ),
+    *("located", "density", "basin", "margin", "probability", "probability_reason"),
+)
+
+
+def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table for a notebook; every text is escaped."""
+
+    def line(tag: str, cells: Sequence[object]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    return f"<table><caption>{escape(caption)}</caption>{line('th', heads)}{body}</table>"
 
 
 def check_kind(kind: object) -> Kind:

@@ -47,6 +47,15 @@ def test_select_reads_them_there_too(replayed: Path) -> None:
     assert sum(sum(row["located"]) for row in rows) >= 16
 
 
+def test_texts_are_selected_from_in_one_step(replayed: Path) -> None:
+    texts = replayed.parent / "texts.jsonl"
+    rows = lines(radmoe("select", texts, "--model", "lab-qwen", "--json"))
+    assert [len(row["located"]) for row in rows] == [6, 6, 6]
+    assert {row["kind"] for row in rows} == {"code"}
+    assert "give --model CHECKPOINT to replay them" in error(radmoe("select", texts, expect=2))
+    assert "leave --model out" in error(radmoe("select", replayed, "--model", "lab-qwen", expect=2))
+
+
 @pytest.mark.parametrize("command", ["evaluate", "select", "bench"])
 def test_asking_for_boxes_in_programs_stops_with_one_line(command: str, replayed: Path) -> None:
     line = error(radmoe(command, replayed, "--kind", "math", expect=2))

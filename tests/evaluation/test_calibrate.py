@@ -27,7 +27,6 @@ from radmoe.evaluation.calibrate import (
 from radmoe.evaluation.calibration_tables import risk, tables
 from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import open_pool
-from radmoe.selection.curves import mean_similarity
 from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
 from radmoe.types import RolloutGroup, RouterShape
@@ -148,7 +147,7 @@ def test_the_calibration_error_of_perfect_probabilities_is_what_chance_shows() -
 def test_probabilities_that_say_nothing_are_called_so(pool: Path, tmp_path: Path) -> None:
     path = graded_pool(tmp_path / "p", list(planted.groups(Planted(problems=40, rollouts=8, tokens=20, shape=SHAPE))))
     opened = open_pool(path)
-    density = {group.problem_id: mean_similarity(select(group)) for group in opened.groups()}
+    density = {group.problem_id: np.nanmax(select(group).density) for group in opened.groups()}
     middle = np.median(list(density.values()))
     labels = [Label(p, i, "1", density[p] < middle) for p in opened.problems for i in opened.rollout_indices(p)]
     write_labels(path, labels)  # dense picks are wrong ones, which a model that rises with density cannot say
@@ -173,7 +172,7 @@ def test_a_pool_is_calibrated_by_picks_among_all_rollouts_and_among_random_subse
     assert [curve.rollouts for curve in fitted.curves] == [8, 9, 10, 11, 12, 14, 16]
     assert made.sizes == [8, 16]
     picks = [select(group, k=4) for group in open_pool(pool).groups()]
-    densities = np.array([mean_similarity(pick) for pick in picks if pick.index is not None])
+    densities = np.array([pick.density[pick.index] for pick in picks if pick.index is not None])
     whole = fitted.near(16)
     assert whole.dense.picks == (densities >= whole.dense.density).sum() >= len(densities) // 3
     assert fitted.problems == len(densities)
@@ -231,7 +230,7 @@ def test_probabilities_that_are_too_high_fail_the_check() -> None:
 
     picks = graded(8000)
     honest = held_out("math", picks, graded(600, seed=3))
-    calibration = Calibration(Origin("m"), {}, {"math": fit(picks)})
+    calibration = Calibration(Origin("m"), Rule(), {"math": fit(picks)})
     low = replace_sure(honest, np.full(len(honest.sure), 0.005))
     for forecast, verdicts in (
         (honest, ["pass"] * 3),

@@ -70,7 +70,7 @@ def test_the_sentence_and_the_list_say_what_select_says(page: Page, made: list[P
         assert set(numbers(page)[: len(pick.basin)]) == set(pick.basin)
         assert len(numbers(page)) == len(planted.group)
         shown = float(page.text("table.rollouts tbody tr:first-child td:nth-child(3)"))
-        assert shown == pytest.approx(pick.density[pick.index] / pick.k, abs=6e-4)
+        assert shown == pytest.approx(pick.density[pick.index], abs=6e-4)
         own = page.run("return [...document.querySelectorAll('.text .t')].map((x) => x.textContent).join('')")
         assert own == planted.group.vocab.decode_bytes(planted.group.rollouts[pick.index].token_ids).decode()
 

@@ -22,10 +22,10 @@ def test_a_pick_is_named_with_its_reason_its_rival_and_what_labels_say(made: lis
     best = rival(pick)
     assert best is not None
     assert first == f"RAD picked rollout {pick.rollout_index}."
-    assert f"(mean similarity {pick.density[pick.index] / pick.k:.2f})" in reason
+    assert f"(mean similarity {pick.density[pick.index]:.2f})" in reason
     assert f"its {pick.k} nearest neighbours" in reason
     assert f"Its basin holds {len(pick.basin)} of the {pick.located.sum()} rollouts" in against
-    assert f"rollout {best}, reaches {pick.density[best] / pick.k:.2f}" in against
+    assert f"rollout {best}, reaches {pick.density[best]:.2f}" in against
     assert best not in pick.basin
     assert pick.score[best] == pytest.approx(pick.score[pick.index] - pick.margin)
     assert ("is right" if correct[pick.index] else "is wrong") in judged

@@ -28,7 +28,7 @@ from radmoe.selection.calibration import (
     shelf_name,
     shipped,
 )
-from radmoe.selection.curves import Curve, Dense, Fit, closeness, mean_similarity
+from radmoe.selection.curves import Curve, Dense, Fit, closeness
 from radmoe.selection.origin import Origin, origin_of
 from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
@@ -95,8 +95,7 @@ def test_between_two_fitted_numbers_of_rollouts_the_probability_lies_between_the
 def test_the_density_of_a_pick_is_its_mean_similarity_to_its_neighbours(fusion: str | None) -> None:
     for group in groups():
         s = select(group, fusion=fusion, rule=Rule(confidence_window=16))
-        assert mean_similarity(s) == pytest.approx(s.density[s.index] / s.k)
-        assert 0 <= mean_similarity(s) <= 1 + 1e-6
+        assert 0 <= s.density[s.index] <= 1 + 1e-6
     assert closeness(0.9) == pytest.approx(2.302585, abs=1e-6)  # log 10
     assert closeness(1.0) == closeness(0.9995)
 
@@ -106,7 +105,7 @@ def test_a_calibration_selects_in_its_own_way_and_abstains_below_a_probability()
         plain = select(group, k=3)
         ours = OURS.select(group)
         assert ours.index == plain.index
-        assert ours.probability == FIT.probability(10, mean_similarity(plain))
+        assert ours.probability == FIT.probability(10, float(plain.density[plain.index]))
         assert ours.probability_reason == ""
         assert OURS.select(group, abstain_below=0.0).index == plain.index
         cautious = OURS.select(group, abstain_below=1.0)
@@ -168,8 +167,6 @@ def test_a_selection_that_abstained_has_no_probability() -> None:
     assert OURS.probability(nothing()) is None
     assert OURS.judge(nothing(), abstain_below=0.5).probability is None
     assert OURS.dense(nothing()) is None
-    with pytest.raises(InputError, match="has no pick to be sure of"):
-        mean_similarity(nothing())
 
 
 @pytest.mark.parametrize(
@@ -367,7 +364,7 @@ def test_ranks_put_the_densest_pick_of_a_kind_first_and_leave_abstentions_out() 
     selections = [*(select(group) for group in groups()), nothing()]
     ranks = density_ranks(selections)
     assert ranks[-1] is None
-    densities = [mean_similarity(selection) for selection in selections[:-1]]
+    densities = [selection.density[selection.index] for selection in selections[:-1]]
     assert sorted(range(4), key=lambda i: -densities[i]) == sorted(range(4), key=lambda i: ranks[i] or 0)
     assert sorted(rank for rank in ranks if rank is not None) == [1, 2, 3, 4]
     assert density_ranks([selections[0]] * 2) == [1, 1]

@@ -57,9 +57,10 @@ def reference(g: RolloutGroup, k: int, kernel: str, fusion: str | None) -> tuple
     confidence = {i: rollout_confidence(g.rollouts[i].topk_logprobs) for i in members}
     if fusion == "conf50":
         members = sorted(sorted(members, key=lambda i: (-confidence[i], i))[: math.ceil(len(members) / 2)])
+    neighbours = min(k, len(members) - 1)
     for i in members:
-        density[i] = sum(sorted((S[i, j] for j in members if j != i), reverse=True)[: min(k, len(members) - 1)])
-    near = np.array([np.nan if np.isnan(d) else next(e for e in density if abs(d - e) < 2e-6) for d in density])
+        density[i] = sum(sorted((S[i, j] for j in members if j != i), reverse=True)[:neighbours]) / max(neighbours, 1)
+    near = np.array([np.nan if np.isnan(d) else next(e for e in density if abs(d - e) < 4e-7) for d in density])
     if fusion == "ranksum":
 
         def rank(values: dict[int, float], i: int) -> float:
@@ -147,7 +148,7 @@ def test_one_located_rollout_abstains() -> None:
 def test_all_equal_rollouts_pick_the_first() -> None:
     s = select(group(*[rollout(3)] * 9))
     assert s.index == 0
-    assert np.all(s.density == 8.0)
+    assert np.all(s.density == 1.0)
     assert s.basin == tuple(range(9))
 
 
@@ -230,7 +231,7 @@ def test_agentic_rad_compares_sets_over_every_boundary() -> None:
     s = select(group(*rollouts, kind="agent"))
     assert s.k == 3
     B = read(group(*rollouts), "boundary@union", "agent", binary=True).Z > 0
-    assert np.allclose(s.density, reference_knn_density(reference_binary_jaccard(B), 4), atol=1e-5)
+    assert np.allclose(s.density, reference_knn_density(reference_binary_jaccard(B), 4) / 3, atol=1e-5)
     assert s.index == 0
 
 

@@ -33,8 +33,9 @@ def test_the_pick_is_the_librarys_and_comes_first(shared: Any, asked: str) -> No
     assert (radmoe["method"], radmoe["pick"], radmoe["kind"], radmoe["kind_source"]) == ("rad", best, "math", "markers")
     assert choice["index"] == 0
     assert choice["message"]["content"] == shared.upstream.text(best).rpartition("</think>")[2]
-    assert radmoe["density"] > 0
-    assert best in radmoe["basin"]["rollouts"]
+    assert radmoe["index"] == best
+    assert 0 < radmoe["density"][best] <= 1
+    assert best in radmoe["basin"]
     assert radmoe["sampled"]["rollouts"] == 16
     assert answer["usage"]["completion_tokens"] == radmoe["sampled"]["tokens"] > 16 * 20
     assert shared.upstream.bodies[-1]["n"] == 16
@@ -162,8 +163,9 @@ def test_the_radmoe_object_has_the_documented_fields_whatever_was_chosen(
         assert answer["radmoe"]["method"] == method
         assert sorted(answer["radmoe"]) == sorted(documented)
     nothing = answers["first"]["radmoe"]
-    assert [nothing[name] for name in ("margin", "density", "basin", "k", "recorded", "adaptive")] == [None] * 6
-    assert (nothing["located"], nothing["readout"]) == (0, "delimiter@16")
+    assert [nothing[name] for name in ("index", "margin", "recorded", "adaptive")] == [None] * 4
+    assert (nothing["abstained"], nothing["basin"], nothing["readout"]) == (True, [], "delimiter@16")
+    assert (set(nothing["located"]), set(nothing["density"])) == ({False}, {None})
     assert answers["likelihood"]["radmoe"]["likelihood"] < 0
 
 

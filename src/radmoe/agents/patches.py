@@ -30,7 +30,7 @@ from radmoe.selection.kernels import knn
 from radmoe.selection.readout import Reading
 from radmoe.selection.rule import Rule, Setting
 from radmoe.selection.selector import choose, similarity
-from radmoe.types import RolloutGroup, Selection, Trace
+from radmoe.types import SELECTION_KEYS, RolloutGroup, Selection, Trace
 
 PREDS, RECORDS = "preds.json", "records.jsonl"
 
@@ -39,7 +39,7 @@ PREDS, RECORDS = "preds.json", "records.jsonl"
 class Considered:
     """One candidate as the decision saw it.
 
-    `similarity` is the mean similarity to its k nearest, `neighbours` are their runs, and `fired` is the number of
+    `density` is the mean similarity to its k nearest, `neighbours` are their runs, and `fired` is the number of
     (layer, expert) pairs of its fingerprint; None and empty where it was not compared. Steps and boundaries are counted
     apart.
     """
@@ -48,7 +48,7 @@ class Considered:
     status: str
     problem: str | None
     notes: tuple[str, ...]
-    similarity: float | None
+    density: float | None
     neighbours: tuple[int, ...]
     fired: int | None
     tokens: int | None
@@ -62,18 +62,19 @@ class Considered:
 
 @dataclass(frozen=True)
 class Decision:
-    """The patch that is submitted for an instance, and why. If none can be, `run` is None and the patch is empty."""
+    """The patch that is submitted for an instance, and why. If none can be, `run` is None and the patch is empty.
+
+    `selection` is the choice among the candidates `runs`, in their order; None if none of them has routing.
+    """
 
     instance_id: str
     run: int | None
     patch: str
     why: str
     model: str
-    readout: str
-    kernel: str
-    k: int
-    margin: float | None
-    basin: tuple[int, ...]
+    setting: Setting
+    selection: Selection | None
+    runs: tuple[int, ...]
     candidates: tuple[Considered, ...]
 
 
@@ -133,14 +134,10 @@ def decide(
         selection = choose(own, S, reading, setting)
         facts = _facts(S, reading, selection, runs, setting.k)
     pick: int | None = usable[0] if usable else None
-    k, basin = 0, tuple[int, ...]()
-    margin: float | None = None
     if selection is not None and selection.rollout_index is not None:
-        pick, k = selection.rollout_index, selection.k
-        margin = None if np.isnan(selection.margin) else selection.margin / k
-        basin = tuple(runs[i] for i in selection.basin)
-        why = f"the densest of {len(facts)}: mean similarity {facts[pick]['similarity']:.3f} to its {k} nearest"
-        why += "" if margin is None else f", {margin:.3f} above every other basin"
+        pick = selection.rollout_index
+        why = f"the densest of {len(facts)}: mean similarity {facts[pick]['density']:.3f} to its {selection.k} nearest"
+        why += "" if np.isnan(selection.margin) else f", {selection.margin:.3f} above every other basin"
     elif pick is None:
         why = "no candidate can be submitted: the patch is empty"
     elif len(usable) == 1:
@@ -149,7 +146,7 @@ def decide(
         why = f"fewer than two of {len(usable)} candidates have {setting.readout}: the first that can be submitted"
     patch = next((one.patch for one in members if one.run == pick), "")
     considered = tuple(_considered(one, traces.get(one.run), group, facts.get(one.run, {})) for one in members)
-    return Decision(instance_id, pick, patch, why, model, setting.readout, setting.kernel, k, margin, basin, considered)
+    return Decision(instance_id, pick, patch, why, model, setting, selection, tuple(runs), considered)
 
 
 def _facts(
@@ -161,7 +158,7 @@ def _facts(
     neighbours = knn(S, k).tolist() if len(located) > 1 else [[]] * len(located)
     return {
         run: {
-            "similarity": None if np.isnan(density[run]) else density[run] / selection.k,
+            "density": None if np.isnan(density[run]) else density[run],
             "neighbours": tuple(located[j] for j in near),
             "fired": int(np.count_nonzero(row)),
         }
@@ -226,8 +223,13 @@ def write_predictions(decisions: Iterable[Decision], out: Path, records: Path | 
 
 
 def record(decision: Decision) -> dict[str, Any]:
-    """A decision as JSON. The patch itself is in `preds.json`."""
-    return {key: value for key, value in asdict(decision).items() if key != "patch"}
+    """A decision as JSON: `Selection.to_dict` among the candidates `runs`, and what is known of each candidate.
+
+    The patch itself is in `preds.json`.
+    """
+    made = dict.fromkeys(SELECTION_KEYS) if decision.selection is None else decision.selection.to_dict()
+    head = {name: getattr(decision, name) for name in ("instance_id", "run", "why", "model", "runs")}
+    return head | made | {"candidates": [asdict(one) for one in decision.candidates]}
 
 
 def _group(pool: Pool, name: str) -> RolloutGroup | None:
@@ -242,7 +244,7 @@ def _considered(one: Candidate, trace: Trace | None, group: RolloutGroup | None,
         status=one.status,
         problem=one.problem,
         notes=one.notes,
-        similarity=facts.get("similarity"),
+        density=facts.get("density"),
         neighbours=facts.get("neighbours", ()),
         fired=facts.get("fired"),
         tokens=None if trace is None else len(trace),

@@ -42,10 +42,10 @@ def show_decisions(decisions: list[Decision]) -> None:
     from radmoe.system.screen import Table
 
     first: Any = decisions[0] if decisions else None
-    title = "" if first is None else f"{first.readout}, {first.kernel} kernel"
+    title = "" if first is None else str(first.setting)
     table = Table(title=title, box=None)
     table.add_column("issue")
-    for heading in ("candidates", "usable", "pick", "mean similarity", "steps", "boundaries", "patch lines"):
+    for heading in ("candidates", "usable", "pick", "density", "steps", "boundaries", "patch lines"):
         table.add_column(heading, justify="right")
     for one in decisions:
         usable = sum(c.problem is None for c in one.candidates)
@@ -54,7 +54,7 @@ def show_decisions(decisions: list[Decision]) -> None:
         if pick is None:
             table.add_row(one.instance_id, *counts, "none", "", "", "", "0", style="yellow")
             continue
-        mean = "-" if pick.similarity is None else f"{pick.similarity:.3f}"
+        mean = "-" if pick.density is None else f"{pick.density:.3f}"
         facts = ("-" if fact is None else str(fact) for fact in (pick.steps, pick.boundaries))
         table.add_row(one.instance_id, *counts, str(pick.run), mean, *facts, str(pick.patch_lines))
     console().print(table)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from math import isnan
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,13 +16,13 @@ from radmoe.cli.common import (
     KindName,
     PoolPath,
     limited,
-    number,
     progress,
     settled_kinds,
     takes_rule,
 )
 from radmoe.cli.sureness import Judged, find_sureness
-from radmoe.system.printing import console, json_text, say, say_block
+from radmoe.errors import InputError
+from radmoe.system.printing import bar, console, json_text, say, say_block
 
 if TYPE_CHECKING:
     from radmoe.pool import Pool
@@ -31,6 +34,7 @@ EXAMPLES = (
     "radmoe select pool/ --preset best",
     "radmoe select mine/ --kind code --readout delimiter@marker",
     "radmoe select pool/ --fusion conf50 --json",
+    "radmoe select texts.jsonl --model ./model --kind code",
     "radmoe select runs/pool/ --kind agent",
     "radmoe select pool/ --calibration sure.json --abstain-below 0.7",
 )
@@ -53,6 +57,10 @@ def command(
     pool: PoolPath,
     rule: Any,
     kind: KindName = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="Where POOL is a JSONL file of texts: the checkpoint to replay them through."),
+    ] = None,
     calibration: Annotated[
         Path | None,
         typer.Option(
@@ -71,38 +79,65 @@ def command(
 ) -> None:
     """Pick one rollout per problem by routing agreement.
 
-    Texts are compared only under --preset best+text or with --compare. Under --json (or --out) each line holds problem_id, kind, readout, preset, fusion, confidence, compare, index (the pick's
-    place among the problem's rollouts; null if RAD abstained), its rollout_index, density and located (one entry per
-    rollout; density is null where a rollout was not scored), abstained, margin, basin, k, and the probability that the pick
-    is right and whether it is dense (null without a calibration for such picks; probability_reason says why). A line is printed as soon as its pick is made.
+    Texts are compared only under --preset best+text or with --compare. A JSONL file of finished texts, as radmoe replay
+    takes it, is selected from in one step with --model.
+
+    Under --json (or --out) each line is a selection (docs/readouts.md lists its keys: index is the pick's place among the
+    problem's rollouts, null if RAD abstained), with problem_id, and dense where a calibration says so. A line is printed as
+    soon as its pick is made.
     """
+    with _opened(pool, model, kind) as opened:
+        problems = limited(limit, list(problem) if problem else opened.problems)
+        for name in problems:
+            opened.check_problem(name)
+        kinds = settled_kinds(opened, kind, rule.readout, problems)
+        sureness = find_sureness(opened, calibration, abstain_below, rule)
+        rule = sureness.rule
+        selections = progress(_select(opened, kinds, jobs, rule), len(problems), "selecting")
+        made: list[Selection] = []
+
+        def judged() -> Iterator[Judged]:
+            for selection in selections:
+                made.append(selection)
+                yield sureness.judge(selection)
+
+        if as_json or out is not None:
+            picks = _write_json(problems, judged(), out)
+        else:
+            picks = sureness.column(list(judged()))
+            _print(problems, picks, kinds, rule, sureness.heading)
+            for note in sureness.notes([one.selection for one in picks]):
+                say(note)
+        if text:
+            _print_texts(opened, [(problem, one.selection) for problem, one in zip(problems, picks, strict=True)])
+        _refuse_nothing(pool, made)
+
+
+@contextmanager
+def _opened(path: Path, model: str | None, kind: str | None) -> Iterator[Pool]:
+    """The pool; or, where the path is a file of rollouts, a pool of their replay, which goes away afterwards."""
     from radmoe.pool import open_pool
+    from radmoe.types import check_kind
 
-    opened = open_pool(pool)
-    problems = limited(limit, list(problem) if problem else opened.problems)
-    for name in problems:
-        opened.check_problem(name)
-    kinds = settled_kinds(opened, kind, rule.readout, problems)
-    sureness = find_sureness(opened, calibration, abstain_below, rule)
-    rule = sureness.rule
-    selections = progress(_select(opened, kinds, jobs, rule), len(problems), "selecting")
-    made: list[Selection] = []
+    if not path.is_file():
+        if model is not None:
+            raise InputError(
+                f"--model replays a file of rollouts, and {path} is none: leave --model out to select from a pool"
+            )
+        yield open_pool(path)
+        return
+    if model is None:
+        raise InputError(
+            f"{path} is a file of rollouts, which have no routing yet: give --model CHECKPOINT to replay them"
+        )
+    from radmoe.engines.replay import replay
 
-    def judged() -> Iterator[Judged]:
-        for selection in selections:
-            made.append(selection)
-            yield sureness.judge(selection)
-
-    if as_json or out is not None:
-        picks = _write_json(problems, judged(), out)
-    else:
-        picks = sureness.column(list(judged()))
-        _print(problems, picks, kinds, rule, sureness.heading)
-        for note in sureness.notes([one.selection for one in picks]):
-            say(note)
-    if text:
-        _print_texts(opened, [(problem, one.selection) for problem, one in zip(problems, picks, strict=True)])
-    _refuse_nothing(pool, made)
+    with TemporaryDirectory(prefix="radmoe-select-") as scratch:
+        with bar("replaying") as update:
+            replay(
+                path, model, Path(scratch) / "pool", kind=None if kind is None else check_kind(kind), progress=update
+            )
+        yield open_pool(Path(scratch) / "pool")
 
 
 def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, rule: Rule) -> Iterator[Selection]:
@@ -122,37 +157,13 @@ def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None)
     picks, lines = [], []
     for problem, one in zip(problems, judged, strict=True):
         picks.append(one)
-        lines.append(_line(problem, one))
+        lines.append(json_text({"problem_id": problem} | one.selection.to_dict() | {"dense": one.dense}))
         if out is None:
             say(lines.pop())
     if out is not None:
         with disk_errors(out):
             write_atomic(out, "".join(line + "\n" for line in lines).encode())
     return picks
-
-
-def _line(problem: str, judged: Judged) -> str:
-    selection = judged.selection
-    return json_text(
-        {
-            "problem_id": problem,
-            "kind": selection.kind,
-            "readout": selection.readout,
-            "preset": selection.preset,
-            "fusion": selection.fusion,
-            "confidence": selection.confidence,
-            "compare": selection.compare,
-            "index": selection.index,
-            "rollout_index": selection.rollout_index,
-            "density": [number(d) for d in selection.density],
-            "located": [bool(x) for x in selection.located],
-            "abstained": selection.abstained,
-            "margin": number(selection.margin),
-            "basin": list(selection.basin),
-            "k": selection.k,
-        }
-        | judged.fields()
-    )
 
 
 def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], rule: Rule, heading: str) -> None:
@@ -165,7 +176,7 @@ def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], ru
     settings = [rule.settle(kind, sizes[kind]) for kind in dict.fromkeys(kinds.values())]  # of its first problem
     table = Table(title="; ".join(map(str, settings)), box=None)
     table.add_column("problem")
-    for name in ("rollouts", "located", "pick", "mean similarity", "basin", "margin", heading):
+    for name in ("rollouts", "located", "pick", "density", "basin", "margin", heading):
         table.add_column(name, justify="right")
     for problem, one in zip(problems, judged, strict=True):
         s = one.selection
@@ -173,9 +184,8 @@ def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], ru
         if s.index is None:
             table.add_row(problem, *counts, "abstains", "", "", "", str(one), style="yellow")
             continue
-        mean = s.density[s.index] / s.k if s.k else float("nan")
-        margin = "-" if number(s.margin) is None else f"{s.margin:.3f}"
-        table.add_row(problem, *counts, str(s.index), f"{mean:.3f}", str(len(s.basin)), margin, str(one))
+        margin = "-" if isnan(s.margin) else f"{s.margin:.3f}"
+        table.add_row(problem, *counts, str(s.index), f"{s.density[s.index]:.3f}", str(len(s.basin)), margin, str(one))
     console().print(table)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from radmoe.errors import InputError
 
@@ -35,11 +35,6 @@ class Judged:
         if self.selection.probability is not None:
             return f"{self.selection.probability:.2f}{' dense' if self.dense else ''}"
         return ABSENT if self.selection.index is not None else ""
-
-    def fields(self) -> dict[str, Any]:
-        """The fields for JSON. They are always the same; those without a value are null."""
-        reason = self.selection.probability_reason or None
-        return {"probability": self.selection.probability, "probability_reason": reason, "dense": self.dense}
 
 
 @dataclass(frozen=True)

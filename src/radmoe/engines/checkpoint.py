@@ -6,12 +6,10 @@ import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from radmoe.errors import EngineError
-from radmoe.types import RouterShape
+from radmoe.errors import EngineError, InputError
+from radmoe.types import RouterShape, sparse_layers
 from radmoe.vocab import Vocab
 
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
 SAMPLES, SAMPLE_BYTES = 16, 1 << 16  # blocks of each file of weights that a fingerprint reads
 
 
@@ -29,15 +27,14 @@ class RouterLayout(NamedTuple):
     @classmethod
     def of_config(cls, text: Any, model: str) -> RouterLayout:
         """From the configuration of a text model; EngineError for a model without experts."""
-        experts, top_k = (
-            next((v for name in names if (v := getattr(text, name, None))), 0) for names in (_EXPERTS, _TOP_K)
-        )
-        if experts < 2 or top_k < 1:
+        try:
+            shape = RouterShape.from_config(text)
+        except InputError:
             raise EngineError(
                 f"{model} ({text.model_type}) is not a mixture-of-experts model: without a router there is no routing"
-            )
-        sparse = sparse_layers(text)
-        return cls(RouterShape(len(sparse), experts, top_k), text.num_hidden_layers, tuple(sparse), Path(model).name)
+            ) from None
+        sparse = sparse_layers(lambda name: getattr(text, name, None))
+        return cls(shape, text.num_hidden_layers, tuple(sparse), Path(model).name)
 
     @property
     def dense(self) -> tuple[int, ...]:
@@ -102,15 +99,3 @@ def fingerprint(directory: Path | None) -> str | None:
                 weights.seek(max(0, size - SAMPLE_BYTES) * i // (SAMPLES - 1))
                 digest.update(weights.read(SAMPLE_BYTES))
     return digest.hexdigest()
-
-
-def sparse_layers(text: Any) -> list[int]:
-    """The layers of a text model that have experts, as far as its configuration names those without."""
-    layers = range(text.num_hidden_layers)
-    layer_types = getattr(text, "mlp_layer_types", None)
-    if layer_types is not None:
-        return [layer for layer in layers if layer_types[layer] == "sparse"]
-    dense = set(getattr(text, "mlp_only_layers", None) or ())
-    first = getattr(text, "first_k_dense_replace", None) or 0
-    every = getattr(text, "decoder_sparse_step", None) or 1
-    return [layer for layer in layers if layer not in dense and layer >= first and (layer + 1) % every == 0]

@@ -23,7 +23,7 @@ from radmoe.evaluation.pools import GradedPool, check_distinct, dataset_of, open
 from radmoe.evaluation.problem import GradedProblem
 from radmoe.pool import Pool
 from radmoe.selection.calibration import Calibration
-from radmoe.selection.curves import Curve, Dense, Fit, closeness, mean_similarity
+from radmoe.selection.curves import Curve, Dense, Fit, closeness
 from radmoe.selection.origin import Origin, origin_of
 from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
@@ -286,7 +286,7 @@ def _draws(
         if selection.index is not None:
             right = bool(problem.correct[chosen[selection.index]])
             located = float(selection.located.mean())
-            made.append((_Pick(size, draw, mean_similarity(selection), right, name), located))
+            made.append((_Pick(size, draw, float(selection.density[selection.index]), right, name), located))
     return made
 
 

@@ -80,13 +80,12 @@ def why(group: RolloutGroup, selection: Selection, correct: Correct | None = Non
         some = "No rollout reaches" if located == 0 else f"{located} of {total} rollouts reaches"
         return ["RAD abstains.", f"{some} {marker}, and it takes two to compare."]
     number = selection.rollout_index
-    mean = selection.density[selection.index] / max(selection.k, 1)
     reach = f"All {total} rollouts reach" if located == total else f"{located} of {total} rollouts reach"
     like = "its nearest neighbour" if selection.k == 1 else f"its {selection.k} nearest neighbours"
     sentences = [
         f"RAD picked rollout {number}.",
         f"{reach} {marker}; {window_words(selection.readout)}, the experts that rollout {number} used agree most with "
-        f"those of {like} (mean similarity {mean:.2f}).",
+        f"those of {like} (mean similarity {selection.density[selection.index]:.2f}).",
         _against(group, selection),
         _judged(selection, correct),
     ]
@@ -109,8 +108,9 @@ def _against(group: RolloutGroup, selection: Selection) -> str:
     if best is None:
         return f"{basin}, so nothing stands against it."
     assert group.rollout_indices is not None
-    mean = selection.density[best] / max(selection.k, 1)
-    return f"{basin}; the best outside it, rollout {group.rollout_indices[best]}, reaches {mean:.2f}."
+    return (
+        f"{basin}; the best outside it, rollout {group.rollout_indices[best]}, reaches {selection.density[best]:.2f}."
+    )
 
 
 def _judged(selection: Selection, correct: Correct | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from radmoe.types import (
     Step,
     check_ids,
     check_weights,
+    html_table,
     places_of,
     rows_at,
 )
@@ -280,6 +282,23 @@ class Pool:
         """Every problem's rollouts, one problem at a time."""
         for problem_id in self._index:
             yield self.group(problem_id)
+
+    def to_pandas(self) -> Any:
+        """The rollouts as a pandas DataFrame, one row each: problem, kind, index, lengths, how it ended, text. No routing is read."""
+        try:
+            import_module("pandas")
+        except ImportError:
+            raise InputError("to_pandas needs pandas, which is not installed: pip install pandas") from None
+        return self.runs().to_pandas()
+
+    def __repr__(self) -> str:
+        return (
+            f"Pool({str(self.path)!r}: {len(self.problems)} problems, {len(self)} rollouts, {self.model} {self.shape})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [(problem, self.kinds[problem] or "", len(self.rollout_indices(problem))) for problem in self.problems]
+        return html_table(repr(self), ("problem", "kind", "rollouts"), rows)
 
     def runs(self, columns: list[str] | None = None, where: Mapping[str, Any] | None = None) -> pa.Table:
         """The table in runs.parquet, or some columns of it, and only the rows that have the values in `where`."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from radmoe.errors import InputError
-from radmoe.selection.curves import Fit, mean_similarity
+from radmoe.selection.curves import Fit
 from radmoe.selection.origin import Origin, Recorded, origin_of, shown, to_float
 from radmoe.selection.readout import Readout
 from radmoe.selection.rule import Rule
@@ -56,20 +56,22 @@ class Calibration:
         if selection.kind not in self.kinds:
             return f"the kind is {selection.kind}, and it was fitted for {', '.join(self.kinds)}"
         located = float(selection.located.mean())
-        return self.kinds[selection.kind].outside(len(selection.located), located, mean_similarity(selection))
+        return self.kinds[selection.kind].outside(
+            len(selection.located), located, float(selection.density[selection.index])
+        )
 
     def probability(self, selection: Selection) -> float | None:
         """The probability that the pick is right; None where there is no pick, and outside of what was fitted."""
         if selection.index is None or selection.kind is None or self.outside(selection):
             return None
-        return self.kinds[selection.kind].probability(len(selection.located), mean_similarity(selection))
+        return self.kinds[selection.kind].probability(len(selection.located), float(selection.density[selection.index]))
 
     def dense(self, selection: Selection) -> bool | None:
         """Whether the pick is as dense as the densest third of the graded ones; None where it has no probability."""
         if selection.index is None or selection.kind is None or self.outside(selection):
             return None
         curve = self.kinds[selection.kind].near(len(selection.located))
-        return mean_similarity(selection) >= curve.dense.density
+        return float(selection.density[selection.index]) >= curve.dense.density
 
     def judge(self, selection: Selection, *, abstain_below: float | None = None) -> Selection:
         """The selection with its probability, or `probability_reason` where it has none.
@@ -225,7 +227,7 @@ def density_ranks(selections: Sequence[Selection]) -> list[int | None]:
 
     Equal densities share their place. A rank compares picks of one pool; it is no probability.
     """
-    densities = [None if s.index is None else mean_similarity(s) for s in selections]
+    densities = [None if s.index is None else float(s.density[s.index]) for s in selections]
     own: dict[Kind | None, list[float]] = {}
     for selection, density in zip(selections, densities, strict=True):
         if density is not None:

@@ -9,18 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from radmoe.errors import InputError
-from radmoe.types import Selection
 
 MOST = 2**31  # of anything that a calibration counts or measures
 LOCATED = 0.9  # this share of located rollouts is enough for a number, whatever more the fitted problems had
 GAIN = 0.001  # by which the Brier score must be below that of the base rate, or probabilities tell nothing more
-
-
-def mean_similarity(selection: Selection) -> float:
-    """The mean similarity of the pick to its k nearest neighbours: its density, per neighbour."""
-    if selection.index is None:
-        raise InputError("a selection that abstained has no pick to be sure of")
-    return float(selection.density[selection.index]) / max(selection.k, 1)
 
 
 def closeness(similarity: float) -> float:

@@ -138,7 +138,7 @@ class OnlineSelector:
         if located and self._picked is not None:
             self._survived = self._survived + 1 if selection.rollout_index == self._picked else 0
         self._picked = selection.rollout_index
-        return self._decide(selection, setting.k)
+        return self._decide(selection)
 
     def _compare(self, z: NDArray[np.float32], binary: bool) -> None:
         """Put a route vector behind the others, and its similarities to them into a new row and column of S."""
@@ -168,7 +168,7 @@ class OnlineSelector:
         S = np.ascontiguousarray(self._S[np.ix_(rows, rows)])
         return choose(group, S, reading, setting, confidence=confidence)
 
-    def _decide(self, selection: Selection, k: int) -> Decision:
+    def _decide(self, selection: Selection) -> Decision:
         finished, rule = len(self), self.stopping
         reason: Reason = "going on"
         if finished >= self.most:
@@ -177,7 +177,7 @@ class OnlineSelector:
             scores = selection.score[~np.isnan(selection.score)]
             if self._survived >= rule.patience:
                 reason = "settled"
-            elif len(scores) >= _FEWEST and levels(scores, k).max() == 0:
+            elif len(scores) >= _FEWEST and levels(scores, 1).max() == 0:
                 reason = "all the same"
         stop = reason != "going on"
         return Decision(stop, reason, selection, finished, self._survived, 0 if stop else self.needed)

@@ -196,17 +196,19 @@ def _selection(
     """Put the pick and its reasons together. The arrays have one entry for each of the scored rollouts `runs`."""
     k = setting.k
     best_first = np.lexsort((runs, -confidence, -levels(score, k)))
+    near = knn(S, k)
+    mean = density / max(near.shape[1], 1)  # conf50 of two scores one alone
+    score = mean if score is density else score
     rank = np.empty(len(runs), np.int64)
     rank[best_first] = np.arange(len(runs))
     root = climb(S, k, rank)
     pick = int(best_first[0])
     others = score[root != pick]
-    near = knn(S, k)
     total = len(reading.located)
     return Selection(
         index=int(runs[pick]),
         rollout_index=_number(group, int(runs[pick])),
-        density=_spread(density, runs, total, np.nan),
+        density=_spread(mean, runs, total, np.nan),
         located=reading.located,
         anchors=reading.anchors,
         k=near.shape[1],
@@ -215,6 +217,8 @@ def _selection(
         neighbours=tuple(int(i) for i in runs[near[pick]]),
         score=_spread(score, runs, total, np.nan),
         roots=_spread(runs[root], runs, total, -1),
+        rollout=group.rollouts[int(runs[pick])],
+        vocab=group.vocab,
         **_said(setting),
     )
 
@@ -241,7 +245,7 @@ def confidence_of(group: RolloutGroup, i: int, setting: Setting) -> float:
 
 def _said(setting: Setting) -> dict[str, Any]:
     """What a selection says of the setting that made it."""
-    said = {name: getattr(setting, name) for name in ("kind", "readout", "preset", "fusion", "compare")}
+    said = {name: getattr(setting, name) for name in ("kind", "readout", "kernel", "preset", "fusion", "compare")}
     return said | {"confidence": None if setting.fusion is None else setting.confidence}
 
 

@@ -17,7 +17,7 @@ from radmoe.selection.kinds import infer_kind
 from radmoe.selection.origin import Origin, routing_kept
 from radmoe.selection.rule import PRESETS, Rule
 from radmoe.selection.selector import select
-from radmoe.types import Kind, PresetName, Rollout, RolloutGroup, Selection
+from radmoe.types import SELECTION_KEYS, Kind, PresetName, Rollout, RolloutGroup, Selection
 
 if TYPE_CHECKING:
     from radmoe.serve.api_request import ApiRequest, Best
@@ -196,11 +196,11 @@ def _document(
         "method": method,
         "reason": reason or None,
         "pick": order[0],
-        "kind": None if reading is None else reading.kind,
         "kind_source": None if reading is None or reading.kind is None else reading.source,
+        "likelihood": None,
+        **dict.fromkeys(SELECTION_KEYS),
+        "kind": None if reading is None else reading.kind,
         "preset": best.preset,
-        **dict.fromkeys(("readout", "k", "located", "density", "basin", "margin", "likelihood")),
-        **dict.fromkeys(("probability", "probability_reason")),
         "sampled": {
             "rollouts": len(sampled.choices),
             "tokens": sampled.tokens,
@@ -210,17 +210,7 @@ def _document(
     if sampled.likelihoods is not None and method == "likelihood":
         document["likelihood"] = _number(sampled.likelihoods[order[0]])
     if selection is not None:
-        scored = int((~np.isnan(selection.density)).sum())
-        document |= {"readout": selection.readout, "located": int(selection.located.sum())}
-        if selection.index is not None:
-            document |= {
-                "k": selection.k,
-                "density": _number(float(selection.density[selection.index])),
-                "margin": _number(selection.margin),
-                "probability": selection.probability,
-                "probability_reason": selection.probability_reason or None,
-                "basin": {"rollouts": list(selection.basin), "share": len(selection.basin) / max(scored, 1)},
-            }
+        document |= selection.to_dict()
     return document
 
 

@@ -139,7 +139,7 @@ class View {
 
   meanSimilarity(i) {
     const place = this.placeOf.get(i);
-    return place === undefined || !this.compared ? null : this.density[place] / Math.max(this.k, 1);
+    return place === undefined || !this.compared ? null : this.density[place];
   }
 
   similarityOfPlaces(a, b) {

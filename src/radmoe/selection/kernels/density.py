@@ -14,7 +14,9 @@ TIE = 2.5e-7  # float32 similarities are exact to 6e-8, so densities closer than
 
 
 def knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
-    """The sum of S_ij over the k rows j != i most similar to i (Eq. 5) as [N]; it is 0 where N is 1.
+    """q of Eq. 5 [N]: the sum of S_ij over the k rows j != i most similar to i; it is 0 where N is 1.
+
+    `Selection.density` is the mean over these rows, q / k, which can be compared across k.
 
     k is cut to N - 1. Addition runs from the most similar down, so equal neighbour values give
     equal bits. Cost: N^2 comparisons, and up to k moves for every row that enters a list of neighbours.

@@ -13,7 +13,8 @@ function element(name, text, className) {
 }
 
 const figure = (value, digits) => (typeof value === "number" ? value.toFixed(digits) : "–");
-const share = (radmoe) => (radmoe.basin ? `${Math.round(100 * radmoe.basin.share)}%` : "–");
+const share = ({basin, density, index}) =>
+  index === null ? "–" : `${Math.round((100 * basin.length) / density.filter((value) => value !== null).length)}%`;
 
 async function ask(path) {
   const answer = await fetch(path, { cache: "no-store" });
