@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from radmoe.grading.labels import Label
     from radmoe.types import Kind, RolloutGroup, Selection
 
-RIGHT, WRONG, NONE, PICK, INK = "#1b9e77", "#d95f02", "#9aa0a6", "#111111", "#3c4043"
+RIGHT, NONE, PICK, INK = "#1b9e77", "#9aa0a6", "#111111", "#3c4043"
 _NAMED = 4  # answers named in the legend
 
 
