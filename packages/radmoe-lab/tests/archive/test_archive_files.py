@@ -273,3 +273,21 @@ def test_the_shipped_problems_of_other_seeds_are_whole_and_of_the_shipped_weight
         problems = {task: len(each.lengths) for task, each in archive.read(name).tasks.items()}
         sizes = {"math": math, "choice": choice_or_code, "code": choice_or_code, "explain": text}
         assert problems == {task: sizes[task.partition("-")[0]] for task in TASKS}
+
+
+@pytest.mark.parametrize(("seed", "tasks"), [(0, tuple(TASKS))])
+def test_the_rollouts_at_the_papers_sampling_are_whole_and_of_the_shipped_weights(
+    seed: int, tasks: tuple[str, ...]
+) -> None:
+    own, archive = open_archive(), open_archive(seed=seed, sampling="paper")
+    assert list(archive.configurations) == list(own.configurations)
+    for name, entry in archive.configurations.items():
+        drawn = entry["sampling"]
+        assert (drawn["seed"], drawn["temperature"], drawn["top_p"], entry["n"]) == (seed, 0.7, 0.9, 64)
+        check_checkpoint(entry["model"], entry["checkpoint"], name)
+        problems = {task: len(each.lengths) for task, each in archive.read(name).tasks.items()}
+        assert problems == {task: own.configurations[name]["tasks"][task]["problems"] for task in tasks}
+
+
+def test_the_shipped_rollouts_of_both_samplings_take_24_megabytes_at_most() -> None:
+    assert sum(file.stat().st_size for file in open_archive().directory.rglob("*.npz.xz")) <= 24_000_000
