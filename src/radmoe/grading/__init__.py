@@ -1,7 +1,7 @@
-"""What reads answers: they are extracted, compared with what is right, and kept as labels.
+"""Grading: answers are extracted from rollouts, compared with the gold answers, and kept as labels.
 
 grade.py        grade_pool: every rollout of a pool, right or wrong
-sources.py      where what is right comes from: a data set, a file, a list of answers, the pool's own record
+sources.py      the problems with their gold answers: from a data set, a file, a list of answers or the pool's own record
 answers.py      what a rollout answered: boxes, fenced blocks, responses
 choices.py      the letter that an answer names
 texts.py        which texts are the same; dates.py has the dates among them
@@ -13,7 +13,7 @@ tokens.py       LaTeX as atoms; unicode_symbols.py, numerals.py, prose.py and un
 programs.py     programs against hidden tests, in the sandbox
 labels.py       labels.parquet, written and read
 
-Nothing that captures or selects may import this room (an import contract holds that).
+Nothing that captures or selects may import this package (an import contract holds that).
 """
 
 from radmoe.grading.grade import Summary, grade_pool

@@ -1,6 +1,6 @@
 r"""What a rollout answered: the last `\boxed{...}`, the last fenced block of the response, or the response itself.
 
-Where the response begins, and what a block and a box are, selection says (`radmoe.selection.anchors`, `radmoe.selection.closing`): the answer that
+Selection defines where the response begins, and what a block and a box are (`radmoe.selection.anchors`, `radmoe.selection.closing`): the answer that
 is graded is the one whose opening selection looks for. More is accepted only where there is no `\boxed{` at all: `\fbox{...}`,
 `\boxed 5`, and the letter of a choice that is stated in words.
 """
@@ -104,7 +104,7 @@ def fenced(text: str) -> str | None:
 
 
 def normalise(kind: Kind, answer: str, *, integer: bool = True, letters: str = "") -> str | None:
-    """One string per answer, whatever its ornament; None if nothing is left. Raises InputError for an unknown kind.
+    """The normal form of an answer, one string however it is written; None if nothing is left. Raises InputError for an unknown kind.
 
     `integer` matters for math alone: of `m + n = 25` only the last side counts. Without it the answer is LaTeX, and an
     equation stays one. `letters` are those of the options of a choice; empty where they are not known. A text keeps

@@ -78,7 +78,7 @@ def write_behaviours(
     unconfined: bool = False,
     progress: Callable[[int], object] = lambda done: None,
 ) -> int:
-    """Run every program of a graded pool on its prompt's examples, and write what it returned. Returns how many behave.
+    """Run every program of a graded pool on its prompt's examples, and write what it returned. Returns how many programs return something.
 
     Without `problems`, the task that the pool records is loaded. Raises InputError where no prompt shows a call.
     """
@@ -113,7 +113,7 @@ def write_behaviours(
 
 
 def read_behaviours(pool: str | Path) -> Behaviours:
-    """What was written, by problem and rollout index; nothing where it was never asked for."""
+    """The behaviours of a pool by problem and rollout index; empty where `write_behaviours` was never run."""
     path = Path(pool) / BEHAVIOURS
     if not files.exists(path):
         return {}

@@ -1,4 +1,4 @@
-r"""Multiple choice: the letter that an answer names, however it is dressed.
+r"""Multiple choice: the letter that an answer names, however it is written.
 
 `(B)`, `\text{B. the second}`, `The answer is B`, `B (10 GeV)` and a full-width B are B. Several letters are an answer of their
 own (`(A) and (B)` and `(A, B)` are `AB`), and what names no letter stays as it is: in "A proton" the A is a word. Where the
@@ -47,7 +47,7 @@ _NUMBERED = re.compile(r"[(\[]?\s*([a-z])\s*[)\].:]?\s+[A-Za-z]{2}")
 
 
 def letter_of(answer: str, letters: str = "") -> str | None:
-    """The letter that an answer names, or its letters in alphabetical order; else the answer without blanks and dress.
+    """The letter that an answer names, or its letters in alphabetical order; else the answer without spaces, brackets and formatting.
 
     `letters` are those of the options; empty where they are not known.
     """
@@ -61,7 +61,8 @@ def letters_in(answer: str, letters: str = "") -> str:
 
 
 def stated_letter(response: str, letters: str = "", *, whole: bool = True) -> str | None:
-    """The letter that a response states: what its last "the answer is" names, or the `whole` response; None without.
+    """The letter that a response states: the one named by its last "the answer is", or by the `whole`
+    response; None where there is none.
 
     A whole response is a letter if it has one line, alone or with its option. A line that begins a list of options, or
     that a small letter numbers, is none.

@@ -34,7 +34,7 @@ _WRAP = re.compile(r"\\(?:text|mathrm|mbox|textbf|textrm)\s*\{([^{}]*)\}|\\[,; ]
 
 
 def date_or_time(text: str) -> str | None:
-    """The one way to write this date or time of day; None for anything else. What it returns, it returns again."""
+    """The normal form of a date or time of day; None for anything else. The normal form of a normal form is itself."""
     plain = " ".join(_WRAP.sub(lambda wrap: f" {wrap[1] or ''} ", text).split()).rstrip(".").strip()
     if not any(sign.isdigit() for sign in plain):
         return None

@@ -29,7 +29,7 @@ _SCRIPT = Path(__file__).with_name("verifier.py")
 
 
 class _OutOfTimeError(Exception):
-    """No verdict in time. `tree` is the one that could not even be read, if it was one alone."""
+    """The algebra process gave no verdict in time. `tree` is set where a single tree could not be evaluated at all."""
 
     def __init__(self, tree: Tree | None) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class Equivalence:
         return self._equal("same", left if scale == 1 else ("*", ("n", str(scale)), left), right) == YES
 
     def _same_equation(self, a: Shape, b: Shape) -> bool:
-        """Whether two equations are: side by side, or one a multiple of the other; `y = 2x` is `2x` where that is all."""
+        """Whether two equations are equal: side by side, or as multiples of each other; `y = 2x` equals the bare formula `2x`."""
         if a.kind != b.kind:
             equation, other = (a, b) if a.kind == "=" else (b, a)
             value = alone(equation)
@@ -226,7 +226,7 @@ def _tree(shape: Shape) -> Tree:
 
 
 def _alike(a: Shape, b: Shape) -> tuple[Shape, Shape]:
-    """Two shapes of different kinds, the one that says more in terms of the other: a named point is a tuple."""
+    """Two shapes of different kinds, the more specific one rewritten as the other: a named point becomes a tuple."""
     if a.kind == "()":
         return a, in_terms_of(b, a) if b.kind == "interval" or consecutive(b.names) else b
     if b.kind == "()":

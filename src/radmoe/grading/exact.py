@@ -14,7 +14,7 @@ _TERMS = 10_000
 
 
 class _NotHereError(Exception):
-    """The value is no rational number, or working it out is not for this process."""
+    """The value is no rational number, or is left to the algebra process."""
 
 
 def exact(tree: Tree) -> Fraction | None:

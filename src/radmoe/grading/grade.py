@@ -1,4 +1,4 @@
-"""Grading a pool: which rollouts are right. Only here are answers compared with what is right.
+"""Grades a pool: decides which rollouts are right. Answers are compared with gold answers only here.
 
 Mathematics is compared by equivalence classes (`equivalence.py`), letters and texts by their one spelling (`choices.py`,
 `texts.py`), and programs by hidden tests in a sandbox.
@@ -40,7 +40,7 @@ _OPTION = re.compile(r"(?:^|[\n\s])[*(]{0,3}([A-Ja-j])[*]{0,2}[).:\]]", re.MULTI
 
 @dataclass(frozen=True)
 class Summary:
-    """How a pool did. `average` is the mean over problems of the share of right rollouts (Avg@N), in [0, 1].
+    """The result of grading a pool. `average` is the mean over problems of the share of right rollouts (Avg@N), in [0, 1].
 
     `unmarked` counts the answers to math and choice problems in rollouts without a `\\boxed{`, which is what selection
     looks for: those in an `\\fbox{...}` or a box without braces, and letters that are stated in words.
@@ -125,7 +125,7 @@ def grade_pool(
     unconfined: bool = False,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Summary:
-    """Write a pool's labels, and return how it did. Without `problems`, the task that the pool records is loaded.
+    """Grade a pool, write its labels and return a summary. Without `problems`, the task that the pool records is loaded.
 
     Rollouts of problems that are not among them get no label. `timeout` is in seconds: of CPU per program (1) or, in
     a contest, per test (6); of wall time per comparison of LaTeX (3). `progress` is called with 1 for every rollout
@@ -213,7 +213,7 @@ def _is_unclear(problem: Problem, recorded: Kind | None) -> bool:
 
 
 def _noted(texts: Iterable[tuple[str, int, str]], without_box: set[tuple[str, int]]) -> Iterator[tuple[str, int, str]]:
-    """The texts as they are; rollouts in which selection finds no box are added to a set on the way."""
+    """Passes texts through, and adds the rollouts in which selection finds no box to a set."""
     for problem_id, index, text in texts:
         if BOX not in text:
             without_box.add((problem_id, index))
@@ -287,7 +287,7 @@ def _judged(
 
 
 def _means_the_same(problem: Problem, answer: str) -> bool:
-    """Whether a text means what the right one means, where the data set says what texts mean."""
+    """Whether a text means the same as the gold answer, where the data set defines what texts mean."""
     if problem.meaning is None:
         return False
     meaning = problem.meaning(answer)
@@ -295,7 +295,7 @@ def _means_the_same(problem: Problem, answer: str) -> bool:
 
 
 def _classes(key: AnswerKey, equal: Equivalence) -> Classes | TextClasses:
-    """Where the answers to a problem are sorted: by value, by letter, or by their text."""
+    """The object that sorts the answers to a problem into classes: by value, by letter, or by text."""
     if key.kind == "math":
         return Classes(equal, key.problem.answer, integer=key.integer)
     gold = normalise(key.kind, key.problem.answer, letters=key.letters) or ""
@@ -310,7 +310,7 @@ def _verdicts(
     memory: int | None,
     unconfined: bool,
 ) -> Iterator[Verdict]:
-    """Verdicts on the programs among the answers, in order. Nothing of the sandbox is loaded where there are none."""
+    """Verdicts on the programs among the answers, in order. The sandbox is not imported where there are none."""
     programs = [
         (label.answer, key.problem.tests, key.problem.entry, key.problem.bare)
         for label in labels

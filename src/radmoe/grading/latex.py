@@ -91,7 +91,7 @@ def normal_form(answer: str, *, integer: bool = False) -> str | None:
 
 
 def _whole(shape: Shape) -> Shape:
-    """The number that a quantity or a residue is where a whole number was asked for."""
+    """The number in a quantity or a residue, for problems whose answers are whole numbers."""
     if shape.kind == "mod" and shape.parts[0].value is not None:
         return shape.parts[0]
     return in_terms_of(shape, _NO_VALUE)
@@ -101,7 +101,7 @@ def _whole(shape: Shape) -> Shape:
 
 
 def _shape(expression: list[str], *, integer: bool = False, top: bool = True) -> Shape:
-    """What an expression is. Only at the `top` are the braces of a set left out."""
+    """The shape of an expression. Only at the `top` may a set be written without braces."""
     expression = relations.turned_brackets(_without_approximation(expression))
     if not expression or not balanced(expression):
         return text(join(expression))
@@ -129,7 +129,7 @@ def _shape(expression: list[str], *, integer: bool = False, top: bool = True) ->
 
 
 def _without_approximation(expression: list[str]) -> list[str]:
-    r"""What stands before `\approx 0.33`, and before `(\approx 0.33)`."""
+    r"""The expression without a trailing `\approx 0.33` or `(\approx 0.33)`."""
     for at, atom in enumerate(expression):
         opened = atom == "(" and expression[at + 1 : at + 2] and expression[at + 1] in ABOUT
         if at and (opened or (atom in ABOUT and depths(expression)[at] == 0)):

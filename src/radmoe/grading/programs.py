@@ -1,4 +1,4 @@
-"""Whether a program is right: run against hidden tests in a sandbox, and compared here, where it cannot reach.
+"""Judges programs: they run against hidden tests in a sandbox, and their results are compared outside of it.
 
 Returned values are compared in a spelling in which nothing can pretend to equal something else, and what was printed as
 LiveCodeBench compares it. A program that takes its sandbox down has failed.
@@ -27,7 +27,7 @@ class Verdict:
 
 
 class Program(NamedTuple):
-    """A program, and what it is judged by: its tests, what they call, and whether it runs in a bare environment."""
+    """A program with its tests, the name that they call, and whether it runs without the usual imports."""
 
     text: str
     tests: Sequence[Test]

@@ -38,7 +38,7 @@ COUNTS = re.compile(  # words behind a number that change its value, or mean tha
 
 
 def prose(text: str) -> str:
-    r"""Words as an atom, `\text{...}`, in the one spelling they have here; a set or a number that they name is that."""
+    r"""Words as an atom `\text{...}` in their normal spelling. Words that name a set or a number become that set or number."""
     words = " ".join(_WORD.sub(_folded, text).split()).strip(" .\"'`")
     words = _MEANING.get(words.lower(), words)
     return _SAID.get(words, f"\\text{{{words}}}")

@@ -79,7 +79,7 @@ def _equation(sides: list[list[str]], integer: bool, read: Read) -> Shape:
 
 
 def name_and_value(part: list[str]) -> tuple[str, list[str]]:
-    """The name before a single `=`, or `(x, y)` in this order, and what follows. Without, an empty name and the whole."""
+    """The name before a single `=`, or `(x, y)` in this order, and what follows. Where there is none, an empty name and the whole expression."""
     sides = split(part, {"="})
     name = join(sides[0])
     ordered = _NAMES.fullmatch(name) and consecutive(tuple(re.findall("[A-Za-z]", name)))
@@ -92,7 +92,7 @@ def name_and_value(part: list[str]) -> tuple[str, list[str]]:
 
 
 def as_interval(shape: Shape) -> Shape:
-    """The interval that a pair in round brackets is where nothing but an interval can stand."""
+    """A pair in round brackets as an interval, for places where only an interval makes sense."""
     if shape.kind == "()" and len(shape.parts) == 2 and "\\infty" not in shape.normal:
         return build("interval", shape.parts)
     return shape

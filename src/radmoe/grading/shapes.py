@@ -123,14 +123,14 @@ def _written(kind: str, parts: list[str]) -> str:
 
 
 def consecutive(names: tuple[str, ...]) -> bool:
-    """Whether names are letters that follow each other in the alphabet, so that their order goes without saying."""
+    """Whether names are letters that follow each other in the alphabet, so that their values need no names."""
     return len(names) > 1 and all(
         len(a) == len(b) == 1 and ord(b) == ord(a) + 1 and a.isalpha() for a, b in pairwise(names)
     )
 
 
 def alone(equation: Shape) -> Shape | None:
-    """What `y` is, if an equation says `y = ...` of a letter that does not come again; None otherwise."""
+    """The other side of an equation `y = ...` in which `y` occurs only once; None for other equations."""
     if equation.kind != "=" or len(equation.parts) != 2:
         return None
     sides = [part for part in equation.parts if part.tree is not None or part.value is not None]
@@ -142,7 +142,7 @@ def alone(equation: Shape) -> Shape | None:
 
 
 def in_terms_of(shape: Shape, gold: Shape) -> Shape:
-    """An answer in the terms of the gold answer, which says more or less than it does.
+    """An answer rewritten so that it can be compared with a gold answer that is more or less specific.
 
     Where the gold answer has no unit, units are dropped; where it has one, an answer without gets it. Percent signs are
     dropped where the gold answer has none and is no share (`_percent_dropped`). And `(1, 2)` is
@@ -228,13 +228,13 @@ def outer(expression: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def split(expression: list[str], signs: Container[str]) -> list[list[str]]:
-    """The expression cut at those of its outer atoms that are such signs."""
+    """The expression cut at its outer atoms that are one of some signs."""
     cuts = [-1, *(at for at, atom in outer(expression) if atom in signs), len(expression)]
     return [expression[a + 1 : b] for a, b in pairwise(cuts)]
 
 
 def trim(expression: list[str]) -> list[str]:
-    """The expression without signs at its ends that say nothing."""
+    """The expression without meaningless signs at its ends."""
     start, stop = 0, len(expression)
     while start < stop and expression[start] in _LEADING:
         start += 1

@@ -1,4 +1,4 @@
-"""Where what is right comes from: a data set, a file, a list of answers, or what the pool itself records."""
+"""Loads the problems of a pool with their gold answers: from a data set, a file, a list of answers or the pool's record."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def problems_of(
 
 
 def _task_of_file(path: Path, pool: Pool) -> str | None:
-    """The data set whose rows a file holds, if the pool records one; None for a file that speaks for itself."""
+    """The data set whose rows a file holds, if the pool records one; None where the file says by itself how to read it."""
     recorded = pool.task
     if recorded is None or recorded == path.stem or ("." not in recorded and recorded not in task_names()):
         return None

@@ -3,7 +3,7 @@ r"""Atoms of a formula read into a tree, which `exact.py` and the algebra proces
 A tree is a tuple: a name, then texts and trees. ("n", "3/2") is a number, ("v", "x_{1}") a variable, ("+", a, b, ...)
 and ("*", a, b, ...) sums and products, ("/", a, b), ("^", a, b) and ("-", a) what they look like, ("e",), ("i",) and
 ("pi",) constants, and everything else a function of its arguments. What can be read in two ways, such as `2 3`, `12_8`,
-`1/2x`, `2\frac{3}{4}\pi` or `\ln 3/2`, is refused, and so is what nobody taught us to read.
+`1/2x`, `2\frac{3}{4}\pi` or `\ln 3/2`, is refused, and so is any other notation that is not known here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def variables(tree: Tree) -> set[str]:
 
 
 def _script(atom: str) -> str:
-    """What an exponent or an index holds."""
+    """The content of an exponent or an index."""
     arguments = arguments_of(atom)[2]
     if len(arguments) != 1:
         raise UnreadableError
@@ -101,7 +101,7 @@ class _Parser:
         return terms[0] if len(terms) == 1 else ("+", *terms)
 
     def product(self) -> Tree:
-        """Factors side by side or joined by dots and strokes. What stands behind `a/b` without a dot is refused."""
+        """Factors side by side or joined by dots and strokes. A factor that follows `a/b` without a dot is refused."""
         start = self.at
         tree = self.factor()
         divided = False
@@ -212,7 +212,7 @@ class _Parser:
         return ("n", str(Fraction(f"0{atom}0") + digits))
 
     def group(self, closing: str) -> Tree:
-        """What stands between brackets. Absolute values around them do not end inside."""
+        """The tree between two brackets. A bar inside them does not close an absolute value that was opened outside."""
         bars, self.bars = self.bars, 0
         tree = self.sum()
         self.bars = bars
@@ -257,7 +257,7 @@ class _Parser:
         return ("det", *(("row", *(self.inner(cell) for cell in row)) for row in rows))
 
     def behind(self, tree: Tree, atom: str) -> Tree:
-        """What stands behind a factor and belongs to it: powers, factorials, degrees, a percent sign."""
+        """The factor with what follows it: powers, factorials, degrees or a percent sign."""
         powers = 0
         while True:
             sign = self.peek()

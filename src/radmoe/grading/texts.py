@@ -30,7 +30,7 @@ def plain_text(answer: str) -> str:
 
 
 def text_key(answer: str) -> str:
-    """What two texts must have in common to be the same text. It is empty only where the answer is."""
+    """The key by which texts are compared: equal keys mean the same text. It is empty only for an empty answer."""
     plain = unicodedata.normalize("NFKC", plain_text(answer)).translate(_DASHES | _QUOTES | _INVISIBLE)
     plain = " ".join(unicodedata.normalize("NFKC", plain.casefold()).split())
     bare = _without_ends(plain) or plain

@@ -187,7 +187,7 @@ def rewrite(atom: str, change: Callable[[list[str]], list[str]]) -> str:
 
 
 def undressed(text: str) -> str:
-    """The text in ASCII, without what encloses all of it: spacing, dollars, stars, a full stop, braces, a box."""
+    """The text in ASCII without formatting that encloses all of it: spaces, dollars, stars, a full stop, braces, a box."""
     text = _MATH.sub(lambda sign: sign[1] or " ", latex_of(text))
     before = None
     while before != text:
@@ -247,7 +247,7 @@ class _Reader:
         return _SAME.get(sign := self._next(), sign) and _SAME.get(token := self.left.pop(), token)
 
     def _dressed(self, token: str) -> list[str]:
-        """Nothing for space and invisible things; for a coloured one, what is coloured."""
+        """Reads a formatting command: nothing for spacing and invisible things, the content of a coloured one."""
         if token in _SKIPS:
             while self.left and re.fullmatch(r"\s+|-|[\d.]+", self.left[-1]):
                 self.left.pop()
@@ -285,7 +285,7 @@ class _Reader:
         return [prose(word)] if is_prose or word in BARE or low in BARE else list(word)
 
     def _font(self, command: str, inside: str, before: list[str]) -> list[str]:
-        """Prose stays prose; what is set in another font only for looks is read as mathematics."""
+        """Reads a font command: prose stays prose, and other content is read as mathematics."""
         words, plain = re.findall(r"[A-Za-z]+", inside), inside.strip()
         if plain.lower() in PERCENT:
             return ["\\%"]

@@ -1,4 +1,4 @@
-r"""Signs outside ASCII as the LaTeX they stand for: full-width forms, Chinese punctuation, Greek, roots, exponents.
+r"""Unicode symbols as the LaTeX that they stand for: full-width forms, Chinese punctuation, Greek, roots, exponents.
 
 A full-width comma separates a list and never groups thousands, so it becomes a comma and a blank. Chinese words become
 `\text{...}`, except for the conjunctions, which separate as `or` and `and` do.

@@ -1,4 +1,4 @@
-r"""Units behind a value: which are the same, and how many of one are one of the other.
+r"""Units behind a value: which units are equal, and the factor between two of one dimension.
 
 `km/h`, `\mathrm{m\,s^{-2}}`, `\mu\text{m}`, `square inches` and `miles per hour` are read into a factor and a dimension.
 Degrees, radians, degrees Celsius and currencies are dimensions of their own, and so are years, which have no fixed
@@ -17,7 +17,7 @@ Dimension = tuple[tuple[str, int], ...]
 
 
 class Unit(NamedTuple):
-    """A unit: how many base units it is, and the powers of these. Two units compare if the dimensions are equal."""
+    """A unit as a factor and powers of base units. Two units can be compared if their dimensions are equal."""
 
     factor: Fraction
     dimension: Dimension

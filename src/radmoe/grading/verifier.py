@@ -1,4 +1,4 @@
-r"""Inside the algebra process: whether two formulas are equal, told from their values.
+r"""The algebra process: decides whether two formulas are equal by computing their values.
 
 It is run by path (`python -P verifier.py SECONDS BYTES`), and killed from outside whenever it takes too long. A request is
 one line of JSON: ["value", a] asks whether the tree `a` (see `syntax.py`) has a value anywhere, ["same", a, b] whether two
@@ -71,7 +71,7 @@ class _Arithmetic:
         return self.sized(result)
 
     def sized(self, value: Number) -> Number:
-        """The value, real if all but the last digits of it are, after a look at its size."""
+        """The value, taken as real if its imaginary part is rounding error; its size is remembered."""
         mp = self.mp
         if isinstance(value, mp.mpc):
             limit = abs(value) * mp.mpf(10) ** (_GUARD - self.digits)
@@ -144,7 +144,7 @@ class _Arithmetic:
         return self.mp.log(value) if base is None else self.mp.log(value) / self.mp.log(base)
 
     def quotient(self, top: str, bottom: str, value: Number) -> Number:
-        """A tangent or one of its kind, from two functions. At a pole it has no value."""
+        """A tangent or a similar function as the quotient of two others. It has no value at a pole."""
         function = self.mp.mpf(1) if top == "1" else getattr(self.mp, top)(value)
         divisor = getattr(self.mp, bottom)(value)
         if abs(divisor) < self.mp.mpf(10) ** (_GUARD - self.digits):
@@ -162,7 +162,7 @@ class _Arithmetic:
         return self.mp.binomial(n, k)
 
     def near(self, value: Number, function: str) -> Number:
-        """The floor or ceiling of a real value; a value that a whole number cannot be told from is that number."""
+        """The floor or ceiling of a real value. A value within rounding error of a whole number is that number."""
         if isinstance(value, self.mp.mpc):
             raise _UndefinedError
         nearest = self.mp.nint(value)
@@ -214,7 +214,7 @@ _OPERATIONS: dict[str, Any] = {
 
 
 def _names(tree: list[Any], name: str) -> bool:
-    """Whether something of this name comes up in a tree."""
+    """Whether a node of this name occurs in a tree."""
     return tree[0] == name or any(_names(part, name) for part in tree[1:] if isinstance(part, list))
 
 

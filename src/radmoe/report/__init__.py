@@ -1,1 +1,1 @@
-"""What people look at: the explorer's file, charts, and the page of a calibration."""
+"""Output for people: the explorer's HTML file, charts, and the page of a calibration."""

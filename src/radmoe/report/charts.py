@@ -1,6 +1,6 @@
 """Draws the charts of studies: one style, direct labels, colours that colour-blind readers tell apart, SVG and PNG.
 
-Everything that is drawn comes from a `Chart`; nothing is computed here but places on paper.
+All data come from a `Chart`; only positions in the drawing are computed here.
 """
 
 from __future__ import annotations

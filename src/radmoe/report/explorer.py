@@ -45,7 +45,7 @@ class Options:
 
 
 def _nothing(done: int, total: int) -> None:
-    """Nobody wants to know how far the work is."""
+    """The default progress function, which ignores what it is told."""
 
 
 def write_report(
