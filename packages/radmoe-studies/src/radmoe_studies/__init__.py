@@ -7,9 +7,9 @@ What is read:
     paper_tables.py  the tables that the paper prints
 
 What is computed per problem:
-    picks.py       who is right under RAD, votes and the oracle
+    picks.py       whether the picks of RAD and of a vote are right
     fusions.py     RAD+DC
-    lifts.py       RAD's lift, taken apart; gains.py the same by anchor, with tests
+    lifts.py       the parts of RAD's lift; gains.py the same by anchor, with tests
     budgets.py     gains by anchor and budget; bands.py picks from subsets of the layers
     basins.py      neighbours, densities and purities of many problems at once; purity.py of one
     purity_curves.py  purity and accuracy as rollouts or windows grow
@@ -17,7 +17,7 @@ What is computed per problem:
     online_filter.py  DeepConf's online filter; pruning.py rollouts given up by their likelihood; per_rollout.py what both read
     subcohorts.py  selectors in sub-cohorts of m rollouts; rates.py their hit rates, pooled
 
-What is made of it:
+What is computed over problems:
     pooling.py     panels put together, with problems as clusters
     resample.py    bootstrap distributions over problems; quantities.py numbers with their draws
     correlations.py  correlations under many weights at once

@@ -26,7 +26,7 @@ PRINTED: dict[str, tuple[float | None, float | None]] = {
 
 
 def mean_hits(panels: Sequence[Panel], method: str) -> float:
-    """The accuracy of a method over the problems of panels, NaN where one of them lacks it."""
+    """The mean accuracy of a method over the problems of some panels; NaN where one of them has no result of it."""
     return float(np.mean(np.concatenate([of_method(panel, method) for panel in panels]))) if panels else np.nan
 
 

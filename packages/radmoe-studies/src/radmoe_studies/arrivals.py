@@ -1,4 +1,4 @@
-"""Rollouts in many orders of arrival: who is picked after each, when rules stop, and what that cost in tokens.
+"""Rollouts in many orders of arrival: the pick after each arrival, when stopping rules stop, and the tokens spent by then.
 
 An order of arrival is a random order in which the rollouts of a problem are begun, `lanes` of them side by side, a token
 each at a time; whenever one finishes, the next begins. What was spent when a rollout arrives counts the rollouts under way,
@@ -138,8 +138,8 @@ def by_ranks(density: Any, confidence: Any, order: Any, inside: Any, size: int, 
 def settled(made: Orders, located: Bools, rule: Stopping) -> Ints:
     """After how many arrivals the rule of `radmoe.selection.online` stops in each order [O]: all N where it does not.
 
-    `made` are the picks, `located` says whether the m-th arrival is [O, N each]. That all rollouts are the same, the other
-    reason to stop, is not looked for.
+    `made` are the picks, `located` says whether the m-th arrival is [O, N each]. The other
+    reason to stop, that all rollouts are the same, is not checked.
     """
     out = np.empty(len(made), np.int64)
     _settle(made, located, rule.min_n, rule.patience, out)

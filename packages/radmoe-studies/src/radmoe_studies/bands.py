@@ -44,7 +44,7 @@ def layers_of(band: str, total: int) -> str | None:
 
 
 def request(panel: Panel, readout: str, kernel: str, band: str) -> Request | None:
-    """What a band asks of a panel; None where there is no such band."""
+    """The request that reads a band of layers; None where the panel has no such band."""
     layers = None if band == FULL else layers_of(band, panel.layers)
     return Request(readout, kernel, layers, k=K) if band == FULL or layers is not None else None
 
@@ -57,7 +57,7 @@ def wanted(panel: Panel) -> list[Request]:
 
 
 class Arms(NamedTuple):
-    """Hits of every band [rows, bands] at one readout with one kernel, NaN where there is none, and their means."""
+    """Whether RAD is right with every band [rows, bands] at one readout with one kernel, NaN where it has no pick, and the means."""
 
     readout: str
     kernel: str
@@ -104,7 +104,7 @@ def _hits(panel: Panel, readout: str, kernel: str) -> Floats:
 
 
 def loss_cells(arms: Arms, band: str) -> tuple[Cell, Cell, float]:
-    """What a band loses, with its interval, and McNemar's p."""
+    """The accuracy that a band loses against all layers, with its interval, and McNemar's p."""
     if not arms.bands((band,)):
         return missing("no layer"), missing("no layer"), 1.0
     loss = arms.loss(band)
@@ -131,7 +131,7 @@ def holm_of(arms: Arms) -> dict[str, float]:
 
 
 def bands_table(every: Mapping[tuple[str, str], Arms]) -> Table:
-    """What every band loses, at each readout with each kernel."""
+    """A table of the accuracy that every band loses, at each readout with each kernel."""
     adjusted = {arms: holm_of(own) for arms, own in every.items()}
     rows = []
     for band in BANDS[1:]:

@@ -1,6 +1,7 @@
 """What a study is: claims and their rules, what it needs, what it reads, and a function from evidence to findings.
 
-A new study is one module in `studies/paper`, or in `studies/beyond` where the paper has no such analysis: a function under `@study(...)` (CONTRIBUTING.md shows one with a figure).
+A new study is one module in `paper/`, or in `beyond/` where the paper has no such analysis, with a function under
+`@study(...)` (CONTRIBUTING.md shows one with a figure).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from radmoe_studies.pooling import EVERYONE, Population, others
 
 @dataclass(frozen=True)
 class Options:
-    """How much work a study does. `quick` asks for a tenth of it, for a look."""
+    """How much work a study does. `quick` does a tenth of it, for a first impression."""
 
     resamples: int = 5_000  # p-values down to .0002, so that Holm over some hundred claims can still decide
     subcohorts: int = 200
@@ -76,7 +77,7 @@ class Study:
     def unmet(self, evidence: Evidence) -> list[str]:
         """What the pools lack for it, each with the way to get it; empty where it can run.
 
-        Where some of them are of its population, these must have it.
+        Where some of the pools are of its population, only these count.
         """
         inside = [panel for panel in evidence.panels if self.population.holds(panel)]
         asked = replace(evidence, panels=inside or evidence.panels)
@@ -87,7 +88,7 @@ STUDIES: dict[str, Study] = {}
 
 
 def load() -> dict[str, Study]:
-    """Import every module of `studies.paper` and `studies.beyond`, and return all studies in the order of their numbers."""
+    """Import every module of `paper` and `beyond`, and return all studies in the order of their numbers."""
     from radmoe_studies import beyond, paper
 
     for package in (paper, beyond):
@@ -111,7 +112,7 @@ def study(
     needs: Iterable[Need] = (),
     population: Population = EVERYONE,
 ) -> Callable[[Run], Run]:
-    """Register a function as a study. It sees the configurations of the population alone, whoever calls it."""
+    """Register a function as a study. It is always called with the configurations of the population alone."""
     needs = tuple(needs)
 
     def register(run: Run) -> Run:
@@ -126,7 +127,7 @@ def study(
 
 
 def _within(run: Run, population: Population, needs: tuple[Need, ...]) -> Run:
-    """A study of one population: its findings, and beside them the tables of the configurations that no claim is about."""
+    """Wraps a study: it runs on its population, and once more on the other configurations for tables without claims."""
 
     @wraps(run)
     def ran(evidence: Evidence, options: Options) -> Findings:
@@ -167,7 +168,7 @@ def study_named(name: str) -> Study:
 
 @dataclass(frozen=True)
 class Ran:
-    """A study that ran on some evidence, or what it lacked; `failed` says that its needs were met and it still could not."""
+    """The findings of a study, or what it lacked. `failed` says that its needs were met and it could not run all the same."""
 
     study: Study
     findings: Findings | None = None

@@ -1,6 +1,6 @@
 """Neighbours, densities and purities of all problems of a panel at once, under any labels.
 
-The definitions are those of `radmoe.selection.kernels` and `studies.purity`; here they run over arrays of problems.
+The definitions are those of `radmoe.selection.kernels` and `radmoe_studies.purity`; here they run over arrays of problems.
 """
 
 from __future__ import annotations

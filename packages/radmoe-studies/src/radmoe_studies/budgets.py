@@ -1,4 +1,4 @@
-"""Gains by anchor and budget: what may be read of a rollout are its first B tokens."""
+"""Gains by anchor and budget: a budget of B means that only the first B tokens of a rollout are read."""
 
 from __future__ import annotations
 

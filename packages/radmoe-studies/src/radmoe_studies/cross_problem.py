@@ -1,7 +1,7 @@
 """Rollouts of several problems, and of several pools, compared with each other at one readout.
 
 `Evidence` compares the rollouts of a problem; whether problems can be told apart needs all of them in one matrix. Only a few
-problems are read, so nothing of it is kept.
+problems are read, so the result is not cached.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def compare(panels: Sequence[Panel], problems: Sequence[str], readout: str, limi
 
 
 def leakage(crowd: Crowd, labels: Ints, k: int, allowed: Bools | None = None) -> tuple[Floats, Floats]:
-    """The share of each rollout's k nearest that have another label [M], and that share among all it may be near to.
+    """The share of each rollout's k nearest neighbours with another label [M], and that share among all allowed neighbours.
 
-    `allowed` [M, M] says who may be a neighbour of whom. A rollout that may not be near both to its own label and to
-    another has NaN in both.
+    `allowed` [M, M] says which rollouts may be neighbours. A rollout whose allowed neighbours all have its own label, or all
+    have another, has NaN in both.
     """
     pairs = ~np.eye(len(crowd), dtype=bool) if allowed is None else allowed & ~np.eye(len(crowd), dtype=bool)
     other = labels[:, None] != labels[None, :]

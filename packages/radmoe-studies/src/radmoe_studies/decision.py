@@ -3,8 +3,8 @@
 A rule compares a quantity with a threshold: a smallest effect of interest, a margin around zero, or a bound that the paper names.
 The whole 95% interval on the claim's side supports the claim, and the whole interval on the other side refutes it: one-sided p
 below `ALPHA`, from the same draws. Where the interval holds the threshold, the claim is at the margin of its rule if the interval
-reaches no further from the threshold than the smallest effect, and undecided else. A claim that pools cannot express is neither.
-Corrections for the number of claims (Holm, Benjamini-Hochberg) stand beside the verdict and say whether it outlasts them.
+reaches no further from the threshold than the smallest effect, and undecided else. A claim that the pools cannot express gets no verdict.
+Corrections for the number of claims (Holm, Benjamini-Hochberg) stand beside the verdict and say whether it still holds after them.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Decision:
 
 
 def corrected(decisions: Sequence[Decision]) -> list[Decision]:
-    """The decisions with p-values corrected for their number, for and against apart. What is not expressible is no test."""
+    """The decisions with p-values corrected for their number, separately for and against. Inexpressible claims do not count."""
     tested = [i for i, decision in enumerate(decisions) if not decision.inexpressible]
     out = list(decisions)
     if not tested:
@@ -169,7 +169,7 @@ def below(
 def within(claim: Claim, quantity: Quantity, *, unit: str, margin: float, place: float = 0.0) -> Decision:
     """The claim that a quantity is `place` up to a margin: two one-sided tests. "Not significant" would not be enough.
 
-    Against it speaks an interval that lies wholly beyond the margin, on either side.
+    An interval that lies wholly beyond the margin, on either side, is evidence against it.
     """
     draws = _draws(quantity.draws)
     size, edges = len(draws) + 1, (place - margin, place + margin)

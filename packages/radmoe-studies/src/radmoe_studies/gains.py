@@ -52,7 +52,7 @@ class Gains(NamedTuple):
         return np.isfinite(self.pick)
 
     def test(self, *, within: bool = False) -> PoissonBinomial | None:
-        """Are picks right more often than random ones of all rollouts, or of the cohort? None without any problem."""
+        """The test whether picks are right more often than random ones of all rollouts, or of the cohort; None without problems."""
         known = self.covered
         if not known.any():
             return None
@@ -83,7 +83,7 @@ def of_domains(panels: Iterable[Panel], domains: Sequence[str] = DOMAINS) -> lis
 
 
 def all_arrive(panels: Iterable[Panel], request: Request, least: float) -> str:
-    """Why delta-anchor cannot be `least` on these panels, whatever routing says; empty where it can.
+    """The reason why delta-anchor cannot reach `least` on these panels; empty where it can.
 
     It can be no larger than the share of rollouts that never reach the anchor: at most all of them are wrong.
     """

@@ -1,4 +1,4 @@
-"""The lift of RAD over a random rollout, taken apart (App. "Cohort agreement"): what the anchor gives, what RAD adds.
+"""The lift of RAD over a random rollout in two parts (App. "Cohort agreement"): that of the anchor, and that of selection.
 
 avg@full is the share of right rollouts, avg@coh that among located ones, dens whether RAD's pick is right. Then
 delta-anchor = avg@coh - avg@full, delta-sel = dens - avg@coh, and delta-full is their sum. All are over eligible
@@ -87,7 +87,7 @@ class Lift:
 
 
 def wanted(panel: Panel) -> list[Request]:
-    """What lifts read: the panel's standard readout, for kinds that the paper takes apart."""
+    """The requests of lifts: the panel's standard readout, for the domains that the paper decomposes."""
     return [picks.standard(panel)] if panel.domain in ("math", "science", "code") else []
 
 

@@ -211,7 +211,7 @@ def selector_table(every: list[Issues], options: Options, names: Mapping[str, st
 
 
 def patched_table(every: list[Issues], options: Options) -> Table:
-    """What selectors gain over chance where trajectories without a patch are left out, which needs no selector."""
+    """What selectors gain over a random trajectory that has a patch."""
     rows = []
     for one in every:
         for name in PATCHED:
@@ -228,7 +228,7 @@ def patched_table(every: list[Issues], options: Options) -> Table:
 
 
 def added_table(every: list[Issues], options: Options) -> Table:
-    """What RAD adds to each thing that reads no routing: the sum of ranks minus the thing alone."""
+    """What RAD adds to each selector that reads no routing: their rank sum minus the selector alone."""
     rows = []
     for one in every:
         for other in ADDED:

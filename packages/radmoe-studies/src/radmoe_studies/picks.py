@@ -1,4 +1,4 @@
-"""Picks of a panel as hits: who is right, per problem, under RAD and what it is compared with.
+"""Whether picks are right, per problem of a panel: those of RAD and of what it is compared with.
 
 All are arrays over the panel's P problems. Ties of densities go to the lowest index, as in `select`; an abstention, where
 fewer than two rollouts are located, is NaN here, so that a study says itself what it counts as.

@@ -1,4 +1,4 @@
-"""What radmoe-studies adds to radmoe: the commands over the paper's analyses."""
+"""The plugin of radmoe-studies: it adds the commands that run the paper's analyses."""
 
 from radmoe.system.plugins import Plugin
 

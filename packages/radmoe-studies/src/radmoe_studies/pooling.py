@@ -35,7 +35,7 @@ class Population(NamedTuple):
 
 
 def is_instruct(panel: Panel) -> bool:
-    """Whether a configuration does not think, by its style or its model's name; what says nothing counts as thinking-class."""
+    """Whether a configuration is an instruct one, by its style or its model's name; others count as thinking-class."""
     return INSTRUCT in (panel.style, *panel.model.lower().replace("_", "-").split("-"))
 
 
@@ -65,7 +65,7 @@ def of_pool(panels: Iterable[Panel], pool: str) -> list[Panel]:
 
 
 def no_science(panels: Iterable[Panel]) -> str:
-    """Why claims about GPQA cannot be put to these panels; empty where some of the questions are not the lab's own."""
+    """The reason why claims about GPQA cannot be tested on these panels; empty where they have questions other than the lab's."""
     science = of_pool(panels, "science")
     if not all(panel.model.startswith("lab-") and panel.dataset.startswith("choice") for panel in science):
         return ""
@@ -90,7 +90,7 @@ def clusters(panel: Panel) -> list[Hashable]:
 
 
 def problems_of(panels: Iterable[Panel]) -> list[Hashable]:
-    """What identifies each problem of several panels, one panel behind the other."""
+    """What identifies each problem of several panels, panel after panel."""
     return [problem for panel in panels for problem in clusters(panel)]
 
 

@@ -1,9 +1,9 @@
 """Pruning by likelihood: rollouts that fall behind the first ones are given up before they have cost all their tokens.
 
-The rule. The first WARM_UP rollouts of a problem run to their end, and set a bar. A later one is given up once it has the share
+The first WARM_UP rollouts of a problem run to their end, and set a bar. A later one is given up once it has the share
 AFTER of their median length in tokens, and its likelihood so far (the mean log-probability of its tokens) is below the bar:
 the median of what theirs was after as many tokens. The pick is made among the rollouts that finished. With a patience, no
-more are begun once the pick has survived so many of the later ones in a row.
+more are begun once the pick has stayed the same over that many later rollouts in a row.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LogProbs(NamedTuple):
 
 
 def log_probs(panel: Panel) -> LogProbs | None:
-    """Those of a panel's rollouts, from the cache or from its pool; None where it has no likelihoods or no pool."""
+    """The log-probabilities of a panel's rollouts, from the cache or from its pool; None where it has no likelihoods or no pool."""
     if "likelihood" not in panel.scalars:
         return None
     arrays = per_rollout(panel, "log-probabilities", ("flat",), _sampled)

@@ -1,4 +1,4 @@
-"""Purity and accuracy of every problem as rollouts are added, or as wider windows are read, and how the two go together."""
+"""Purity and accuracy of every problem as rollouts are added, or as wider windows are read, and the correlation of the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers with their bootstrap draws: what rules are asked about, and cells and points of figures that hold no NaN."""
+"""Numbers with their bootstrap draws, for rules, and as cells of tables and points of figures without NaN."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _KEPT: WeakKeyDictionary[Panel, dict[tuple[object, ...], Floats]] = WeakKeyDicti
 
 
 def wanted(panel: Panel) -> tuple[Request, ...]:
-    """Both anchors; text has no delimiter, and agents have neither."""
+    """The requests of both anchors; none for text, which has no delimiter, and for agents."""
     return ANCHORS if panel.domain in DOMAINS else ()
 
 
@@ -162,7 +162,7 @@ class Decided(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def with_claim(self, claim: Claim, parts: Iterable[tuple[str, Quantity | None, Rule]]) -> Decided:
-        """With one more claim, of which every part must hold: its name, its mean, its rule."""
+        """Adds the decision on a claim that holds only if every part does; a part has a name, a mean and a rule."""
         parts = list(parts)
         lacking = [name for name, part, _ in parts if part is None]
         if lacking:

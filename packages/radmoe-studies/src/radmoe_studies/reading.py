@@ -1,4 +1,4 @@
-"""One problem read for many requests: windows are read as seldom as possible, and compared as often as asked for."""
+"""Reads one problem for many requests. Requests that need the same windows share one reading of them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Reader:
 
 
 def _in_memory(group: RolloutGroup) -> RolloutGroup:
-    """The group with the routing of all its tokens in memory, unless that is much, or not all of it was kept."""
+    """The group with the routing of all its tokens in memory, unless that takes too much memory, or not all of it was kept."""
     size = sum(map(len, group.rollouts)) * group.shape.layers * group.shape.top_k * 4
     if size > MEMORY or any(rollout.positions is not None for rollout in group.rollouts):
         return group

@@ -23,7 +23,7 @@ def run_studies(
     *,
     reading: Progress = lambda done, of: None,
 ) -> Iterator[Ran]:
-    """Run each study, in order. One that lacks something says what, and the others go on."""
+    """Run each study, in order. One whose needs are not met is reported as such, and the others go on."""
     if not studies:
         raise InputError("no study was named: use radmoe study --list to see them")
     lacking = {study.name: study.unmet(evidence) for study in studies}

@@ -95,7 +95,7 @@ def hit_rates(
 
 
 class Problem(NamedTuple):
-    """The located rollouts of a problem as the kernel takes them: what it would sort for every sub-cohort, sorted once.
+    """The located rollouts of a problem, sorted once for all of its sub-cohorts.
 
     `near` [n, n] lists the others from the most similar down (its last column is the row itself), `ranked` [n, n] has
     their similarities, and `confident` [n] lists all from the most confident down. Ties go to the lowest index.
@@ -154,13 +154,13 @@ class Problem(NamedTuple):
 
 
 def problem_key(panel: Panel, row: int) -> int:
-    """A number for a problem of a configuration that does not depend on where it stands."""
+    """A number for a problem of a configuration, made from its names alone."""
     name = "\0".join((panel.configuration, panel.dataset, panel.problem_ids[row]))
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def _state(key: int, seed: int, cell: Cell) -> np.uint64:
-    """Where the random numbers of a problem's sub-cohorts of one sort begin."""
+    """The initial state of the random numbers for a problem's sub-cohorts of one sort."""
     text = f"{key} {seed} {cell.m} {cell.right}"
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little"))
 
@@ -187,7 +187,7 @@ def _shuffle(places: Any, first: int, end: int, count: int, state: Any, inside: 
 
 @jit
 def _draw(correct: Any, m: int, right: int, state: Any, sample: int, places: Any, inside: Any) -> None:
-    """Mark the members of one sub-cohort in `inside` [n]; `places` [n] is room to work in."""
+    """Mark the members of one sub-cohort in `inside` [n]; `places` [n] is scratch space."""
     n = len(correct)
     inside[:] = False
     state = _mixed(state + np.uint64(sample) * np.uint64(0xD1B54A32D192ED03))

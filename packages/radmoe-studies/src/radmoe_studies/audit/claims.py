@@ -1,4 +1,4 @@
-"""Figures of captions and text that repeat a table, follow from one, or follow from each other."""
+"""Checks of figures in captions and text that repeat a table, follow from one, or follow from each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be behind a difference, and what no arithmetic on printed figures can decide."""
+"""Possible explanations of differences, and a list of figures that printed figures cannot check."""
 
 from __future__ import annotations
 

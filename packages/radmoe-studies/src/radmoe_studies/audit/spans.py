@@ -81,7 +81,7 @@ def read(text: str) -> Span:
 
 
 def again(text: str, other: str) -> Span:
-    """What a figure that is printed elsewhere as `other` allows where it is printed as `text`.
+    """The span of a figure that is printed as `text` here and as `other` elsewhere.
 
     If `other` has no more places than `text`, the two must be the same.
     """

@@ -57,7 +57,7 @@ def allows(check: Check) -> str:
 
 
 def note(check: Check) -> str:
-    """What may be behind a difference, where the arithmetic suggests something; else an empty text."""
+    """A possible explanation of a difference, where the arithmetic suggests one; else an empty text."""
     return NOTES.get(check.key, "") if check.verdict == "differs" else ""
 
 

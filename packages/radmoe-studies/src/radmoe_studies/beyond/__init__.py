@@ -1,1 +1,1 @@
-"""Studies of what the paper does not have, one module each. Their numbers go on from the paper's."""
+"""Studies that the paper does not have, one module each. Their numbers follow those of the paper's studies."""

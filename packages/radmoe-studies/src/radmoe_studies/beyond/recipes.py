@@ -1,6 +1,6 @@
 """Study 31: which rows of routing select best, among how many neighbours, and with likelihood or without?
 
-The paper reads sixteen tokens from where the answer opens. Here every readout is asked the same: how often its pick is right,
+The paper reads sixteen tokens from where the answer opens. Here every readout is measured by how often its pick is right,
 less how often a random rollout is. It reports and decides nothing: the presets `best` and `best+text` are chosen by such a table of
 development problems and confirmed on others (docs/choosing.md).
 """

@@ -84,7 +84,7 @@ class Trace(NamedTuple):
 
 
 def trace(panel: Panel, anchor: str) -> Trace:
-    """The course of an anchor over its rounds."""
+    """The purity of an anchor at each of its rounds."""
     delimiter = panel.read(WINDOW)
     cohort = panel.answered & delimiter.located
     rounds: dict[str, list[Floats]] = {label: [] for label in LABELS}

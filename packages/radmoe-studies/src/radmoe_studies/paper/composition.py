@@ -1,4 +1,4 @@
-"""Study 22: what does RAD pick as the share of right rollouts is turned from few to most? (App. "Composition control".)
+"""Study 22: what does RAD pick as the share of right rollouts rises? (App. "Composition control".)
 
 Sub-cohorts of 16 rollouts hold exactly c right ones, from problems that have at least 15 of either sort, so that every
 c is drawn from the same problems. A lift is a method's accuracy minus chance, c/16.

@@ -1,7 +1,7 @@
 """Study 29: what do capture and selection cost? (Sec. "Computational overhead"; App. "routing-capture".) It only reports.
 
 Bytes are counted in the files of the pools. Selection is timed on this machine, one thread, on a few problems of each pool,
-so its numbers differ from run to run. What capture adds to generation is not to be seen in a pool.
+so its numbers differ from run to run. A pool does not show what capture adds to generation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Times(NamedTuple):
 
 
 def timed(panel: Panel, sample: int = SAMPLE) -> Times:
-    """Select on a few problems spread over the panel; the first is done once before, to compile what is compiled."""
+    """Select on a few problems spread over the panel; the first is run twice, so that compiled code is ready."""
     assert panel.pool is not None
     places = np.unique(np.linspace(0, len(panel) - 1, min(sample, len(panel))).astype(int))
     jaccard = binary_jaccard if panel.setting.kernel == "binary" else weighted_jaccard

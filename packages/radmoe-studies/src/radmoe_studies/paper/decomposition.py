@@ -1,4 +1,4 @@
-"""Study 10: the lift of every configuration, taken apart. (Tab. "per-model".) It reports and decides nothing."""
+"""Study 10: the parts of the lift of every configuration. (Tab. "per-model".) It reports and decides nothing."""
 
 from __future__ import annotations
 

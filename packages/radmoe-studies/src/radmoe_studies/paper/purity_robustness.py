@@ -1,4 +1,4 @@
-"""Study 5: does the order of readouts hang on how purity is measured? (App. "knn-purity".)
+"""Study 5: does the order of readouts depend on how purity is measured? (App. "knn-purity".)
 
 The readouts of study 2 on its cohort, under other labels (does a rollout give the majority's answer, is it right, how does
 its answer begin), another correction for chance, and other kernels.

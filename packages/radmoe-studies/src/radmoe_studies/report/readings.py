@@ -1,4 +1,4 @@
-"""Readings: what a person makes of a verdict, one sentence or two per claim, kept in a file beside the numbers.
+"""Readings: a person's comment on each verdict, one or two sentences per claim, kept in a file beside the numbers.
 
 A TOML file of one string per claim, by its key: `"main.above-average" = "Selection helps where ..."`. The ledger shows them. A table
 `[before]` in it holds the verdicts of an earlier ledger, by the same keys, also of claims that are no more.

@@ -1,4 +1,4 @@
-"""What studies found, as files: a page with its figures, tables as CSV, everything as JSON. Nothing is computed here."""
+"""The findings of studies as files: a page with its figures, tables as CSV, everything as JSON. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def verdict_counts(decisions: Sequence[Decision]) -> str:
 
 
 def ledger(rans: Sequence[Ran], source: Source, *, cited: str = "", readings: Readings | None = None) -> str:
-    """The claims ledger: every claim with the paper's number, ours, the verdict by its rule, and what we make of it.
+    """The claims ledger: every claim with the paper's number, ours, the verdict by its rule, and our reading of it.
 
     The decisions must have been corrected together. `cited` says where the rules stood before, such as a commit of docs/rules.md.
     `readings` are by the keys of the claims, and so are the verdicts of an earlier ledger, which stand beside the new ones.
