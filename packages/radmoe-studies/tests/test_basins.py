@@ -9,7 +9,7 @@ from radmoe.selection.kernels import knn_density
 from radmoe_studies.basins import densest, densities, majority_label, purities
 from radmoe_studies.evidence import Request
 from radmoe_studies.picks import highest
-from radmoe_studies.purity import knn_purity
+from reference_purity import knn_purity
 
 REQUEST = Request("delimiter@16")
 PANEL = panel(problems=12, n=16, requests=[REQUEST], located=0.7, right=[0.0, 1.0, *[0.5] * 10])

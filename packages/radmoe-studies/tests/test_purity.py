@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radmoe.errors import InputError
-from radmoe_studies.purity import knn_purity
+from reference_purity import knn_purity
 
 
 def blocks(answers: list[str], apart: float = 0.1) -> np.ndarray:

@@ -30,26 +30,8 @@ from radmoe.selection.selector import select
 from radmoe.types import Kind, RolloutGroup
 
 FEWEST = 20  # problems of a kind that a fit needs
-SIZES = (
-    8,
-    9,
-    10,
-    11,
-    12,
-    14,
-    16,
-    20,
-    24,
-    28,
-    32,
-    40,
-    48,
-    64,
-    96,
-    128,
-    192,
-    256,
-)  # rollouts; densities bend at k + 1 = 11
+# Numbers of rollouts; densities bend at k + 1 = 11.
+SIZES = (8, 9, 10, 11, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
 MEASURED = (8, 16, 32, 64)  # the sizes that are measured, and the largest one
 DRAWS = 4  # random subsets of each size
 RIDGE = 1.0  # the penalty on the squared slope, against a sum of log losses

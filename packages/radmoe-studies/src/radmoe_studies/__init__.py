@@ -11,7 +11,7 @@ What is computed per problem:
     fusions.py     RAD+DC
     lifts.py       the parts of RAD's lift; gains.py the same by anchor, with tests
     budgets.py     gains by anchor and budget; bands.py picks from subsets of the layers
-    basins.py      neighbours, densities and purities of many problems at once; purity.py of one
+    basins.py      neighbours, densities and purities of many problems at once
     purity_curves.py  purity and accuracy as rollouts or windows grow
     arrivals.py    rollouts in many orders of arrival: picks, stops, tokens
     online_filter.py  DeepConf's online filter; pruning.py rollouts given up by their likelihood; per_rollout.py what both read

@@ -1,6 +1,8 @@
 """Neighbours, densities and purities of all problems of a panel at once, under any labels.
 
-The definitions are those of `radmoe.selection.kernels` and `radmoe_studies.purity`; here they run over arrays of problems.
+Densities are those of `radmoe.selection.kernels`. Purity asks whether rollouts that route alike give the same answer (Eq.
+"knn-purity"): the share of the k nearest neighbours with the same label, corrected for chance, so that 0 is chance and 1 is
+perfect. It reads answers, and no selector uses it.
 """
 
 from __future__ import annotations

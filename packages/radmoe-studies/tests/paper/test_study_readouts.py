@@ -27,7 +27,7 @@ from radmoe_studies.paper.readouts import (
     readouts,
     wanted,
 )
-from radmoe_studies.purity import knn_purity
+from reference_purity import knn_purity
 
 OPTIONS = Options(resamples=400)
 

@@ -1,7 +1,6 @@
 """Basin purity: do rollouts that route alike give the same answer? (Eq. "knn-purity", Fig. 2 left.)
 
-This is a diagnostic that reads answers; no selector sees it. `basins.purities` computes the same for many problems at once,
-and is tested against this.
+The definition for one problem, which `radmoe_studies.basins.purities` is tested against.
 """
 
 from __future__ import annotations
