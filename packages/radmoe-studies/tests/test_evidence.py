@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,22 @@ def test_what_was_read_once_is_not_read_again(graded_pool: Path) -> None:
     for request in wanted(first.panels[0]):
         for one, other in zip(first.panels[0].read(request), second.panels[0].read(request), strict=True):
             assert np.array_equal(one, other, equal_nan=True)
+
+
+def test_kinds_of_one_pool_are_kept_apart_in_the_cache(tmp_path: Path) -> None:
+    math = list(planted.groups(Planted(problems=3, rollouts=8, tokens=60)))
+    code = list(planted.groups(Planted(problems=3, rollouts=8, tokens=60, kind="code", seed=5)))
+    code = [replace(one, group=replace(one.group, problem_id=f"code-{i}")) for i, one in enumerate(code)]
+    path = make_pool(tmp_path / "mixed", [*math, *code])
+    first, second = gather([path]), gather([path])
+    for evidence in (first, second):
+        evidence.read(lambda panel: [SIXTEEN])
+    assert [panel.kind for panel in second.panels] == ["math", "code"]
+    assert second.windows == 0
+    for one, other in zip(first.panels, second.panels, strict=True):
+        assert np.array_equal(one.lengths, other.lengths)
+        assert np.array_equal(one.read(SIXTEEN).values, other.read(SIXTEEN).values, equal_nan=True)
+    assert not np.array_equal(*(panel.read(SIXTEEN).start for panel in second.panels))
 
 
 def test_layer_subsets_of_one_reading_are_those_of_selection(graded_pool: Path) -> None:

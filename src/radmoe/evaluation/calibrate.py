@@ -1,4 +1,4 @@
-"""Fits how sure a pick is, on graded pools: by its density, for each kind and number of rollouts, measured on other problems.
+"""Fits the probability that a pick is right on graded pools: from its density, for each kind and number of rollouts.
 
 Of each graded problem there are picks among all its rollouts and among random subsets of them, with the pick's density and
 whether it is right. For each number of rollouts the curve is a logistic regression whose slope may not be negative, with a
@@ -62,7 +62,7 @@ class Graded(NamedTuple):
     problems: tuple[Name, ...]
 
     def where(self, chosen: Bools) -> Graded:
-        """Those of the picks that are chosen [n]."""
+        """The picks that are chosen by a mask [n]."""
         problems = tuple(name for name, here in zip(self.problems, chosen, strict=True) if here)
         return Graded(self.sizes[chosen], self.draws[chosen], self.density[chosen], self.right[chosen], problems)
 
@@ -70,8 +70,8 @@ class Graded(NamedTuple):
 class Forecast(NamedTuple):
     """Probabilities of picks by curves that were fitted without them [n]: one pick of each problem and size.
 
-    `sure` is the calibration's; `base` is the share of right picks among the fitted ones of the same task and size. So many picks
-    lay `outside` of the densities that were fitted, and have no probability.
+    `sure` is the calibration's; `base` is the share of right picks among the fitted ones of the same task and size. `outside`
+    counts the picks whose density lies outside of what was fitted, so that they have no probability.
     """
 
     kind: Kind
@@ -83,7 +83,7 @@ class Forecast(NamedTuple):
     outside: int = 0
 
     def of(self, size: int) -> Forecast:
-        """Those of one size."""
+        """The forecasts for one number of rollouts."""
         own = self.sizes == size
         problems = tuple(name for name, here in zip(self.problems, own, strict=True) if here)
         return Forecast(self.kind, self.sizes[own], self.right[own], problems, self.sure[own], self.base[own])
@@ -117,7 +117,7 @@ class _Pick(NamedTuple):
 
 @dataclass(eq=False)
 class _Picks:
-    """The picks of graded pools by kind, and what was seen on the way."""
+    """The picks of graded pools by kind, the smallest share of located rollouts by kind, and notes."""
 
     kinds: dict[Kind, list[_Pick]] = field(default_factory=dict)
     located: dict[Kind, float] = field(default_factory=dict)
@@ -206,7 +206,7 @@ def _task(graded: GradedPool) -> str:
 
 
 def _one_origin(pools: Sequence[GradedPool]) -> Origin:
-    """What all the pools are of; an InputError that names the first difference where they are not of one origin."""
+    """The origin that all pools share. Raises an InputError that names the first difference where they do not."""
     first = origin_of(_pool(pools[0]))
     for one in pools[1:]:
         if difference := first.difference(origin_of(_pool(one))):

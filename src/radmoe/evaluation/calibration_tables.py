@@ -1,4 +1,4 @@
-"""What a calibration is worth, as tables: whether it is calibrated, its Brier scores, its curves, and risk by coverage."""
+"""The tables of a calibration: whether it is calibrated, its Brier scores, its curves, and risk by coverage."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tables(calibrated: Calibrated, *, resamples: int = 10_000, seed: int = 0) ->
 
 
 def pooled(calibrated: Calibrated, size: int) -> Iterator[tuple[str, Forecast]]:
-    """The forecasts for so many rollouts by kind, and all of them as one where there are several kinds."""
+    """The forecasts for one number of rollouts by kind, and all of them as one where there are several kinds."""
     own = [forecast.of(size) for forecast in calibrated.forecasts if (forecast.sizes == size).any()]
     for forecast in own:
         yield forecast.kind, forecast
@@ -57,12 +57,12 @@ def together(forecasts: list[Forecast]) -> Forecast:
 
 
 def measured_on(calibrated: Calibrated) -> str:
-    """Which picks the tables are of."""
+    """Says on which picks the tables are measured."""
     return "On pools that were not fitted" if calibrated.checked else "Cross-validated over problems"
 
 
 def risk(probability: Floats, right: Bools, count: int) -> float:
-    """The share of wrong ones among the `count` surest picks. Of equally sure ones, as many as fit, in expectation."""
+    """The share of wrong picks among the `count` surest. Of equally sure picks at the limit, the expected share counts."""
     level = np.sort(probability)[-count]
     above, tied = probability > level, probability == level
     wrong = float((~right[above]).sum()) + (count - int(above.sum())) * float((~right[tied]).mean())

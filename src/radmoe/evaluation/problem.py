@@ -30,7 +30,7 @@ Similarity = tuple[NDArray[np.float32], Reading]
 
 
 class Marks(NamedTuple):
-    """What grading wrote down for the rollouts of a problem, in their order: normalised answers, and who is right.
+    """The labels of a problem's rollouts, in their order: normalised answers, and whether each is right.
 
     `behaviours` is None where nobody ran the programs on the visible examples.
     """

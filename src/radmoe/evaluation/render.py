@@ -189,7 +189,7 @@ def csv_of(tables: Iterable[Table], more: Iterable[Sequence[str]] = ()) -> str:
 
 
 def _no_formula(text: str) -> str:
-    """Text that a spreadsheet does not compute."""
+    """Text with a leading quote where a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 

@@ -1,4 +1,4 @@
-"""What every method lies between: a rollout at random, and the best of all."""
+"""The bounds of every method: a random rollout, and the best of all."""
 
 from __future__ import annotations
 

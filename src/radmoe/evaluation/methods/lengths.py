@@ -1,4 +1,4 @@
-"""Methods that read neither routing nor answers nor log-probabilities: how long a rollout is."""
+"""Methods that read only how long a rollout is: no routing, answers or log-probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The presets of `radmoe select --preset`, each as a method: what a user gets who names it.
+"""The presets of `radmoe select --preset`, each as a method.
 
 A preset has its own readout, k and kernel, so the options of `radmoe evaluate` do not change it.
 """

@@ -105,7 +105,7 @@ class Method:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when what the method reads, its source or one of its parts changes."""
+        """A checksum of the method, which changes when what it reads, its source or one of its parts changes."""
         function = self.function.func if isinstance(self.function, partial) else self.function
         try:
             source = inspect.getsource(function if inspect.isroutine(function) else type(function))
@@ -185,12 +185,13 @@ def rank_sum(*names: str, label: str | None = None, citation: str = 'App. "DeepC
 
 
 def registry_fingerprint() -> str:
-    """Changes when a method is added, removed or changed: what was measured before then lacks something."""
+    """A checksum of all methods, which changes when one is added, removed or changed."""
     return hashlib.sha256(" ".join(method.fingerprint for method in METHODS.values()).encode()).hexdigest()
 
 
 def _add(method: Method) -> Any:
-    """Put a method into the registry. A name may be taken again only by the same function, as a notebook does."""
+    """Put a method into the registry. A name may be used again only by the same function, as when a cell of a
+    notebook runs again."""
     earlier = METHODS.get(method.name)
     if earlier is not None and _home(earlier.function) != _home(method.function):
         raise InputError(
@@ -202,7 +203,7 @@ def _add(method: Method) -> Any:
 
 
 def _home(function: Callable[..., Any]) -> str:
-    """Where a function was written."""
+    """The module and name of a function."""
     while isinstance(function, partial):
         function = function.func
     if isinstance(function, RankSum):
