@@ -16,10 +16,9 @@ from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.confidence import SCALARS, every_scalar, likelihood, token_confidence
 from radmoe.selection.kernels import knn_density, levels
 from radmoe.selection.layers import Layers, layer_subset
-from radmoe.selection.overlap import answer_texts
 from radmoe.selection.readout import Reading, same_anchors
 from radmoe.selection.rule import Setting
-from radmoe.selection.selector import choose, compared, similarity, with_text
+from radmoe.selection.selector import choose, compared, select_settled, similarity
 from radmoe.types import Kernel, RolloutGroup, Selection
 
 T = TypeVar("T")
@@ -136,30 +135,27 @@ class GradedProblem:
 
         MethodUnavailable where a rollout lacks logprobs that it needs, or where the pool kept no rows for its readout.
         """
-        return self.once(("selected", setting), lambda: self._select(setting))
-
-    def _select(self, setting: Setting) -> Selection:
         confidence = None
         if setting.fusion is not None:
             scalar = {"cbw": "bottom-window", "tail": "tail"}.get(setting.confidence)
-            confidence = self.likelihoods if scalar is None else self.confidence[scalar]
-        S, reading, text = self.compared(setting)
-        confidence = None if confidence is None else confidence[np.flatnonzero(reading.located)]
-        return choose(self.group, S, reading, setting, confidence=confidence, text=text)
+            values = self.likelihoods if scalar is None else self.confidence[scalar]
+            confidence = values.__getitem__
+        return self.once(
+            ("selected", setting),
+            lambda: select_settled(self.group, setting, similar=self._similar, confidence=confidence),
+        )
 
     def compared(self, setting: Setting) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
         """What a setting compares (`selector.compared`); routing is compared once for all settings with the same readout."""
-        if setting.compare == "text":
-            return compared(self.group, setting)
+        return compared(self.group, setting, self._similar)
+
+    def _similar(self, group: RolloutGroup, setting: Setting) -> Similarity:
         try:
-            S, reading = self.similarity(setting.readout, kernel=setting.kernel)
+            return self.similarity(setting.readout, kernel=setting.kernel)
         except RolloutError as error:
-            if all(rollout.positions is None for rollout in self.group.rollouts):
+            if all(rollout.positions is None for rollout in group.rollouts):
                 raise
             raise MethodUnavailable(f"the pool keeps no rows for {setting.readout}") from error
-        if setting.compare == "routing":
-            return S, reading, None
-        return with_text(S, reading, answer_texts(self.group, setting.kind))
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
         """What was computed under `key`, computed at the first call: for what several methods share."""

@@ -7,7 +7,7 @@ experts over every action boundary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -28,6 +28,7 @@ from radmoe.types import Confidence, Fusion, Kernel, Kind, PresetName, RolloutGr
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Similar = Callable[[RolloutGroup, Setting], tuple[NDArray[np.float32], Reading]]
 
 
 def select(
@@ -71,11 +72,25 @@ def select(
         if kind is None:  # too few rollouts have a marker to tell the kind
             return _abstain(group, Reading(_NOTHING, np.zeros(len(group), bool), (None,) * len(group)), setting)
         setting = rule.settle(kind, len(group))
-    S, reading, text = compared(group, setting)
-    members = np.flatnonzero(reading.located)
-    confidences = None
+    return select_settled(group, setting)
+
+
+def select_settled(
+    group: RolloutGroup,
+    setting: Setting,
+    *,
+    similar: Similar | None = None,
+    confidence: Callable[[int], float] | None = None,
+) -> Selection:
+    """Pick one rollout by a setting.
+
+    `similar` compares the rollouts and `confidence` rates one of them, where a caller has this at hand for several settings.
+    """
+    S, reading, text = compared(group, setting, similar or similarity)
+    members, confidences = np.flatnonzero(reading.located).tolist(), None
     if setting.fusion is not None and len(members) >= 2:
-        confidences = np.array([confidence_of(group, int(i), setting) for i in members])
+        rate = confidence or (lambda i: confidence_of(group, i, setting))
+        confidences = np.array([rate(i) for i in members])
     return choose(group, S, reading, setting, confidence=confidences, text=text)
 
 
@@ -145,16 +160,18 @@ def similarity(
     return (binary_jaccard if binary else weighted_jaccard)(reading.Z), reading
 
 
-def compared(group: RolloutGroup, setting: Setting) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
+def compared(
+    group: RolloutGroup, setting: Setting, similar: Similar
+) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32] | None]:
     """What a setting compares: a consensus matrix [n, n], what was read, and that of the texts where both count.
 
-    Where text counts, a rollout is located only if its answer closes.
+    Where text counts, a rollout is located only if its answer closes. `similar` compares routing (`similarity`).
     """
     if setting.compare == "routing":
-        return *similarity(group, setting), None
+        return *similar(group, setting), None
     texts = answer_texts(group, setting.kind, budget=setting.budget)
     if setting.compare == "routing+text":
-        return with_text(*similarity(group, setting), texts)
+        return with_text(*similar(group, setting), texts)
     anchors = tuple(locate_all(group, setting.readout, setting.kind, budget=setting.budget, seed=setting.seed))
     located = np.array([anchor is not None for anchor in anchors], bool)
     n = int(located.sum())

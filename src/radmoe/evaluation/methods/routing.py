@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from radmoe.errors import MethodUnavailable
 from radmoe.evaluation.methods.registry import pick_method, score_method
 from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
-from radmoe.selection.selector import choose
 
 MAIN = 'Sec. "Routing Agreement Decoding (RAD)", Eq. 5'
 FUSED = 'Sec. "Confidence fusion (RAD+DC)"'
@@ -54,11 +51,8 @@ def _density(problem: GradedProblem, readout: str | None, k: int) -> Floats:
 
 
 def _confident_half(problem: GradedProblem, readout: str | None) -> int | None:
-    confidence = problem.confidence["bottom-window"]
-    S, reading = problem.similarity(readout)
-    members = np.flatnonzero(reading.located)
-    setting = replace(problem.setting, fusion="conf50")
-    return choose(problem.group, S, reading, setting, confidence=confidence[members]).index
+    setting = replace(problem.setting, readout=readout or problem.setting.readout, fusion="conf50", confidence="cbw")
+    return problem.selected(setting).index
 
 
 def _marker_only(problem: GradedProblem) -> str:
