@@ -26,25 +26,9 @@ EXAMPLES = (
 )
 
 
-GradedPools = Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)]
-Resamples = Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of the bootstrap.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes; changes no result.", show_default="all cores")]
-UseCache = Annotated[
-    bool, typer.Option("--cache/--no-cache", help="Keep results in the user's cache directory for the next call.")
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format", help="terminal, markdown, csv, latex or json.", show_default="terminal; with --out, by its suffix"
-    ),
-]
-Out = Annotated[Path | None, typer.Option("--out", help="Write to this file instead.")]
-
-
 @takes_rule("readout", "k", "kernel", "confidence_window")
 def command(
-    pools: GradedPools,
+    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)],
     rule: Any,
     kind: KindName = None,
     name: Annotated[
@@ -69,12 +53,23 @@ def command(
         list[int] | None,
         typer.Option("--fewer", help="With --rivals: also with only so many rollouts of each problem; may repeat."),
     ] = None,
-    resamples: Resamples = 10_000,
-    seed: Seed = 0,
-    jobs: Jobs = None,
-    cache: UseCache = True,
-    style: Format = None,
-    out: Out = None,
+    resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="Processes; changes no result.", show_default="all cores")
+    ] = None,
+    cache: Annotated[
+        bool, typer.Option("--cache/--no-cache", help="Keep results in the user's cache directory for the next call.")
+    ] = True,
+    style: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="terminal, markdown, csv, latex or json.",
+            show_default="terminal; with --out, by its suffix",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare RAD with other ways to pick, on graded pools.
