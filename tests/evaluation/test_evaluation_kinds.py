@@ -106,7 +106,7 @@ def test_one_set_of_near_unique_answers_does_not_take_the_vote_from_a_whole_kind
     accuracy = {row.cells[0].value: row for row in table_of(report, "accuracy").rows}["Cons@8"]
     titles = [column.title for column in table_of(report, "accuracy").columns]
     assert accuracy.cells[titles.index("math-1")].value is None
-    pools[1].counts["plurality"] = np.full(12, 1)
+    pools[1].outcomes.counts["plurality"] = np.full(12, 1)
     assert cells(build_report(pools, FEW), "kinds")["m", "majority of answers"]["math"].value is None
 
 

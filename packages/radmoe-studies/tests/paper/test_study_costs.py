@@ -39,7 +39,7 @@ def test_bytes_per_token_follow_from_the_router_and_the_files(pool: Path) -> Non
 
 def test_a_few_problems_are_timed_and_the_papers_words_stand_beside(pool: Path) -> None:
     seen = gather([pool])
-    times = timed(seen, seen.panels[0], sample=3)
+    times = timed(seen.panels[0], sample=3)
     assert times.problems == 3
     assert times.rollouts == RECIPE.rollouts
     assert 0 < times.total < 60_000
