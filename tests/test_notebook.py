@@ -28,14 +28,14 @@ def test_the_notebook_holds_no_outputs() -> None:
     assert [cell["id"] for cell in cells() if cell["outputs"] or cell["execution_count"] is not None] == []
 
 
-def test_every_cell_runs_and_shows_something_sensible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_cell_runs_and_what_it_shows_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for cell in cells():
         value = shown("".join(cell["source"]), names)
-        assert repr(value)
+        assert len(repr(value)) < 400
         if hasattr(value, "_repr_html_"):
             assert value._repr_html_().startswith("<")
-    assert names["pick"].index is not None
+    assert "\\boxed{" in names["pick"].text
     assert len(names["picks"]) == 4
     assert 0 <= value["average"] <= value["oracle"] <= 1
