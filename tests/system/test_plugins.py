@@ -130,7 +130,7 @@ def test_its_readout_selects(captured: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_its_method_is_evaluated_with_the_others(captured: Path) -> None:
-    (row,) = (line for line in radmoe("evaluate", captured).stdout.splitlines() if "middle length" in line)
+    (row,) = (line for line in radmoe("evaluate", captured, "--full").stdout.splitlines() if "middle length" in line)
     assert "nothing" in row
 
 
