@@ -17,7 +17,7 @@ from minisweagent.models.test_models import DeterministicModel, make_output
 
 from radmoe.agents.candidates import Candidate, read_candidates
 from radmoe.agents.confined import ConfinedEnvironment
-from radmoe.agents.importer import Request, RequestSource, import_requests, import_trajectories
+from radmoe.agents.importer import ReplayRequest, RequestSource, import_requests, import_trajectories
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
 from scripted_agents import BUG, CONFIG, FORGETFUL, SUBMIT, engine, mend, run_script, step
@@ -242,8 +242,8 @@ def test_nothing_to_import_is_one_line(runs: list[Path], tmp_path: Path) -> None
 
 def test_requests_whose_tokens_are_known_are_replayed_as_they_are(runs: list[Path], tmp_path: Path) -> None:
     requests = {
-        ("one", 0): [Request([5, 6], [7, 8, 9]), Request([5, 6, 7, 8, 9, 10], [11])],
-        ("one", 2): [Request([5, 6], [12])],
+        ("one", 0): [ReplayRequest([5, 6], [7, 8, 9]), ReplayRequest([5, 6, 7, 8, 9, 10], [11])],
+        ("one", 2): [ReplayRequest([5, 6], [12])],
     }
     listed = [Candidate("one", run, "Submitted", f"+{run}", "tiny") for run in range(3)]
     source = RequestSource(listed, {"one": [0, 2]}, lambda *names: requests[names], {"source": "x"}, task="repo")

@@ -14,7 +14,7 @@ import pytest
 
 from radmoe.agents.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
 from radmoe.agents.instances import Instance
-from radmoe.agents.patches import PREDS, RECORDS, Decision, check_patches, decide_all, record, write_predictions
+from radmoe.agents.patches import PREDS, RECORDS, PatchDecision, check_patches, decide_all, record, write_predictions
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
 from radmoe.selection.rule import Rule
@@ -35,7 +35,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def decisions(out: Path, **options: object) -> dict[str, Decision]:
+def decisions(out: Path, **options: object) -> dict[str, PatchDecision]:
     return {one.instance_id: one for one in decide_all(out, **options)}  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ from command_line import error, radmoe
 from planted_pools import RECIPE, graded_pool
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter
-from radmoe.report.explorer import Options, write_report
+from radmoe.report.explorer import PageOptions, write_report
 from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
 
@@ -46,7 +46,7 @@ def test_options_that_cannot_be_are_refused_and_nothing_is_written(
     shared_pool: Path, tmp_path: Path, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=re.escape(words)):
-        write_report([shared_pool], tmp_path / "page.html", Options(**options))
+        write_report([shared_pool], tmp_path / "page.html", PageOptions(**options))
     assert list(tmp_path.iterdir()) == []
 
 

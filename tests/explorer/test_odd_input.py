@@ -12,14 +12,14 @@ from chromium import Page
 from hostile_text import ATTACKS, ORDINARY
 from odd_pools import BROKEN, HOSTILE, LINE, MARKUP, SCRIPT, SHAPE, agent_rollout, pool_of, rollout_of
 from radmoe.pool.profile import Profile
-from radmoe.report.explorer import Options, write_report
+from radmoe.report.explorer import PageOptions, write_report
 from radmoe.system.printing import visible
 from radmoe.types import Rollout
 from radmoe_lab import planted
 
 
 def shown(browser: Chrome, pool: Path, tmp_path: Path, **options: object) -> Page:
-    write_report([pool], tmp_path / "report.html", Options(**options))  # type: ignore[arg-type]
+    write_report([pool], tmp_path / "report.html", PageOptions(**options))  # type: ignore[arg-type]
     return Page(browser, tmp_path / "report.html")
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from radmoe.pool.columns import ColumnReader, ColumnWriter, compression
-from radmoe.pool.schema import BLOCK_BYTES, EXPERT_IDS, EXPERT_WEIGHTS, TOKEN_IDS, Column
+from radmoe.pool.schema import BLOCK_BYTES, EXPERT_IDS, EXPERT_WEIGHTS, TOKEN_IDS, StoredColumn
 
 
-def written(path: Path, column: Column, rows: np.ndarray, top_k: int) -> ColumnReader:
+def written(path: Path, column: StoredColumn, rows: np.ndarray, top_k: int) -> ColumnReader:
     writer = ColumnWriter(path, column, rows.shape[1], compression(column, top_k, sorted_experts=False))
     writer.append(rows)
     return ColumnReader(path, column, writer.finish())
@@ -27,7 +27,7 @@ def written(path: Path, column: Column, rows: np.ndarray, top_k: int) -> ColumnR
     ],
 )
 def test_a_range_as_long_as_a_block_is_read_from_where_it_begins(
-    column: Column, per_row: int, rows: int, tmp_path: Path
+    column: StoredColumn, per_row: int, rows: int, tmp_path: Path
 ) -> None:
     """C-Blosc2 3.3.5 gives a whole block for a slice of its length, without an error."""
     rng = np.random.default_rng(3)

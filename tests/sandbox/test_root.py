@@ -34,7 +34,7 @@ def f(top):
 
 
 @pytest.fixture(scope="module")
-def view() -> root.View:
+def view() -> root.RootView:
     """The view that a helper builds, by an interpreter that is as bare."""
     script = """
 import json, os, sys
@@ -46,7 +46,7 @@ print(json.dumps(radmoe.sandbox.root.interpreter('/tmp')))
 """
     source = str(boot.ROOM.parent.parent)
     answer = subprocess.run([sys.executable, "-I", "-S", "-c", script, source], capture_output=True, check=True)
-    return root.View(*json.loads(answer.stdout))
+    return root.RootView(*json.loads(answer.stdout))
 
 
 @pytest.fixture(scope="module", params=MECHANISMS[:1])
@@ -61,7 +61,7 @@ def listing(sandbox: Sandbox, top: str) -> tuple[list[str], list[str]]:
     return files, closed
 
 
-def test_the_root_holds_an_interpreter_and_nothing_else(namespaces: Sandbox, view: root.View) -> None:
+def test_the_root_holds_an_interpreter_and_nothing_else(namespaces: Sandbox, view: root.RootView) -> None:
     files, _ = listing(namespaces, "/")
     devices = {f"/dev/{name}" for name in root._DEVICES + tuple(root._LINKS)}
     others = {path for path in files if not path.startswith(("/proc/", *(f"{place}/" for place in view.read)))}
@@ -71,7 +71,7 @@ def test_the_root_holds_an_interpreter_and_nothing_else(namespaces: Sandbox, vie
 
 @pytest.mark.slow
 @needs_landlock
-def test_landlock_opens_the_same_files_and_no_others(view: root.View) -> None:
+def test_landlock_opens_the_same_files_and_no_others(view: root.RootView) -> None:
     with Sandbox(mechanism="landlock", timeout=20) as sandbox:
         assert listing(sandbox, "/") == ([], ["/"])
         library = str(Path(os.__file__).parent)
@@ -102,7 +102,7 @@ def test_a_private_library_is_noticed(tmp_path: Path) -> None:
             path.chmod(path.stat().st_mode | 0o755)
         if path == Path("/tmp"):
             break
-    view = root.View((str(library),))
+    view = root.RootView((str(library),))
     assert not root.private(view, parents=True)
     (tmp_path / "home").chmod(0o700)
     assert root.private(view, parents=True)

@@ -255,7 +255,7 @@ def sparse_pointer(where: Place) -> None:
     write_document(where.pool, META, meta | {"runs": runs})
 
 
-def frame_field(at: int, content: bytes, *, column: schema.Column = schema.TOKEN_IDS) -> Callable[[Place], None]:
+def frame_field(at: int, content: bytes, *, column: schema.StoredColumn = schema.TOKEN_IDS) -> Callable[[Place], None]:
     """A field of a blosc2 frame's header, or of its first chunk's behind it, with checksums that fit."""
 
     def spoil(where: Place) -> None:

@@ -12,7 +12,7 @@ import yaml
 from radmoe_lab.agent import loop as loop_module
 from radmoe_lab.agent import workplace
 from radmoe_lab.agent.demonstrations import demonstrate
-from radmoe_lab.agent.loop import Conversation
+from radmoe_lab.agent.loop import LabConversation
 from radmoe_lab.agent.repositories import Repository, repositories
 from radmoe_lab.agent.shell import patch
 from radmoe_lab.agent.templates import COMMAND_S, CONFIG, FORMAT_ERRORS, STEP_LIMIT, SUBMIT, opening, prompt_text, reply
@@ -49,9 +49,9 @@ def scripts() -> dict[str, list[str]]:
 SUBMITTING = reply("Done.", SUBMIT)
 
 
-def by_us(repository: Repository, script: Sequence[str]) -> Conversation:
+def by_us(repository: Repository, script: Sequence[str]) -> LabConversation:
     tokenizer = build("agent")
-    conversation = Conversation(repository.issue, lambda text: tokenizer.encode(text).ids, 1 << 20)
+    conversation = LabConversation(repository.issue, lambda text: tokenizer.encode(text).ids, 1 << 20)
     with Workplace(repository.files) as works:
         for text in script:
             if conversation.prompt() is None:
@@ -130,7 +130,7 @@ def test_the_configuration_says_what_the_templates_say() -> None:
 
 def test_a_request_goes_on_from_the_ids_that_were_sampled() -> None:
     tokenizer = build("agent")
-    conversation = Conversation("It fails.", lambda text: tokenizer.encode(text).ids, 4096)
+    conversation = LabConversation("It fails.", lambda text: tokenizer.encode(text).ids, 4096)
     first = conversation.prompt()
     text = reply("I look.", "ls")
     letters = [tokenizer.token_to_id("<|im_end|>")]
@@ -158,7 +158,7 @@ def test_the_chat_template_gives_the_same_text() -> None:
 
 
 def test_a_request_beyond_the_context_ends_the_conversation() -> None:
-    conversation = Conversation("It fails.", lambda text: list(range(len(text))), 10)
+    conversation = LabConversation("It fails.", lambda text: list(range(len(text))), 10)
     assert conversation.prompt() is None
     assert conversation.exit_status == loop_module.CONTEXT_EXCEEDED
     assert conversation.prompt() is None
@@ -166,7 +166,7 @@ def test_a_request_beyond_the_context_ends_the_conversation() -> None:
 
 def test_a_command_quoted_in_the_reasoning_is_none() -> None:
     tokenizer = build("agent")
-    conversation = Conversation("It fails.", lambda text: tokenizer.encode(text).ids, 4096)
+    conversation = LabConversation("It fails.", lambda text: tokenizer.encode(text).ids, 4096)
     conversation.prompt()
     text = reply("Not ```mswea_bash_command\nrm *\n``` but this.", "ls")
     assert conversation.reply(text, tokenizer.encode(text).ids, ended=False) == "ls"

@@ -16,7 +16,7 @@ from radmoe_lab.chat import render
 from radmoe_lab.tasks import problems, training_example
 from radmoe_lab.tasks.explain import explain_problem
 from radmoe_lab.tasks.meaning import meaning, operations
-from radmoe_lab.tasks.pipelines import KEEP, Op, Pipeline, draw_list, draw_pipeline, signature
+from radmoe_lab.tasks.pipelines import KEEP, Pipeline, PipelineOp, draw_list, draw_pipeline, signature
 from radmoe_lab.tasks.sentences import say
 
 seeds = st.integers(0, 2**32)
@@ -65,7 +65,7 @@ def test_a_worked_answer_is_right_in_every_style(seed: int, style: str) -> None:
     assert meaning(answer) == meaning(example.problem.answer) is not None
 
 
-EVEN_TRIPLE_SUM = (Op("even"), Op("times", 3), Op("sum"))
+EVEN_TRIPLE_SUM = (PipelineOp("even"), PipelineOp("times", 3), PipelineOp("sum"))
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ EVEN_TRIPLE_SUM = (Op("even"), Op("times", 3), Op("sum"))
         ("By dropping odd numbers and multiplying every element with 3, it outputs the sum.", EVEN_TRIPLE_SUM),
         ("k: 36*11=396, 396-393=3. It keeps the even numbers, multiplies each by 3 and returns the sum.", EVEN_TRIPLE_SUM),
         ("It removes duplicates, sorts them in ascending order and returns the last 2.",
-         (Op("unique"), Op("ascending"), Op("last", 2), KEEP)),
-        ("We discard zero and negative numbers and count the rest.", (Op("positive"), Op("len"))),
-        ("Adds 4 to each.", (Op("add", 4), KEEP)),
+         (PipelineOp("unique"), PipelineOp("ascending"), PipelineOp("last", 2), KEEP)),
+        ("We discard zero and negative numbers and count the rest.", (PipelineOp("positive"), PipelineOp("len"))),
+        ("Adds 4 to each.", (PipelineOp("add", 4), KEEP)),
     ],
 )  # fmt: skip
-def test_words_that_the_generator_does_not_write_are_understood(text: str, expected: tuple[Op, ...]) -> None:
+def test_words_that_the_generator_does_not_write_are_understood(text: str, expected: tuple[PipelineOp, ...]) -> None:
     assert operations(text) == expected
 
 
@@ -105,7 +105,7 @@ def test_texts_that_name_no_pipeline_mean_nothing(text: str) -> None:
 def test_another_way_to_the_same_values_means_the_same() -> None:
     assert meaning("It sorts them in ascending order, reverses the list and returns it all.") is None
     one = meaning("It sorts them in ascending order, reverses the list and returns the list.")
-    assert one == meaning("Sort the list from large to small.") == signature(Pipeline((Op("descending"), KEEP)))
+    assert one == meaning("Sort the list from large to small.") == signature(Pipeline((PipelineOp("descending"), KEEP)))
 
 
 def test_test_problems_ask_for_texts_that_mean_something() -> None:

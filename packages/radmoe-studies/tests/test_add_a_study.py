@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from planted_panels import evidence, panel
-from radmoe_studies.base import STUDIES, Options, Ran
-from radmoe_studies.decision import Verdict
+from radmoe_studies.base import STUDIES, Options, StudyRun
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Request
-from radmoe_studies.report.studies import Source, write_study
+from radmoe_studies.report.studies import ReportSource, write_study
 from radmoe_studies.run import run_studies
 
 CONTRIBUTING = Path(__file__).parents[3] / "CONTRIBUTING.md"
@@ -29,14 +29,16 @@ def lift() -> object:
     STUDIES.update(before)
 
 
-@pytest.mark.parametrize(("signal", "right", "verdict"), [(0.3, 0.6, Verdict.SUPPORTS), (0.3, 0.15, Verdict.REFUTES)])
+@pytest.mark.parametrize(
+    ("signal", "right", "verdict"), [(0.3, 0.6, ClaimVerdict.SUPPORTS), (0.3, 0.15, ClaimVerdict.REFUTES)]
+)
 def test_the_recipe_decides_as_planted_and_writes_its_figure(
-    lift: object, signal: float, right: float, verdict: Verdict, tmp_path: Path
+    lift: object, signal: float, right: float, verdict: ClaimVerdict, tmp_path: Path
 ) -> None:
     planted = panel(problems=120, right=right, wrong_answers=1, signal=signal, requests=[Request("delimiter@16")])
-    ran: Ran
+    ran: StudyRun
     (ran,) = run_studies([lift], evidence(planted), Options(resamples=1000))  # type: ignore[list-item]
     assert ran.findings is not None
     assert [decision.verdict for decision in ran.findings.decisions] == [verdict]
-    files = write_study(ran, tmp_path, Source("radmoe study lift POOL...", {}))
+    files = write_study(ran, tmp_path, ReportSource("radmoe study lift POOL...", {}))
     assert {file.suffix for file in files} == {".md", ".csv", ".json", ".svg", ".png"}

@@ -15,7 +15,7 @@ from radmoe.types import RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.arrivals import arrive, consistent, orders, picks, settled, votes
-from radmoe_studies.subcohorts import Problem
+from radmoe_studies.subcohorts import SubcohortProblem
 
 LENGTHS = np.array([5, 1, 9, 4, 7, 2, 8, 3])
 
@@ -30,7 +30,7 @@ def test_picks_and_stops_are_those_of_the_online_selector(k: int, rule: Stopping
         place = np.where(reading.located, np.cumsum(reading.located) - 1, -1)
         nobody = np.zeros(len(S), np.int64)
         begun = orders(n, 3, key=7, seed=0)
-        mine = picks(Problem.of(S, nobody.astype(bool), nobody, None), place, begun, begun, k)
+        mine = picks(SubcohortProblem.of(S, nobody.astype(bool), nobody, None), place, begun, begun, k)
         stops = settled(mine, reading.located[begun], rule)
         rollout = np.concatenate((np.flatnonzero(reading.located), [-1]))
         for order, own, stop in zip(begun, mine, stops, strict=True):
@@ -53,7 +53,7 @@ def test_picks_by_a_preset_that_adds_ranks_are_those_of_the_online_selector() ->
         confidence = np.array([likelihood(group.rollouts[i].sampled_logprobs) for i in rollout[:-1]])  # type: ignore[arg-type]
         begun = orders(n, 3, key=7, seed=0)
         k = np.array([rule.k for rule in rules])
-        mine = picks(Problem.of(S, nobody.astype(bool), nobody, None), place, begun, begun, k, confidence)
+        mine = picks(SubcohortProblem.of(S, nobody.astype(bool), nobody, None), place, begun, begun, k, confidence)
         for order, own in zip(begun, mine, strict=True):
             selector = OnlineSelector(group.shape, group.vocab, kind="math", most=n, rule=Rule(preset="best"))
             selections = [selector.add(group.rollouts[i]).selection for i in order]

@@ -16,8 +16,8 @@ from radmoe.evaluation.stats import benjamini_hochberg, holm
 from radmoe_studies.decision import (
     ALPHA,
     Claim,
-    Decision,
-    Verdict,
+    ClaimDecision,
+    ClaimVerdict,
     above,
     all_of,
     all_within,
@@ -44,9 +44,9 @@ def interval(low: float, estimate: float, high: float, n: int = 300) -> Quantity
 
 
 @pytest.mark.parametrize(
-    ("estimate", "verdict"), [(5.0, Verdict.SUPPORTS), (1.5, Verdict.UNDECIDED), (-3.0, Verdict.REFUTES)]
+    ("estimate", "verdict"), [(5.0, ClaimVerdict.SUPPORTS), (1.5, ClaimVerdict.UNDECIDED), (-3.0, ClaimVerdict.REFUTES)]
 )
-def test_above_a_smallest_effect(estimate: float, verdict: Verdict) -> None:
+def test_above_a_smallest_effect(estimate: float, verdict: ClaimVerdict) -> None:
     made = one_up(known(estimate))
     assert made.verdict == verdict
     assert made.low < made.estimate < made.high
@@ -65,26 +65,26 @@ def test_nothing_at_all_does_not_support_that_something_is_there() -> None:
     """+0.0 [0, 0] had p = .002 for "above 0" where one draw in five hundred was not 0."""
     draws = np.zeros(500)
     draws[0] = 1e-9
-    assert one_up(Quantity(0.0, draws, frozenset(range(50)))).verdict is Verdict.REFUTES
+    assert one_up(Quantity(0.0, draws, frozenset(range(50)))).verdict is ClaimVerdict.REFUTES
 
 
 def test_below_is_above_turned_round() -> None:
     up, down = (rule(CLAIM, known(5.0), unit="points", threshold=1.0) for rule in (above, below))
     assert (up.p_for, up.p_against) == (down.p_against, down.p_for)
-    assert down.verdict == Verdict.REFUTES
+    assert down.verdict == ClaimVerdict.REFUTES
 
 
 @pytest.mark.parametrize(
     ("estimate", "spread", "verdict"),
     [
-        (0.0, 0.1, Verdict.SUPPORTS),
-        (0.0, 2.0, Verdict.UNDECIDED),
-        (3.0, 0.5, Verdict.REFUTES),
-        (-3.0, 0.5, Verdict.REFUTES),
-        (1.1, 0.2, Verdict.AT_THE_MARGIN),
+        (0.0, 0.1, ClaimVerdict.SUPPORTS),
+        (0.0, 2.0, ClaimVerdict.UNDECIDED),
+        (3.0, 0.5, ClaimVerdict.REFUTES),
+        (-3.0, 0.5, ClaimVerdict.REFUTES),
+        (1.1, 0.2, ClaimVerdict.AT_THE_MARGIN),
     ],
 )
-def test_zero_up_to_a_margin_needs_a_narrow_interval(estimate: float, spread: float, verdict: Verdict) -> None:
+def test_zero_up_to_a_margin_needs_a_narrow_interval(estimate: float, spread: float, verdict: ClaimVerdict) -> None:
     assert within(CLAIM, known(estimate, spread), unit="points", margin=1.0).verdict == verdict
 
 
@@ -93,20 +93,20 @@ def test_an_interval_wholly_outside_the_margin_refutes_whatever_the_number_of_cl
     found = within(CLAIM, interval(-5.1, -3.3, -1.6), unit="points", margin=1.0)
     others = [within(CLAIM, known(0.0, 2.0), unit="points", margin=1.0)] * 76
     judged = corrected([found, *others])[0]
-    assert judged.verdict is Verdict.REFUTES
+    assert judged.verdict is ClaimVerdict.REFUTES
     assert (judged.low, judged.high) == (pytest.approx(-5.1, abs=0.1), pytest.approx(-1.6, abs=0.1))
 
 
 @pytest.mark.parametrize(
     ("quantity", "margin", "verdict"),
     [
-        (interval(0.7, 1.2, 1.8), 1.0, Verdict.AT_THE_MARGIN),  # the kernel's: at most a margin from the margin
-        (interval(0.09, 0.10, 0.11), 0.1, Verdict.AT_THE_MARGIN),
-        (interval(-2.6, -1.3, -0.1), 1.0, Verdict.UNDECIDED),  # reaches 1.6 beyond a margin of 1
+        (interval(0.7, 1.2, 1.8), 1.0, ClaimVerdict.AT_THE_MARGIN),  # the kernel's: at most a margin from the margin
+        (interval(0.09, 0.10, 0.11), 0.1, ClaimVerdict.AT_THE_MARGIN),
+        (interval(-2.6, -1.3, -0.1), 1.0, ClaimVerdict.UNDECIDED),  # reaches 1.6 beyond a margin of 1
     ],
 )
 def test_a_narrow_interval_at_the_threshold_is_told_apart_from_a_wide_one(
-    quantity: Quantity, margin: float, verdict: Verdict
+    quantity: Quantity, margin: float, verdict: ClaimVerdict
 ) -> None:
     assert within(CLAIM, quantity, unit="points", margin=margin).verdict is verdict
 
@@ -133,7 +133,7 @@ def test_so_many_problems_do_decide_it_four_times_in_five() -> None:
 def test_a_claim_that_pools_cannot_express_is_no_test_of_it() -> None:
     good, bad = one_up(known(5.0)), replace(one_up(known(-3.0)), inexpressible="every rollout finishes")
     first, second = corrected([good, bad])
-    assert second.verdict is Verdict.NOT_EXPRESSIBLE
+    assert second.verdict is ClaimVerdict.NOT_EXPRESSIBLE
     assert second.holm is second.bh is None
     assert first.holm == (good.p_for, 1.0)  # a family of one
     assert first.outlasts(first.holm)
@@ -142,9 +142,9 @@ def test_a_claim_that_pools_cannot_express_is_no_test_of_it() -> None:
 
 def test_an_order_holds_only_if_every_part_does() -> None:
     strong, weak, wrong = (one_up(known(estimate)) for estimate in (6.0, 1.5, -4.0))
-    assert all_of(CLAIM, [strong, strong]).verdict == Verdict.SUPPORTS
-    assert all_of(CLAIM, [strong, weak]).verdict == Verdict.UNDECIDED
-    assert all_of(CLAIM, [strong, wrong]).verdict == Verdict.REFUTES
+    assert all_of(CLAIM, [strong, strong]).verdict == ClaimVerdict.SUPPORTS
+    assert all_of(CLAIM, [strong, weak]).verdict == ClaimVerdict.UNDECIDED
+    assert all_of(CLAIM, [strong, wrong]).verdict == ClaimVerdict.REFUTES
 
 
 @given(st.lists(st.floats(-4, 6), min_size=1, max_size=8))
@@ -158,14 +158,14 @@ def test_corrections_stand_beside_verdicts_and_change_none(estimates: list[float
         assert [b for _, b in pairs] == pytest.approx(correction([one.p_against for one in raw]).tolist())
     for one in made:
         assert one.outlasts(one.holm) <= one.outlasts(one.bh)
-        assert one.outlasts(one.bh) <= (one.verdict in (Verdict.SUPPORTS, Verdict.REFUTES))
+        assert one.outlasts(one.bh) <= (one.verdict in (ClaimVerdict.SUPPORTS, ClaimVerdict.REFUTES))
 
 
 def test_benjamini_hochberg_keeps_a_verdict_that_holm_does_not() -> None:
     sure, likely = one_up(known(6.0)), one_up(known(1.0 + 2.4))
     judged = corrected([sure, sure, sure, likely])[-1]
     assert likely.p_for < ALPHA
-    assert judged.verdict is Verdict.SUPPORTS
+    assert judged.verdict is ClaimVerdict.SUPPORTS
     assert judged.bh is not None
     assert judged.holm is not None
     many = corrected([*[sure] * 3, likely, *[one_up(known(0.0))] * 2])[3]
@@ -176,9 +176,9 @@ def test_benjamini_hochberg_keeps_a_verdict_that_holm_does_not() -> None:
 @pytest.mark.parametrize(
     "rule", [partial(above, threshold=1.0), partial(below, threshold=1.0), partial(within, margin=1.0)]
 )
-def test_a_handful_of_problems_decides_nothing(rule: Callable[..., Decision]) -> None:
+def test_a_handful_of_problems_decides_nothing(rule: Callable[..., ClaimDecision]) -> None:
     made = rule(CLAIM, known(5.0, n=9), unit="points")
-    assert made.verdict == Verdict.UNDECIDED
+    assert made.verdict == ClaimVerdict.UNDECIDED
     assert made.needed is not None
     assert made.needed >= 10
 
@@ -203,11 +203,11 @@ def test_many_quantities_are_within_a_margin_only_if_each_is() -> None:
     noise = 0.002 * rng.standard_normal((500, 80))
     inside = np.zeros(80)
     made = all_within(CLAIM, quantities(inside, inside + noise), unit="points", margin=0.01)
-    assert made.verdict is Verdict.SUPPORTS
+    assert made.verdict is ClaimVerdict.SUPPORTS
     one = inside.copy()
     one[7] = -0.03
     made = all_within(CLAIM, quantities(one, one + noise), unit="points", margin=0.01)
-    assert made.verdict is Verdict.REFUTES
+    assert made.verdict is ClaimVerdict.REFUTES
     assert made.estimate == -0.03
     assert made.p_against == pytest.approx(1 / 501)  # Bonferroni over 80 could not refute with 500 draws
 
@@ -220,5 +220,5 @@ def test_noise_in_many_quantities_refutes_nothing() -> None:
         estimates = 0.02 * rng.standard_normal(80)
         draws = estimates + 0.02 * rng.standard_normal((300, 80))
         made = all_within(CLAIM, quantities(estimates, draws), unit="points", margin=0.01)
-        refuted += made.verdict is Verdict.REFUTES
+        refuted += made.verdict is ClaimVerdict.REFUTES
     assert refuted <= 4

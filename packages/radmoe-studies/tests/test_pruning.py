@@ -18,7 +18,7 @@ from radmoe_lab.planted import Planted
 from radmoe_studies.arrivals import orders
 from radmoe_studies.evidence import gather
 from radmoe_studies.pruning import log_probs, prune, running_likelihood
-from radmoe_studies.subcohorts import Problem
+from radmoe_studies.subcohorts import SubcohortProblem
 
 N = 24
 RECIPE = Planted(problems=3, rollouts=N, tokens=30, shape=RouterShape(4, 16, 2))
@@ -65,7 +65,7 @@ def test_a_race_is_that_of_the_rule_and_the_online_selector(preset: str, patienc
         confidence = np.array([likelihood(np.asarray(group.rollouts[i].sampled_logprobs)) for i in rollout[:-1]])
         begun = orders(N, 6, key=7, seed=0)
         out = prune(
-            Problem.of(S, nobody.astype(bool), nobody, None),
+            SubcohortProblem.of(S, nobody.astype(bool), nobody, None),
             place,
             begun,
             np.array([len(r) for r in group.rollouts]),

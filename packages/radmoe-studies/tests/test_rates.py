@@ -9,7 +9,7 @@ import pytest
 
 from planted_panels import evidence, panel
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Claim, Verdict
+from radmoe_studies.decision import Claim, ClaimVerdict
 from radmoe_studies.evidence import Panel
 from radmoe_studies.rates import (
     ANCHORS,
@@ -25,7 +25,7 @@ from radmoe_studies.rates import (
     readable,
 )
 from radmoe_studies.resample import Quantity
-from radmoe_studies.subcohorts import CHANCE, DC, MAJORITY, RAD, Cell
+from radmoe_studies.subcohorts import CHANCE, DC, MAJORITY, RAD, SubcohortCell
 
 OPTIONS = Options(resamples=300, subcohorts=10)
 CLAIM = Claim("key", "A sentence.", "1", "Sec. 1", "A rule.")
@@ -46,7 +46,7 @@ def test_kinds_without_a_delimiter_are_left_out() -> None:
 
 def test_rows_are_the_problems_that_fit_a_cell_or_those_chosen() -> None:
     one = made(right=np.linspace(0, 1, 12))
-    cells = [Cell(8, 4)]
+    cells = [SubcohortCell(8, 4)]
     right = one.correct.sum(1)
     fits = (right >= 4) & (16 - right >= 4)
     rates = pooled_rates(evidence(one), DELIMITER, cells, OPTIONS)
@@ -60,7 +60,7 @@ def test_rows_are_the_problems_that_fit_a_cell_or_those_chosen() -> None:
 def test_a_method_that_some_rows_lack_has_no_mean_beside_those_of_all_rows() -> None:
     math, code = made(), made(kind="code", dataset="code", seed=1)
     blind = replace(made(dataset="math-3", seed=2), scalars={}, missing={"cbw": "none"})
-    rates = pooled_rates(evidence(math, code, blind), DELIMITER, [Cell(4)], OPTIONS)
+    rates = pooled_rates(evidence(math, code, blind), DELIMITER, [SubcohortCell(4)], OPTIONS)
     found = curves(rates, OPTIONS, groups=GROUPS)
     assert list(found) == ["all", "math", "code"]  # well-posed ones are the rows of math
     known = {name: np.isfinite(group.estimate[0]) for name, group in found.items()}
@@ -80,7 +80,7 @@ def test_a_mean_over_fewer_than_ten_problems_is_none() -> None:
 def test_a_claim_of_several_parts_names_the_weakest_and_one_that_lacks_a_part_is_a_note() -> None:
     both = Decided().with_claim(CLAIM, [("low", around(-0.1), is_below(-0.02)), ("high", around(0.02), is_above(0.02))])
     (decision,) = both.decisions
-    assert decision.verdict == Verdict.AT_THE_MARGIN
+    assert decision.verdict == ClaimVerdict.AT_THE_MARGIN
     assert decision.estimate == 0.02
     assert "the weakest part, high" in decision.reading
     lacking = both.with_claim(CLAIM, [("low", around(-0.1), is_below(-0.02)), ("high", None, is_above(0.02))])
@@ -88,9 +88,11 @@ def test_a_claim_of_several_parts_names_the_weakest_and_one_that_lacks_a_part_is
     assert lacking.notes == ("key was not tested: fewer than 10 problems for high.",)
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(0.42, Verdict.SUPPORTS), (0.2, Verdict.REFUTES), (0.3, None)])
-def test_near_a_place_is_judged_and_shown_at_that_place(value: float, verdict: Verdict | None) -> None:
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(0.42, ClaimVerdict.SUPPORTS), (0.2, ClaimVerdict.REFUTES), (0.3, None)]
+)
+def test_near_a_place_is_judged_and_shown_at_that_place(value: float, verdict: ClaimVerdict | None) -> None:
     decision = is_near(0.4, 0.1, "share")(CLAIM, around(value))
     assert decision.estimate == pytest.approx(value)
     assert decision.low < value < decision.high
-    assert decision.verdict == (verdict or Verdict.AT_THE_MARGIN)
+    assert decision.verdict == (verdict or ClaimVerdict.AT_THE_MARGIN)

@@ -24,8 +24,8 @@ from radmoe_studies.subcohorts import (
     MAJORITY,
     ORACLE,
     RAD,
-    Cell,
-    Problem,
+    SubcohortCell,
+    SubcohortProblem,
     hit_rates,
     problem_key,
 )
@@ -38,14 +38,16 @@ def small(**options: object) -> Panel:
     return panel(problems=5, n=24, requests=(DELIMITER,), **options)  # type: ignore[arg-type]
 
 
-def prepared(one: Panel, row: int) -> tuple[Problem, NDArray[np.bool_]]:
+def prepared(one: Panel, row: int) -> tuple[SubcohortProblem, NDArray[np.bool_]]:
     read = one.read(DELIMITER)
     inside = read.located[row]
     S = read.values[row][np.ix_(inside, inside)]
-    return Problem.of(S, one.correct[row, inside], one.answer[row, inside], one.scalars["cbw"][row, inside]), inside
+    return SubcohortProblem.of(
+        S, one.correct[row, inside], one.answer[row, inside], one.scalars["cbw"][row, inside]
+    ), inside
 
 
-def by_selection(one: Panel, row: int, cell: Cell) -> dict[int, float]:
+def by_selection(one: Panel, row: int, cell: SubcohortCell) -> dict[int, float]:
     """What each selector scores in the same sub-cohorts, by `radmoe.selection.selector` and plain NumPy."""
     problem, inside = prepared(one, row)
     numbers = np.flatnonzero(inside)
@@ -65,9 +67,20 @@ def by_selection(one: Panel, row: int, cell: Cell) -> dict[int, float]:
     return {method: float(np.mean(own)) for method, own in hits.items()}
 
 
-@pytest.mark.parametrize("cell", [Cell(2), Cell(3), Cell(8), Cell(16), Cell(8, 3), Cell(6, 0), Cell(7, 1)])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        SubcohortCell(2),
+        SubcohortCell(3),
+        SubcohortCell(8),
+        SubcohortCell(16),
+        SubcohortCell(8, 3),
+        SubcohortCell(6, 0),
+        SubcohortCell(7, 1),
+    ],
+)
 @pytest.mark.parametrize("signal", [0.0, 0.2])
-def test_every_pick_is_that_of_selection_in_the_same_subcohort(cell: Cell, signal: float) -> None:
+def test_every_pick_is_that_of_selection_in_the_same_subcohort(cell: SubcohortCell, signal: float) -> None:
     one = small(signal=signal, located=0.9, confidence=0.5, right=0.5)
     one.answer[:, ::7] = -1
     rates = hit_rates(one, DELIMITER, [cell], samples=SAMPLES, seed=3)
@@ -82,15 +95,15 @@ def test_ties_are_broken_as_selection_breaks_them() -> None:
     coarse = np.round(read.values * 4) / 4 + np.float32(1e-8) * np.arange(24, dtype=np.float32)
     tied = replace(one, reads={DELIMITER: Read(coarse.astype(np.float32), read.start)})
     tied.scalars["cbw"][:] = np.round(tied.scalars["cbw"])
-    rates = hit_rates(tied, DELIMITER, [Cell(9)], samples=SAMPLES, seed=3)
+    rates = hit_rates(tied, DELIMITER, [SubcohortCell(9)], samples=SAMPLES, seed=3)
     for row in range(len(tied)):
-        for method, rate in by_selection(tied, row, Cell(9)).items():
+        for method, rate in by_selection(tied, row, SubcohortCell(9)).items():
             assert rates[row, 0, method] == pytest.approx(rate), (row, method)
 
 
 def test_all_rollouts_are_one_subcohort_and_chance_and_oracle_are_exact() -> None:
     one = small(right=0.1)
-    rates = hit_rates(one, DELIMITER, [Cell(24), Cell(6)], samples=SAMPLES)
+    rates = hit_rates(one, DELIMITER, [SubcohortCell(24), SubcohortCell(6)], samples=SAMPLES)
     assert set(np.unique(rates[:, 0, [RAD, DC, FUSED]])) <= {0.0, 1.0}
     assert rates[:, :, CHANCE] == pytest.approx(np.repeat(one.correct.mean(1)[:, None], 2, 1))
     assert rates[:, 1, ORACLE] == pytest.approx([hypergeom.sf(0, 24, row.sum(), 6) for row in one.correct])
@@ -98,7 +111,7 @@ def test_all_rollouts_are_one_subcohort_and_chance_and_oracle_are_exact() -> Non
 
 def test_results_depend_on_the_seed_and_not_on_threads_order_or_neighbours() -> None:
     one = small(signal=0.1)
-    cells = [Cell(4), Cell(12)]
+    cells = [SubcohortCell(4), SubcohortCell(12)]
     rates = hit_rates(one, DELIMITER, cells, samples=SAMPLES)
     assert np.array_equal(rates, hit_rates(one, DELIMITER, cells, samples=SAMPLES, threads=3))
     assert np.array_equal(rates[:, 1:], hit_rates(one, DELIMITER, cells[1:], samples=SAMPLES))
@@ -107,10 +120,10 @@ def test_results_depend_on_the_seed_and_not_on_threads_order_or_neighbours() -> 
     assert not np.array_equal(rates, hit_rates(one, DELIMITER, cells, samples=SAMPLES, seed=1))
 
 
-@pytest.mark.parametrize("cell", [Cell(5), Cell(6, 2)])
-def test_draws_are_distinct_have_the_right_ones_asked_for_and_are_fair(cell: Cell) -> None:
+@pytest.mark.parametrize("cell", [SubcohortCell(5), SubcohortCell(6, 2)])
+def test_draws_are_distinct_have_the_right_ones_asked_for_and_are_fair(cell: SubcohortCell) -> None:
     correct = np.arange(12) < 4
-    problem = Problem.of(np.eye(12), correct, np.zeros(12, np.int64), None)
+    problem = SubcohortProblem.of(np.eye(12), correct, np.zeros(12, np.int64), None)
     draws = np.array([problem.members(cell, sample, 7, 0) for sample in range(6_000)])
     assert draws.shape == (6_000, cell.m)
     assert (np.diff(draws, axis=1) > 0).all()
@@ -128,17 +141,17 @@ def test_draws_are_distinct_have_the_right_ones_asked_for_and_are_fair(cell: Cel
 def test_what_is_not_there_is_no_number() -> None:
     one = small(located=0.3)
     without = replace(one, scalars={}, missing={"cbw": "no top-k logprobs"})
-    rates = hit_rates(without, DELIMITER, [Cell(2), Cell(20)], samples=5)
+    rates = hit_rates(without, DELIMITER, [SubcohortCell(2), SubcohortCell(20)], samples=5)
     assert np.isnan(rates[:, 1]).all()
     assert np.isnan(rates[:, 0, [DC, FUSED]]).all()
     assert np.isfinite(rates[:, 0, [CHANCE, RAD, MAJORITY, ORACLE]]).all()
     code = panel(problems=2, n=8, requests=(DELIMITER,), kind="code")
-    assert np.isnan(hit_rates(code, DELIMITER, [Cell(4)], samples=5)[:, 0, MAJORITY]).all()
+    assert np.isnan(hit_rates(code, DELIMITER, [SubcohortCell(4)], samples=5)[:, 0, MAJORITY]).all()
     nowhere = panel(problems=2, n=8, requests=(DELIMITER,), located=0.0)
-    assert np.isnan(hit_rates(nowhere, DELIMITER, [Cell(2), Cell(4, 1)], samples=5)).all()
+    assert np.isnan(hit_rates(nowhere, DELIMITER, [SubcohortCell(2), SubcohortCell(4, 1)], samples=5)).all()
 
 
-@pytest.mark.parametrize("cell", [Cell(1), Cell(4, 5)])
-def test_an_impossible_cell_is_refused(cell: Cell) -> None:
+@pytest.mark.parametrize("cell", [SubcohortCell(1), SubcohortCell(4, 5)])
+def test_an_impossible_cell_is_refused(cell: SubcohortCell) -> None:
     with pytest.raises(InputError, match="2 or more rollouts"):
         hit_rates(small(), DELIMITER, [cell])

@@ -39,7 +39,7 @@ _MARKERS = MARKERS["qwen3"]  # of the models whose trajectories are imported
 _OPEN, _CLOSE = (marker.pattern.decode() for marker in (_MARKERS.thinking, _MARKERS.boundary))
 
 
-class Request(NamedTuple):
+class ReplayRequest(NamedTuple):
     """One request of a trajectory: its token ids, and those of the answer."""
 
     prompt: Sequence[int]
@@ -72,7 +72,7 @@ class RequestSource(Source):
         self,
         candidates: Sequence[Candidate],
         runs: Mapping[str, Sequence[int]],
-        load: Callable[[str, int], Sequence[Request]],
+        load: Callable[[str, int], Sequence[ReplayRequest]],
         record: dict[str, Any],
         *,
         tokens: str = SAMPLED,
@@ -186,7 +186,7 @@ def _source(
         if replayable and one is before:
             usable.setdefault(one.instance_id, []).append(one.run)
 
-    def load(name: str, run: int) -> list[Request]:
+    def load(name: str, run: int) -> list[ReplayRequest]:
         return requests_of(read_trajectory(paths[run][name]), engine, template_arguments)
 
     source = {"trajectories": [run.name for run in runs], "sha256": digest.hexdigest()}
@@ -212,7 +212,7 @@ def _described(
     return (made, True) if problem is None else (replace(made, problem=problem), False)
 
 
-def why_not(load: Callable[[], Sequence[Request]], engine: Engine) -> str | None:
+def why_not(load: Callable[[], Sequence[ReplayRequest]], engine: Engine) -> str | None:
     """The reason that the requests of a trajectory cannot be replayed; None where they can.
 
     Somebody else wrote them, and what is odd in a message may fail anywhere: in the chat template, the tokenizer or here.
@@ -228,7 +228,7 @@ def why_not(load: Callable[[], Sequence[Request]], engine: Engine) -> str | None
     return None
 
 
-def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict[str, object]) -> list[Request]:
+def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict[str, object]) -> list[ReplayRequest]:
     """Every request of a trajectory with its answer, those included whose answer was refused for its form.
 
     Raises InputError where there is no answer, where no answer has its reasoning, or where a request does not fit the
@@ -236,7 +236,7 @@ def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict
     """
     conversation = Conversation(engine.tokenizer, template_arguments)
     history: list[dict[str, Any]] = []
-    requests: list[Request] = []
+    requests: list[ReplayRequest] = []
     reasoned = False
     for message in trajectory.messages:
         refused = _refused_answer(message)
@@ -250,7 +250,7 @@ def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict
                     f"step {len(requests) + 1} has {len(prompt)} + {len(answer)} tokens, and the context of "
                     f"{engine.model_name} is {engine.context}"
                 )
-            requests.append(Request(prompt, answer))
+            requests.append(ReplayRequest(prompt, answer))
             if refused is None:
                 conversation.answered(list(answer))
         if message["role"] != "exit":

@@ -30,7 +30,7 @@ _OBSERVATION = (
 
 
 @dataclass
-class Session:
+class AgentSession:
     """The session of one agent: its responder, its key in the random numbers, and its turns so far."""
 
     responder: Responder
@@ -42,7 +42,7 @@ class Session:
     failure: BaseException | None = None  # an answer that the responder could not give
 
 
-SESSIONS: dict[str, Session] = {}
+SESSIONS: dict[str, AgentSession] = {}
 
 
 class RoutedModelConfig(BaseModel):
@@ -158,7 +158,7 @@ class RoutedModel:
         }
 
 
-def open_session(name: str, session: Session) -> None:
+def open_session(name: str, session: AgentSession) -> None:
     """Make a session known to the models that are configured with its name."""
     if name in SESSIONS:
         raise InputError(f"there is a session {name!r} already: an instance runs once at a time")

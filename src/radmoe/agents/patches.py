@@ -61,7 +61,7 @@ class Considered:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PatchDecision:
     """The patch that is submitted for an instance, and why. If none can be, `run` is None and the patch is empty.
 
     `selection` is the choice among the candidates `runs`, in their order; None if none of them has routing.
@@ -85,7 +85,7 @@ def decide_all(
     limit: int | None = None,
     instances: Sequence[Instance] = (),
     threads: int = 1,
-) -> Iterator[Decision]:
+) -> Iterator[PatchDecision]:
     """Decide for every instance of a directory that `run_agents` or `import_trajectories` wrote, in their order.
 
     By default the readout is every boundary as a set, the kernel is binary and k is 4. `step@union` also reads the first
@@ -103,7 +103,7 @@ def decide_all(
         _check_confinement()
     order = [*(name for name in pool.problems if name in every), *sorted(every.keys() - set(pool.problems))]
 
-    def work(job: tuple[str, RolloutGroup | None]) -> Decision:
+    def work(job: tuple[str, RolloutGroup | None]) -> PatchDecision:
         name, group = job
         members = every[name]
         if name in repositories:
@@ -121,7 +121,7 @@ def decide_all(
 
 def decide(
     instance_id: str, members: Sequence[Candidate], group: RolloutGroup | None, setting: Setting, model: str
-) -> Decision:
+) -> PatchDecision:
     """Decide for one instance, whose trajectories with routing are `group`."""
     traces = {} if group is None else dict(zip(group.rollout_indices or (), group.rollouts, strict=True))
     usable = [one.run for one in members if one.usable]
@@ -146,7 +146,7 @@ def decide(
         why = f"fewer than two of {len(usable)} candidates have {setting.readout}: the first that can be submitted"
     patch = next((one.patch for one in members if one.run == pick), "")
     considered = tuple(_considered(one, traces.get(one.run), group, facts.get(one.run, {})) for one in members)
-    return Decision(instance_id, pick, patch, why, model, setting, selection, tuple(runs), considered)
+    return PatchDecision(instance_id, pick, patch, why, model, setting, selection, tuple(runs), considered)
 
 
 def _facts(
@@ -204,7 +204,7 @@ def check_patches(instance: Instance, members: Sequence[Candidate]) -> list[Cand
     return checked
 
 
-def write_predictions(decisions: Iterable[Decision], out: Path, records: Path | None = None) -> None:
+def write_predictions(decisions: Iterable[PatchDecision], out: Path, records: Path | None = None) -> None:
     """Write `preds.json` as SWE-bench reads it, and the record of every decision as JSON lines."""
     decisions = list(decisions)
     preds = {
@@ -222,7 +222,7 @@ def write_predictions(decisions: Iterable[Decision], out: Path, records: Path | 
             write_atomic(records, "".join(json.dumps(record(one)) + "\n" for one in decisions).encode())
 
 
-def record(decision: Decision) -> dict[str, Any]:
+def record(decision: PatchDecision) -> dict[str, Any]:
     """A decision as JSON: `Selection.to_dict` among the candidates `runs`, and what is known of each candidate.
 
     The patch itself is in `preds.json`.

@@ -213,12 +213,12 @@ class _Work:
         """Run one trajectory by mini-swe-agent, and put it into the pool."""
         from minisweagent.run.benchmarks.swebench import process_instance
 
-        from radmoe.agents.mini import SESSIONS, Session, open_session
+        from radmoe.agents.mini import SESSIONS, AgentSession, open_session
 
         if self.stopped:
             return
         name = f"{run}/{instance.instance_id}"
-        session = Session(self.plan.responder, instance.instance_id, run, dict(self.plan.template_arguments))
+        session = AgentSession(self.plan.responder, instance.instance_id, run, dict(self.plan.template_arguments))
         open_session(name, session)
         try:
             directory = run_directory(self.out, run)

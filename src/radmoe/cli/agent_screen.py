@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from radmoe.system.printing import console, say
 
 if TYPE_CHECKING:
-    from radmoe.agents.patches import Decision
+    from radmoe.agents.patches import PatchDecision
     from radmoe.agents.run import AgentRun
 
 MOST_LINES = 20  # about trajectories that cannot be submitted
@@ -38,12 +38,12 @@ def say_problems(directory: Path) -> None:
         say(f"radmoe: and {len(lines) - MOST_LINES:,} more, all in {directory / CANDIDATES}", err=True)
 
 
-def show_decisions(decisions: list[Decision]) -> None:
-    from radmoe.system.screen import Table
+def show_decisions(decisions: list[PatchDecision]) -> None:
+    from radmoe.system.screen import ScreenTable
 
     first: Any = decisions[0] if decisions else None
     title = "" if first is None else str(first.setting)
-    table = Table(title=title, box=None)
+    table = ScreenTable(title=title, box=None)
     table.add_column("issue")
     for heading in ("candidates", "usable", "pick", "density", "steps", "boundaries", "patch lines"):
         table.add_column(heading, justify="right")

@@ -127,11 +127,11 @@ def command(
     if as_json:
         say_json({"pool": str(pool), **asdict(summary)} | ({} if behaving is None else {"behaving": behaving}))
         return
-    from radmoe.system.screen import Table
+    from radmoe.system.screen import ScreenTable
 
     per_problem = summary.graded / summary.problems
     average = f"Avg@{per_problem:g}" if per_problem.is_integer() else "Avg"
-    table = Table(title=f"{pool}: {summary.problems} problems", box=None)
+    table = ScreenTable(title=f"{pool}: {summary.problems} problems", box=None)
     for heading in ("rollouts", "graded", "parseable", "right", average):
         table.add_column(heading, justify="right")
     counts = (summary.rollouts, summary.graded, summary.parseable, summary.right)

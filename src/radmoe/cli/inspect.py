@@ -117,10 +117,10 @@ def _describe_provenance(provenance: dict[str, Any]) -> str:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from radmoe.system.screen import Table
+    from radmoe.system.screen import ScreenTable
 
     out = console()
-    table = Table(title=f"pool {facts['path']}", title_justify="left", show_header=False, box=None)
+    table = ScreenTable(title=f"pool {facts['path']}", title_justify="left", show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column()
     compression = facts["compression"]
@@ -147,7 +147,7 @@ def _print(facts: dict[str, Any]) -> None:
         table.add_row(name, value)
     out.print(table)
     out.print()
-    anchors = Table(title="anchor coverage", title_justify="left", box=None)
+    anchors = ScreenTable(title="anchor coverage", title_justify="left", box=None)
     for heading in ("readout", "kind", "located", "share"):
         anchors.add_column(heading, justify="left" if heading in ("readout", "kind") else "right")
     for row in facts["coverage"]:

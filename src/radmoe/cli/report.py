@@ -47,11 +47,11 @@ def command(
     anchors, windows and log-probabilities, two of them side by side, and the experts that fired. Pools need no labels.
     """
     from radmoe.cli.evaluate import cores
-    from radmoe.report.explorer import Options, write_report
+    from radmoe.report.explorer import PageOptions, write_report
 
     if out.is_dir():
         raise InputError(f"--out {out} is a directory: name a file, such as {out / 'report.html'}")
-    options = Options(kind, tuple(readout or ()), rule, full_text, limit, cores(jobs))
+    options = PageOptions(kind, tuple(readout or ()), rule, full_text, limit, cores(jobs))
     with bar("writing the page", "rollouts evaluated or written") as update:
         notes = write_report(pools, out, options, progress=update)
     for note in notes:

@@ -167,14 +167,14 @@ def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None)
 
 
 def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], rule: Rule, heading: str) -> None:
-    from radmoe.system.screen import Table
+    from radmoe.system.screen import ScreenTable
 
     sizes = {
         kinds[problem]: len(one.selection.located)
         for problem, one in reversed(list(zip(problems, judged, strict=True)))
     }
     settings = [rule.settle(kind, sizes[kind]) for kind in dict.fromkeys(kinds.values())]  # of its first problem
-    table = Table(title="; ".join(map(str, settings)), box=None)
+    table = ScreenTable(title="; ".join(map(str, settings)), box=None)
     table.add_column("problem")
     for name in ("rollouts", "located", "pick", "density", "basin", "margin", heading):
         table.add_column(name, justify="right")

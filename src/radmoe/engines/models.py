@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 
 from radmoe.errors import EngineError
-from radmoe.system.plugins import Model, added, attribute
+from radmoe.system.plugins import PluginModel, added, attribute
 
 
-def shipped_models() -> dict[str, Model]:
+def shipped_models() -> dict[str, PluginModel]:
     """The models that installed packages bring, by name."""
     return added("models")
 

@@ -192,7 +192,7 @@ class GradedPool:
             arrays[f"hits {name}"] = np.array([row.hits[name] for row in rows], np.float64)
         return arrays | {f"missing {name}": np.array(reason) for name, reason in missing.items()}
 
-    def _unusable(self, rows: Sequence[Measured]) -> dict[str, str]:
+    def _unusable(self, rows: Sequence[MeasuredProblem]) -> dict[str, str]:
         """Why methods have no result where no rollout has an anchor, or none has an answer."""
         missing: dict[str, str] = {}
         most = max(row.counts["located"] for row in rows)
@@ -208,7 +208,7 @@ class GradedPool:
         return missing
 
 
-class Measured(NamedTuple):
+class MeasuredProblem(NamedTuple):
     """One problem, measured by every method: see `Outcomes`."""
 
     counts: dict[str, int]
@@ -217,9 +217,9 @@ class Measured(NamedTuple):
     missing: dict[str, str]
 
 
-def measure_problem(problem: GradedProblem) -> Measured:
+def measure_problem(problem: GradedProblem) -> MeasuredProblem:
     """Every method on one problem. Each method reads what it says it reads, and only then is its pick judged."""
-    measured = Measured(_counts(problem), {}, {}, {})
+    measured = MeasuredProblem(_counts(problem), {}, {}, {})
     for method in METHODS.values():
         try:
             outcome = method.judge(problem)

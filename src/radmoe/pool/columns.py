@@ -24,7 +24,7 @@ from radmoe.pool.schema import (
     EXPERT_IDS,
     EXPERT_WEIGHTS,
     PROMPT_WEIGHTS,
-    Column,
+    StoredColumn,
 )
 
 _MAX_STREAMS = 16  # bytes of an element that blosc2 compresses as streams of their own
@@ -39,7 +39,7 @@ _CODECS = (0, 1, 3, 4)  # BloscLZ, LZ4, zlib and Zstandard, in the upper three b
 _FILTERS = (0, 1, 2, 35)  # none, shuffle, bit shuffle, byte-delta
 
 
-def compression(column: Column, top_k: int, *, sorted_experts: bool) -> dict[str, Any]:
+def compression(column: StoredColumn, top_k: int, *, sorted_experts: bool) -> dict[str, Any]:
     """The blosc2 parameters of a column. A frame describes itself, so a reader needs none of them.
 
     The paper uses byte-delta and level 5 on both routing columns. Byte-delta pays only where experts are
@@ -72,7 +72,7 @@ def compression(column: Column, top_k: int, *, sorted_experts: bool) -> dict[str
 class ColumnWriter:
     """Appends rows to a new column file. `finish` makes the file durable and returns its description."""
 
-    def __init__(self, path: Path, column: Column, per_row: int, cparams: dict[str, Any]) -> None:
+    def __init__(self, path: Path, column: StoredColumn, per_row: int, cparams: dict[str, Any]) -> None:
         import blosc2
 
         path.unlink(missing_ok=True)
@@ -119,7 +119,7 @@ class ColumnWriter:
 class ColumnReader:
     """Reads rows [start, stop) of a finished column, decompressing only the blocks they lie in."""
 
-    def __init__(self, path: Path, column: Column, meta: dict[str, Any]) -> None:
+    def __init__(self, path: Path, column: StoredColumn, meta: dict[str, Any]) -> None:
         self.path, self.column, self.meta = path, column, meta
         self.per_row, self.rows = int(meta["per_row"]), int(meta["rows"])
         self.row_bytes = self.per_row * column.dtype.itemsize
@@ -187,7 +187,7 @@ class ColumnReader:
         return frame
 
 
-def check_entry(path: Path, column: Column, entry: dict[str, Any]) -> None:
+def check_entry(path: Path, column: StoredColumn, entry: dict[str, Any]) -> None:
     """Refuse the description of a column that contradicts the format or itself."""
     if (entry["file"], entry["dtype"]) != (column.file, column.dtype.name):
         raise PoolCorrupt(f"{path} is not described as the format says: restore {path.parent} from a copy")

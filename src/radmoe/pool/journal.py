@@ -173,7 +173,7 @@ def _fields(path: Path, header: bytes, first: bool) -> dict[str, Any]:
     return meta
 
 
-def _described(entry: Any) -> tuple[schema.Column, list[int]]:
+def _described(entry: Any) -> tuple[schema.StoredColumn, list[int]]:
     """The column and shape that a header gives for an array."""
     name, dtype, shape = entry if isinstance(entry, list) and len(entry) == 3 else (None, None, None)
     column = next((column for column in schema.COLUMNS if column.name == name and column.dtype.str == dtype), None)

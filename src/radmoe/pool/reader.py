@@ -133,7 +133,7 @@ class StoredRollout:
         assert ids is not None
         return ids[places].reshape(shape), None if weighed is None else weighed[places].reshape(shape)
 
-    def _routing(self, column: schema.Column, first: int, last: int) -> NDArray[Any] | None:
+    def _routing(self, column: schema.StoredColumn, first: int, last: int) -> NDArray[Any] | None:
         if self.positions is None:
             return self._shard.read(column, self._row, first, last)
         rows = self._stretch.read(column, self._row)

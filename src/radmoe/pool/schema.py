@@ -37,7 +37,7 @@ _SHARD_NAME = re.compile(r"token_data_([0-9]{5,9})")
 
 
 @dataclass(frozen=True)
-class Column:
+class StoredColumn:
     """One blosc2 file of a shard: flat, little-endian, with as many items in every row that its pointer counts."""
 
     name: str
@@ -53,14 +53,14 @@ MOE_PTR = "moe_row_ptr"
 TOK_PTR = "tok_row_ptr"
 PROMPT_PTR = "prompt_moe_row_ptr"
 
-EXPERT_IDS = Column("moe_topk_expert_ids", np.dtype("<i2"), MOE_PTR)
-EXPERT_WEIGHTS = Column("moe_topk_expert_weights", np.dtype("<f2"), MOE_PTR)
-TOKEN_INDEX = Column("moe_token_index", np.dtype("<i4"), MOE_PTR)
-TOKEN_IDS = Column("tok_token_ids", np.dtype("<i4"), TOK_PTR)
-SAMPLED = Column("tok_sampled_logprob", np.dtype("<f4"), TOK_PTR)
-TOPK = Column("tok_topk_logprobs", np.dtype("<f2"), TOK_PTR)
-PROMPT_IDS = Column("prompt_moe_topk_expert_ids", np.dtype("<i2"), PROMPT_PTR)
-PROMPT_WEIGHTS = Column("prompt_moe_topk_expert_weights", np.dtype("<f2"), PROMPT_PTR)
+EXPERT_IDS = StoredColumn("moe_topk_expert_ids", np.dtype("<i2"), MOE_PTR)
+EXPERT_WEIGHTS = StoredColumn("moe_topk_expert_weights", np.dtype("<f2"), MOE_PTR)
+TOKEN_INDEX = StoredColumn("moe_token_index", np.dtype("<i4"), MOE_PTR)
+TOKEN_IDS = StoredColumn("tok_token_ids", np.dtype("<i4"), TOK_PTR)
+SAMPLED = StoredColumn("tok_sampled_logprob", np.dtype("<f4"), TOK_PTR)
+TOPK = StoredColumn("tok_topk_logprobs", np.dtype("<f2"), TOK_PTR)
+PROMPT_IDS = StoredColumn("prompt_moe_topk_expert_ids", np.dtype("<i2"), PROMPT_PTR)
+PROMPT_WEIGHTS = StoredColumn("prompt_moe_topk_expert_weights", np.dtype("<f2"), PROMPT_PTR)
 
 COLUMNS = (EXPERT_IDS, EXPERT_WEIGHTS, TOKEN_INDEX, TOKEN_IDS, SAMPLED, TOPK, PROMPT_IDS, PROMPT_WEIGHTS)
 POINTERS = (MOE_PTR, TOK_PTR, PROMPT_PTR)

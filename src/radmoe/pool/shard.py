@@ -17,7 +17,7 @@ from radmoe.pool.columns import ColumnReader, ColumnWriter, check_entry, check_s
 from radmoe.pool.fault import SetAside
 from radmoe.pool.limits import check_claim
 from radmoe.pool.profile import Profile
-from radmoe.pool.schema import COLUMNS, MOE_PTR, TOK_PTR, Column
+from radmoe.pool.schema import COLUMNS, MOE_PTR, TOK_PTR, StoredColumn
 from radmoe.pool.tables import RUN_FIELDS, write_table
 from radmoe.types import RouterShape
 
@@ -35,7 +35,7 @@ def seal(
     """
     source = directory / schema.JOURNAL
     files.remove_temporary(directory)
-    writers: dict[Column, ColumnWriter] = {}
+    writers: dict[StoredColumn, ColumnWriter] = {}
     pointers: dict[str, list[int]] = {}
     rows: list[dict[str, Any]] = []
     captured_bytes = 0
@@ -130,12 +130,12 @@ class Shard:
 
         check_claim(directory, f"columns of {raw_bytes:,} bytes", raw_bytes, stored_bytes)
 
-    def pointer(self, column: Column) -> NDArray[np.int64]:
+    def pointer(self, column: StoredColumn) -> NDArray[np.int64]:
         """The CSR pointer of a column: run i has rows [pointer[i], pointer[i + 1])."""
         return self.pointers.get(column.pointer, self.pointers.get(MOE_PTR, _EMPTY))
 
     def read(
-        self, column: Column, run: int, start: int = 0, stop: int | None = None, *, runs: int = 1
+        self, column: StoredColumn, run: int, start: int = 0, stop: int | None = None, *, runs: int = 1
     ) -> NDArray[Any] | None:
         """Rows [start, stop) of a run, or all rows of it and of the `runs` - 1 runs after it.
 
@@ -176,7 +176,7 @@ class Stretch:
         self.shard, self.first, self.runs, self.stop = shard, first, runs, first + runs
         self._columns: dict[str, NDArray[Any] | None] = {}
 
-    def read(self, column: Column, run: int) -> NDArray[Any] | None:
+    def read(self, column: StoredColumn, run: int) -> NDArray[Any] | None:
         """The rows of a run, which is numbered as in the shard; None if the shard does not have the column."""
         if column.name not in self._columns:
             self._columns[column.name] = self.shard.read(column, self.first, runs=self.runs)

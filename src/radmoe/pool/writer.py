@@ -326,7 +326,7 @@ class PoolWriter:
     ) -> dict[str, NDArray[Any]]:
         rows = self.profile.kept_rows(rollout.token_ids, self.vocab, kind, rollout.starts)
         ids, weights = self._routing(rollout, rows, where)
-        arrays: dict[schema.Column, NDArray[Any]] = {schema.EXPERT_IDS: ids, schema.TOKEN_IDS: rollout.token_ids}
+        arrays: dict[schema.StoredColumn, NDArray[Any]] = {schema.EXPERT_IDS: ids, schema.TOKEN_IDS: rollout.token_ids}
         if weights is not None:
             arrays[schema.EXPERT_WEIGHTS] = weights
         if rows is not None:

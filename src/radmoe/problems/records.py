@@ -26,7 +26,7 @@ _SEEDED = re.compile(r".+-s(-?\d{1,18})(-\d{3,})?")  # gpqa_diamond-rec3-s7, and
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordSource:
     """A data set with its rows.
 
     `task` is what a pool records: a name, a dotted path, or a file's stem. `label` begins the ids of rows that have no
@@ -92,7 +92,7 @@ class Source:
 
 def open_source(
     task: str | None, data: str | Path | None, *, seed: int | None = None, limit: int | None = None
-) -> Source:
+) -> RecordSource:
     """Open a task, a file, or a task whose rows are in a file. A task that generates its problems generates only
     `limit`.
     """
@@ -104,9 +104,9 @@ def open_source(
     dataset = dataset_named(task)
     if dataset.rows is not None:
         drawn = enumerate(islice(dataset.rows(seed), limit), 1)
-        return Source(dataset, task, drawn, seed, dataset.name, label=dataset.name)
+        return RecordSource(dataset, task, drawn, seed, dataset.name, label=dataset.name)
     rows, where = _from_hub(dataset)
-    return Source(dataset, task, enumerate(rows, 1), seed, where, label=dataset.name)
+    return RecordSource(dataset, task, enumerate(rows, 1), seed, where, label=dataset.name)
 
 
 def seed_in(problem_ids: Iterable[str]) -> int:
@@ -115,16 +115,16 @@ def seed_in(problem_ids: Iterable[str]) -> int:
     return seeds.pop() if len(seeds) == 1 else DEFAULT_SEED
 
 
-def _from_file(task: str | None, path: Path, seed: int) -> Source:
+def _from_file(task: str | None, path: Path, seed: int) -> RecordSource:
     if task is None:
         rows = list(read_rows(path))
         dataset = dataset_of_file(path.stem, rows[0][1])
         own_ids = dataset.name not in BENCHMARKS
-        return Source(dataset, path.stem, rows, seed, str(path), "line", path.stem, own_ids)
+        return RecordSource(dataset, path.stem, rows, seed, str(path), "line", path.stem, own_ids)
     dataset = dataset_named(task)
     if dataset.rows is not None:
         raise InputError(f"task {task!r} draws its own problems and reads no file: leave out --task or --data")
-    return Source(dataset, task, read_rows(path), seed, str(path), "line", dataset.name)
+    return RecordSource(dataset, task, read_rows(path), seed, str(path), "line", dataset.name)
 
 
 def _from_hub(dataset: Dataset) -> tuple[list[Row], str]:

@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Options:
+class PageOptions:
     """What a page shows: which readouts (the usual ones of each kind by default), and whether long texts stay whole."""
 
     kind: str | None = None
@@ -49,14 +49,14 @@ def _nothing(done: int, total: int) -> None:
 
 
 def write_report(
-    pools: Sequence[Path], out: Path, options: Options | None = None, *, progress: Progress = _nothing
+    pools: Sequence[Path], out: Path, options: PageOptions | None = None, *, progress: Progress = _nothing
 ) -> list[str]:
     """Write the page of some pools to a file, which appears whole or not at all, and return its notes.
 
     A pool without labels, or without what evaluating it needs, is shown all the same: a note says what is missing.
     `progress` is told how much is done, and how much there is: every rollout is evaluated and encoded.
     """
-    options = options or Options()
+    options = options or PageOptions()
     sources = [_Source.open(path, options) for path in pools]
     total = sum(one.rollouts for one in sources)
     if not total:
@@ -102,7 +102,7 @@ class _Source:
     notes: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Path, options: Options) -> _Source:
+    def open(cls, path: Path, options: PageOptions) -> _Source:
         """Open a pool, tell the kinds of its problems and note what it lacks."""
         pool = open_pool(path)
         problems = pool.problems[: options.limit]
@@ -136,7 +136,7 @@ class _Source:
                 )
         return cls(pool, name, problems, kinds, labels, tuple(notes))
 
-    def settings(self, kind: Kind | None, options: Options) -> tuple[Setting, ...]:
+    def settings(self, kind: Kind | None, options: PageOptions) -> tuple[Setting, ...]:
         """The readouts that problems of a kind are shown under."""
         if options.readouts:
             return tuple(options.rule.but(readout=readout).settle(kind) for readout in options.readouts)
@@ -149,7 +149,7 @@ class _Source:
         """How many rollouts the shown problems have."""
         return sum(len(self.pool.rollout_indices(problem)) for problem in self.problems)
 
-    def encode(self, evaluated: Sequence[GradedPool], options: Options) -> Iterator[EncodedProblem]:
+    def encode(self, evaluated: Sequence[GradedPool], options: PageOptions) -> Iterator[EncodedProblem]:
         """Every problem in its order, with what was `evaluated` of it."""
         rows = {problem: (one, i) for one in evaluated for i, problem in enumerate(one.problem_ids)}
         prompts, finishes = self._runs()
@@ -207,7 +207,7 @@ class _Source:
 
 
 def _evaluated(
-    sources: Sequence[_Source], options: Options, progress: Callable[[int], None]
+    sources: Sequence[_Source], options: PageOptions, progress: Callable[[int], None]
 ) -> tuple[dict[int, tuple[GradedPool, ...]], Report | None, str]:
     """Every pool that can be evaluated, by its place, the tables over them, and why there are none.
 

@@ -51,13 +51,13 @@ def main(order: str, control: str, place: str) -> None:
             caller.send(END.pack(code))
 
 
-def _enter(wanted: dict[str, Any], place: str) -> tuple[filters.Filter, root.View]:
+def _enter(wanted: dict[str, Any], place: str) -> tuple[filters.Filter, root.RootView]:
     """Confine this process to what was ordered, and hide it from commands. Returns the filter they start behind."""
     barrier = filters.for_commands()
     if barrier is None:
         raise OSError(f"there is no seccomp filter for {os.uname().machine}")
     owner = root.owner(_FIRST_UID + os.getpid() % 10_000_000)
-    view = root.View(tuple(wanted["read"]), disk=wanted["disk"], scratch=wanted["scratch"], owner=owner)
+    view = root.RootView(tuple(wanted["read"]), disk=wanted["disk"], scratch=wanted["scratch"], owner=owner)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_ENDED_FIRST))
     root.enter(view, place, lambda workdir: _fill(workdir, wanted, owner))
@@ -131,7 +131,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _run(
-    caller: socket.socket, wanted: dict[str, Any], barrier: filters.Filter, view: root.View, descriptors: list[int]
+    caller: socket.socket, wanted: dict[str, Any], barrier: filters.Filter, view: root.RootView, descriptors: list[int]
 ) -> int:
     command = os.fork()
     if command == 0:
@@ -153,7 +153,7 @@ def _run(
 
 
 def _command(
-    wanted: dict[str, Any], barrier: filters.Filter, view: root.View, words: int, given: int, output: int
+    wanted: dict[str, Any], barrier: filters.Filter, view: root.RootView, words: int, given: int, output: int
 ) -> NoReturn:
     """Runs in the process that becomes the command: sets limits, installs the filter, drops root, and executes it."""
     assert view.owner

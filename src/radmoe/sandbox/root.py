@@ -31,7 +31,7 @@ _NOT_LOADED = re.compile(r"_(tkinter|test|xx|ctypes_test)")  # extension modules
 _FLAGS = {"ro": RDONLY, "nosuid": NOSUID, "nodev": NODEV, "noexec": NOEXEC}
 
 
-class View(NamedTuple):
+class RootView(NamedTuple):
     """The directories and files that a confined process can read, at the same paths as outside.
 
     Directories in `hidden` lie in readable ones and appear empty. `home` is an empty directory to stand in. What can be
@@ -47,13 +47,13 @@ class View(NamedTuple):
     owner: tuple[int, int] | None = None
 
 
-def interpreter(home: str) -> View:
+def interpreter(home: str) -> RootView:
     """This process's interpreter: the standard library, the shared libraries it is linked with, and time zones."""
     library = [os.path.normpath(path) for path in sys.path if Path(path).exists()]
     hidden = [f"{path}/{name}" for path in library for name in _FOREIGN if Path(path, name).is_dir()]
     others = [sys.executable, "/etc/ld.so.cache", "/usr/share/zoneinfo"]
     read = _outermost([*library, *_shared_libraries(library), *(path for path in others if Path(path).exists())])
-    return View(tuple(read), tuple(hidden), home=home)
+    return RootView(tuple(read), tuple(hidden), home=home)
 
 
 def _outermost(paths: list[str]) -> list[str]:
@@ -104,7 +104,7 @@ def _shared_libraries(library: list[str]) -> list[str]:
 # -- a root of its own -----------------------------------------------------------------------------------------------
 
 
-def enter(view: View, place: str, fill: Callable[[str], None] = lambda workdir: None) -> None:
+def enter(view: RootView, place: str, fill: Callable[[str], None] = lambda workdir: None) -> None:
     """Enter namespaces with no other process, no network, and no files but those in view. Raises OSError if it cannot.
 
     Returns in a new process, the first of its tree: when it ends, whatever runs there ends too. The calling process
@@ -156,7 +156,7 @@ def _unshare_as_user(flags: int) -> None:
         Path(f"/proc/self/{name}_map").write_text(f"{number or _NOBODY} {number} 1")
 
 
-def _build(view: View, place: str) -> None:
+def _build(view: RootView, place: str) -> None:
     """Put on `place` what is in view, and make everything read-only that is not to be written to."""
     kernel.mount(None, "/", None, REC | PRIVATE)
     kernel.mount("tmpfs", place, "tmpfs", NOSUID | NODEV, "mode=755,size=1m")
@@ -182,7 +182,7 @@ def _build(view: View, place: str) -> None:
             _mount_memory(place + path, view.scratch, "mode=1777")
 
 
-def empty_scratch(view: View) -> None:
+def empty_scratch(view: RootView) -> None:
     """Replace /tmp and /dev/shm by empty ones, whatever is in them. Nobody may be using them."""
     for path in _SCRATCH:
         kernel.unmount(path)
@@ -222,7 +222,7 @@ def _mounts(place: str) -> Iterator[tuple[str, int]]:
 # -- the same for Landlock -------------------------------------------------------------------------------------------
 
 
-def rules(view: View) -> list[tuple[str, int]]:
+def rules(view: RootView) -> list[tuple[str, int]]:
     """The view as rules of Landlock, each of which also holds for what lies below its path.
 
     So a directory with something hidden in it is given entry by entry: the names in it can be listed, but what is
@@ -241,7 +241,7 @@ def rules(view: View) -> list[tuple[str, int]]:
     return chosen
 
 
-def private(view: View, *, parents: bool) -> bool:
+def private(view: RootView, *, parents: bool) -> bool:
     """Whether another user would not be let at some of the files in view, or, with `parents`, not at their directories."""
     for path in map(Path, view.read):
         files = [path, *path.iterdir()] if path.is_dir() else [path]

@@ -27,7 +27,7 @@ SOME = 0.1  # a marker in a smaller share of the rollouts is no evidence of a ki
 _INFERRED: tuple[Kind, ...] = ("math", "code")  # choice has the same marker as math, so it is never inferred
 
 
-class Survey(NamedTuple):
+class MarkerSurvey(NamedTuple):
     """The share of rollouts that carry each kind's own marker, and how many rollouts were looked at."""
 
     shares: dict[Kind, float]
@@ -52,7 +52,7 @@ class Settled(NamedTuple):
     note: str
 
 
-def survey(groups: Iterable[RolloutGroup], *, most: int | None = None) -> Survey:
+def survey(groups: Iterable[RolloutGroup], *, most: int | None = None) -> MarkerSurvey:
     """Look for every kind's marker in the first `most` rollouts of each group (all of them by default).
 
     A fallback does not count, because gpt-oss's final channel opens an answer of any kind.
@@ -67,7 +67,7 @@ def survey(groups: Iterable[RolloutGroup], *, most: int | None = None) -> Survey
                 anchor = locate(spec, rollout.token_ids, group.vocab)
                 counts[kind] += anchor is not None and anchor.family == spec.family
     shares: dict[Kind, float] = {kind: count / max(total, 1) for kind, count in counts.items()}
-    return Survey(shares | {"choice": shares["math"]}, total)
+    return MarkerSurvey(shares | {"choice": shares["math"]}, total)
 
 
 def infer_kind(groups: Iterable[RolloutGroup], where: str) -> Kind | None:
@@ -128,14 +128,14 @@ def needs_marker(readout: str | None) -> bool:
     return parsed.family == BEFORE or (parsed.family in ("delimiter", "pre-delim", CLOSING) and parsed.name is None)
 
 
-def _survey_pool(pool: Problems, problems: Sequence[str]) -> Survey:
+def _survey_pool(pool: Problems, problems: Sequence[str]) -> MarkerSurvey:
     """A survey of some rollouts of problems that are spread evenly over those given (see SURVEYED)."""
     count, rollouts = SURVEYED
     step = max(1, len(problems) // count)
     return survey((pool.group(problem) for problem in problems[::step][:count]), most=rollouts)
 
 
-def _inferred(markers: Survey, where: str) -> Kind | None:
+def _inferred(markers: MarkerSurvey, where: str) -> Kind | None:
     """The kind whose delimiter is in most rollouts, or in some (SOME) while the other's is in hardly any.
 
     Where no delimiter decides, a final-response marker in most rollouts makes it "text".
@@ -160,7 +160,7 @@ def _inferred_kinds(pool: Problems, problems: Sequence[str], where: str) -> tupl
         kind: sum(markers.shares[kind] * markers.rollouts for markers in surveys.values()) / max(rollouts, 1)
         for kind in surveys[problems[0]].shares
     }
-    markers = Survey(shares, rollouts)
+    markers = MarkerSurvey(shares, rollouts)
     unclear = [problem for problem, kind in kinds.items() if kind is None]
     if unclear:
         named = where if len(unclear) == len(problems) else f"problem {unclear[0]!r} in {where}"
@@ -181,7 +181,7 @@ def _inferred_kinds(pool: Problems, problems: Sequence[str], where: str) -> tupl
     return {problem: kind for problem, kind in kinds.items() if kind is not None}, note
 
 
-def _clear_kind(markers: Survey) -> Kind | None:
+def _clear_kind(markers: MarkerSurvey) -> Kind | None:
     """The kind whose delimiter is in most rollouts of a problem while the other's is in hardly any; None if there is none."""
     for kind in _INFERRED:
         if markers.shares[kind] >= MOST and all(markers.shares[other] < SOME for other in _INFERRED if other != kind):
@@ -220,5 +220,5 @@ def _marker(kind: Kind, vocab: Vocab) -> str:
     return (markers.action if kind == "agent" else markers.boundary).pattern.decode()
 
 
-def _listed(markers: Survey, vocab: Vocab) -> str:
+def _listed(markers: MarkerSurvey, vocab: Vocab) -> str:
     return ", ".join(f"{_marker(kind, vocab)} in {markers.shares[kind]:.0%}" for kind in (*_INFERRED, "text"))

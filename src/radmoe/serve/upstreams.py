@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from radmoe.engines.http import HttpEngine, SglangHttpEngine, VllmHttpEngine
-from radmoe.engines.http.client import BUSY, LONGEST_WAIT, Busy, Client, NoConnection, Refused, Server, with_retries
+from radmoe.engines.http.client import (
+    BUSY,
+    LONGEST_WAIT,
+    Busy,
+    Client,
+    ModelServer,
+    NoConnection,
+    Refused,
+    with_retries,
+)
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.serve.api_errors import ApiError, bad_gateway
 from radmoe.serve.telemetry import log
@@ -156,7 +165,7 @@ class Upstream:
 
 def find_out(url: str, model: str | None, key: str | None) -> Card:
     """Find out what kind of server this is and what it serves. Raises EngineError if it does not list its models."""
-    server = Server(url, timeout=_PROBE_SECONDS, retries=0, api_key=key)
+    server = ModelServer(url, timeout=_PROBE_SECONDS, retries=0, api_key=key)
     try:
         cards = server.get("/v1/models").get("data").items()
         models: dict[str, int | None] = {}
@@ -179,7 +188,7 @@ def find_out(url: str, model: str | None, key: str | None) -> Card:
     return Card(kind, models, engine, "")
 
 
-def _answers(server: Server, paths: tuple[str, ...]) -> bool:
+def _answers(server: ModelServer, paths: tuple[str, ...]) -> bool:
     for path in paths:
         with suppress(EngineError):
             if isinstance(server.get(path).value, dict):

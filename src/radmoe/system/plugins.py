@@ -27,7 +27,7 @@ _NAME = re.compile(r"[\w./+-]+(?: [\w./+-]+)?", re.ASCII)  # a command may have 
 
 
 @dataclass(frozen=True)
-class Model:
+class PluginModel:
     """A model that a package ships. `directory` is the path of a function from the model's name to its checkpoint's directory.
 
     `engine` is the name of the engine that opens it where transformers is asked for, `dtype` what it computes in unless told
@@ -58,7 +58,7 @@ class Plugin:
     commands: Mapping[str, str] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, str] = field(default_factory=dict)
-    models: Mapping[str, Model] = field(default_factory=dict)
+    models: Mapping[str, PluginModel] = field(default_factory=dict)
     methods: Sequence[str] = ()
     readouts: Sequence[str] = ()
     problems: Sequence[str] = ()
@@ -70,7 +70,7 @@ class Plugin:
                 if isinstance(value, str) or not isinstance(value, Sequence) or not _are(value, str):
                     raise TypeError(f"{name} of a Plugin are paths in a list, got {value!r}")
                 continue
-            if not isinstance(value, Mapping) or not _are(value.values(), Model if name == "models" else str):
+            if not isinstance(value, Mapping) or not _are(value.values(), PluginModel if name == "models" else str):
                 raise TypeError(
                     f"{name} of a Plugin are {'Models' if name == 'models' else 'paths'} by name, got {value!r}"
                 )

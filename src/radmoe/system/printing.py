@@ -134,12 +134,12 @@ def bar(what: str, unit: str = "rollouts", *, total: float | None = None) -> Ite
     """Progress on stderr: on a terminal a bar that goes away at the end, elsewhere a line every PERIOD seconds."""
     from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-    from radmoe.system.screen import Label, Note
+    from radmoe.system.screen import Note, ScreenLabel
 
     screen = console(stderr=True)
     finished, of, said = 0.0, total, time.monotonic()
     with Progress(
-        Label(what),
+        ScreenLabel(what),
         BarColumn(),
         Note(),
         TimeRemainingColumn(),

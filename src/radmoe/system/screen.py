@@ -38,7 +38,7 @@ class Screen(Console):
             yield Segment(text if control else visible(text, block=True), style, control)
 
 
-class Table(table.Table):
+class ScreenTable(table.Table):
     """A table whose cells are of a bearable length: the middle of a longer one is left out.
 
     A cell that is wider than its column is wrapped: ids and paths can be typed as they stand.
@@ -51,7 +51,7 @@ class Table(table.Table):
         super().add_row(*(shortened(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
-class Label(progress.ProgressColumn):
+class ScreenLabel(progress.ProgressColumn):
     """The label of a progress bar. Rich's own TextColumn would read it as markup and as a format string."""
 
     def __init__(self, what: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ended_threads import every_thread_ends  # noqa: F401 used by all tests here
-from radmoe.engines.http.client import Refused, Server
+from radmoe.engines.http.client import ModelServer, Refused
 from radmoe.errors import EngineError, InputError
 
 Serve = Callable[..., Any]
@@ -31,7 +31,7 @@ def recorded(server: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str
 
 def test_compression_is_not_asked_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     server = serve("vllm")
-    headers, client = recorded(server, monkeypatch), Server(server.url, api_key="k3y")
+    headers, client = recorded(server, monkeypatch), ModelServer(server.url, api_key="k3y")
     client.get("/version")
     client.close()
     assert headers[0]["accept-encoding"] == "identity"
@@ -47,7 +47,7 @@ def test_the_environments_proxy_and_netrc_are_not_used(
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     server = serve("vllm")
-    headers, client = recorded(server, monkeypatch), Server(server.url)
+    headers, client = recorded(server, monkeypatch), ModelServer(server.url)
     assert client.get("/version").get("version").text() == "0.30.0"
     client.close()
     assert "authorization" not in headers[0]
@@ -64,21 +64,21 @@ def test_the_environments_proxy_and_netrc_are_not_used(
     ],
 )
 def test_an_address_is_that_of_the_server(url: str, expected: str) -> None:
-    client = Server(url)
+    client = ModelServer(url)
     client.close()
     assert client.url == expected
 
 
 def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
     with pytest.raises(InputError, match="the address of host holds a password") as caught:
-        Server("http://me:secret@host:8000")
+        ModelServer("http://me:secret@host:8000")
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["", " k", "a\nb", "schlüssel", "a\x00"])
 def test_a_key_that_no_header_can_hold_is_refused(key: str) -> None:
     with pytest.raises(InputError, match="the API key must be printable ASCII"):
-        Server("http://host", api_key=key)
+        ModelServer("http://host", api_key=key)
 
 
 @pytest.mark.parametrize(
@@ -96,18 +96,18 @@ def test_a_key_that_no_header_can_hold_is_refused(key: str) -> None:
 )
 def test_limits_that_are_none_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="must"):
-        Server("http://host", **limits)
+        ModelServer("http://host", **limits)
 
 
 def test_the_size_limit_can_be_set(serve: Serve) -> None:
-    client = Server(serve("vllm").url, largest=10)
+    client = ModelServer(serve("vllm").url, largest=10)
     with pytest.raises(EngineError, match=r"answered 21 bytes, where 10 suffice"):
         client.get("/version")
     client.close()
 
 
 def test_a_wrong_port_fails_in_a_second_with_all_retries() -> None:
-    client, begun = Server("http://127.0.0.1:1"), time.monotonic()
+    client, begun = ModelServer("http://127.0.0.1:1"), time.monotonic()
     with pytest.raises(EngineError, match=r"no connection to .*\(Connection refused\): is the server running there"):
         client.get("/v1/models")
     client.close()
@@ -116,7 +116,7 @@ def test_a_wrong_port_fails_in_a_second_with_all_retries() -> None:
 
 def test_a_server_that_went_away_is_asked_again(serve: Serve) -> None:
     server = serve("vllm", dies_after=0)
-    client = Server(server.url, retries=50, backoff=0.05)
+    client = ModelServer(server.url, retries=50, backoff=0.05)
     threading.Timer(0.3, lambda: setattr(server, "dies_after", None)).start()
     assert client.get("/version").get("version").text() == "0.30.0"
     client.close()
@@ -124,7 +124,7 @@ def test_a_server_that_went_away_is_asked_again(serve: Serve) -> None:
 
 def test_stopping_ends_what_waits_and_resuming_allows_more(serve: Serve) -> None:
     server = serve("vllm")
-    client, errors = Server(server.url), []
+    client, errors = ModelServer(server.url), []
     answer, entered, over = server.answer, threading.Event(), threading.Event()
 
     def late(path: str, body: Any) -> Any:
@@ -162,7 +162,7 @@ def test_stopping_ends_what_waits_and_resuming_allows_more(serve: Serve) -> None
 
 
 def test_a_closed_client_says_so(serve: Serve) -> None:
-    client = Server(serve("vllm").url)
+    client = ModelServer(serve("vllm").url)
     client.close()
     client.close()
     client.resume()
@@ -171,11 +171,11 @@ def test_a_closed_client_says_so(serve: Serve) -> None:
 
 
 def test_a_client_that_nobody_closes_leaves_no_thread(serve: Serve) -> None:
-    Server(serve("vllm").url).get("/version")
+    ModelServer(serve("vllm").url).get("/version")
 
 
 def test_a_refusal_has_its_status(serve: Serve) -> None:
-    client = Server(serve("vllm").url)
+    client = ModelServer(serve("vllm").url)
     with pytest.raises(Refused, match="answered 404: Not Found") as caught:
         client.get("/nothing")
     client.close()

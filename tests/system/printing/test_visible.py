@@ -26,7 +26,7 @@ from radmoe.system.printing import (
     styled,
     visible,
 )
-from radmoe.system.screen import Label, Table
+from radmoe.system.screen import ScreenLabel, ScreenTable
 
 ANY = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x1b\x9b\x07\b\r\n\t\u202e\u200d\ufe0f[]\\{}"))
 
@@ -97,7 +97,7 @@ def test_a_line_is_one_line(text: str) -> None:
 def test_whatever_goes_to_a_console_is_visible(text: str) -> None:
     out = io.StringIO()
     screen = console(file=out, width=60)
-    table = Table(text, title=text)
+    table = ScreenTable(text, title=text)
     table.add_row(text)
     table.add_row(styled((text, "bold"), text))
     for one in (text, styled((text, "red")), block(text), Text(text), Padding(text, 2), table, text.split(), [text]):
@@ -114,7 +114,7 @@ def test_a_string_on_a_console_is_one_line_and_no_markup(text: str) -> None:
     screen = console(file=out, width=400)
     screen.print(text)
     screen.print(styled("a", (text, "bold")))
-    table = Table(box=None, show_header=False, padding=0)
+    table = ScreenTable(box=None, show_header=False, padding=0)
     table.add_row(text)
     screen.print(table)
     assert out.getvalue() == f"{visible(text)}\na{visible(text)}\n{visible(text)}\n"
@@ -124,7 +124,7 @@ def test_a_long_cell_keeps_its_ends() -> None:
     assert shortened("short") == "short"
     assert shortened("a" * 300 + "\x1b" + "b" * 300, 11) == "aaaaa…bbbbb"
     out = io.StringIO()
-    table = Table(box=None, show_header=False)
+    table = ScreenTable(box=None, show_header=False)
     table.add_row("x" * 100_000)
     console(file=out, width=80).print(table)
     assert len(out.getvalue()) < 1000
@@ -134,7 +134,7 @@ def test_a_long_cell_keeps_its_ends() -> None:
 @pytest.mark.parametrize("text", ATTACKS.values())
 def test_a_bar_shows_its_name_as_it_is(text: str) -> None:
     out = io.StringIO()
-    console(file=out, width=400).print(Label(text).render(None))  # type: ignore[arg-type]
+    console(file=out, width=400).print(ScreenLabel(text).render(None))  # type: ignore[arg-type]
     assert out.getvalue() == shortened(text, 60) + "\n"
 
 

@@ -1,13 +1,13 @@
 """What radmoe-lab adds to radmoe: its models and their engine, its tasks, and the commands over both."""
 
-from radmoe.system.plugins import Model, Plugin
+from radmoe.system.plugins import Plugin, PluginModel
 
 _TASKS = ("math-1", "math-2", "math-3", "math-4", "choice", "code", "code-wide", "explain")
 _THINKING = ("thinking", "instruct")
 
 
-def _model(*styles: str) -> Model:
-    return Model("radmoe_lab.models.weights", engine="lab", dtype="float32", styles=styles)
+def _model(*styles: str) -> PluginModel:
+    return PluginModel("radmoe_lab.models.weights", engine="lab", dtype="float32", styles=styles)
 
 
 PLUGIN = Plugin(

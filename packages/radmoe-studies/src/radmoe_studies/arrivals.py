@@ -16,7 +16,7 @@ from radmoe.selection.kernels import levels
 from radmoe.selection.kernels.jit import jit
 from radmoe.selection.online import Stopping
 from radmoe_studies.evidence import Bools, Floats, Ints
-from radmoe_studies.subcohorts import Problem, densest
+from radmoe_studies.subcohorts import SubcohortProblem, densest
 
 Orders = NDArray[np.int64]
 
@@ -75,7 +75,12 @@ def _run_lanes(begun: Any, lengths: Any, lanes: int, rollouts: Any, spent: Any) 
 
 
 def picks(
-    problem: Problem, place: Ints, begun: Orders, arrivals: Orders, k: int | Ints, confidence: Floats | None = None
+    problem: SubcohortProblem,
+    place: Ints,
+    begun: Orders,
+    arrivals: Orders,
+    k: int | Ints,
+    confidence: Floats | None = None,
 ) -> Orders:
     """The pick among the first m arrivals of each order [O, N]; -1 where fewer than two are located.
 

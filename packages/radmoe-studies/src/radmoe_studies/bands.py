@@ -56,7 +56,7 @@ def wanted(panel: Panel) -> list[Request]:
     return list(dict.fromkeys(one for one in every if one is not None))
 
 
-class Arms(NamedTuple):
+class BandArms(NamedTuple):
     """Whether RAD is right with every band [rows, bands] at one readout with one kernel, NaN where it has no pick, and the means."""
 
     readout: str
@@ -89,12 +89,12 @@ class Arms(NamedTuple):
         )
 
 
-def arms_of(panels: list[Panel], readout: str, kernel: str, options: Options) -> Arms:
+def arms_of(panels: list[Panel], readout: str, kernel: str, options: Options) -> BandArms:
     table = np.concatenate([_hits(panel, readout, kernel) for panel in panels])
     paired = np.where(np.isfinite(table), table[:, :1], np.nan)  # the full network, on the problems of each band
     both = np.concatenate([table, paired], axis=1)
     means = resample(both, problems_of(panels), resamples=options.draws, seed=options.seed)
-    return Arms(readout, kernel, table, means)
+    return BandArms(readout, kernel, table, means)
 
 
 def _hits(panel: Panel, readout: str, kernel: str) -> Floats:
@@ -103,7 +103,7 @@ def _hits(panel: Panel, readout: str, kernel: str) -> Floats:
     return np.column_stack([nothing if one is None else rad(panel, one) for one in requests])
 
 
-def loss_cells(arms: Arms, band: str) -> tuple[Cell, Cell, float]:
+def loss_cells(arms: BandArms, band: str) -> tuple[Cell, Cell, float]:
     """The accuracy that a band loses against all layers, with its interval, and McNemar's p."""
     if not arms.bands((band,)):
         return missing("no layer"), missing("no layer"), 1.0
@@ -114,14 +114,14 @@ def loss_cells(arms: Arms, band: str) -> tuple[Cell, Cell, float]:
     return shown(loss.estimate, "points", loss.interval), shown(p, "p"), p
 
 
-def omnibus(arms: Arms, group: tuple[str, ...]) -> Cell:
+def omnibus(arms: BandArms, group: tuple[str, ...]) -> Cell:
     """The p of Cochran's Q over a group of bands."""
     table = arms.hits[:, [BANDS.index(band) for band in arms.bands(group)]]
     table = table[np.isfinite(table).all(1)]
     return shown(cochran_q(table).p, "p") if table.size and table.shape[1] > 1 else missing("fewer than two bands")
 
 
-def holm_of(arms: Arms) -> dict[str, float]:
+def holm_of(arms: BandArms) -> dict[str, float]:
     """McNemar's p of every band against all layers, corrected by Holm within each group of bands."""
     out: dict[str, float] = {}
     for group in GROUPS.values():
@@ -130,7 +130,7 @@ def holm_of(arms: Arms) -> dict[str, float]:
     return out
 
 
-def bands_table(every: Mapping[tuple[str, str], Arms]) -> Table:
+def bands_table(every: Mapping[tuple[str, str], BandArms]) -> Table:
     """A table of the accuracy that every band loses, at each readout with each kernel."""
     adjusted = {arms: holm_of(own) for arms, own in every.items()}
     rows = []

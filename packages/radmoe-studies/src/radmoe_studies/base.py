@@ -15,7 +15,7 @@ from functools import wraps
 from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation.table import Table
 from radmoe.report.figures import Chart
-from radmoe_studies.decision import Claim, Decision
+from radmoe_studies.decision import Claim, ClaimDecision
 from radmoe_studies.evidence import Evidence, Panel, Request
 from radmoe_studies.needs import Need
 from radmoe_studies.pooling import EVERYONE, Population, others
@@ -52,7 +52,7 @@ class Findings:
 
     tables: tuple[Table, ...] = ()
     charts: tuple[Chart, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[ClaimDecision, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -167,7 +167,7 @@ def study_named(name: str) -> Study:
 
 
 @dataclass(frozen=True)
-class Ran:
+class StudyRun:
     """The findings of a study, or what it lacked. `failed` says that its needs were met and it could not run all the same."""
 
     study: Study

@@ -41,7 +41,7 @@ def changed(*reasons: str, on: str = "2026-11-18") -> str:
     return f"Changed on {on}, because {'; and because '.join(reasons)}."
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     SUPPORTS = "supports"
     REFUTES = "refutes"
     UNDECIDED = "undecided"
@@ -67,7 +67,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ClaimDecision:
     """What a study found about a claim: an estimate with its interval, and the p-values of its rule.
 
     `edges` are the thresholds of the rule, in the unit of the estimate, and `resolution` is the smallest effect that the rule is about.
@@ -91,14 +91,14 @@ class Decision:
     inexpressible: str = ""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ClaimVerdict:
         if self.inexpressible:
-            return Verdict.NOT_EXPRESSIBLE
+            return ClaimVerdict.NOT_EXPRESSIBLE
         if self.p_for < ALPHA:
-            return Verdict.SUPPORTS
+            return ClaimVerdict.SUPPORTS
         if self.p_against < ALPHA:
-            return Verdict.REFUTES
-        return Verdict.AT_THE_MARGIN if self._close else Verdict.UNDECIDED
+            return ClaimVerdict.REFUTES
+        return ClaimVerdict.AT_THE_MARGIN if self._close else ClaimVerdict.UNDECIDED
 
     @property
     def _close(self) -> bool:
@@ -124,11 +124,11 @@ class Decision:
 
     def outlasts(self, adjusted: tuple[float, float] | None) -> bool:
         """Whether the verdict still stands with p-values that were corrected for the number of claims."""
-        sides = (Verdict.SUPPORTS, Verdict.REFUTES)
+        sides = (ClaimVerdict.SUPPORTS, ClaimVerdict.REFUTES)
         return adjusted is not None and self.verdict in sides and adjusted[sides.index(self.verdict)] < ALPHA
 
 
-def corrected(decisions: Sequence[Decision]) -> list[Decision]:
+def corrected(decisions: Sequence[ClaimDecision]) -> list[ClaimDecision]:
     """The decisions with p-values corrected for their number, separately for and against. Inexpressible claims do not count."""
     tested = [i for i, decision in enumerate(decisions) if not decision.inexpressible]
     out = list(decisions)
@@ -143,7 +143,7 @@ def corrected(decisions: Sequence[Decision]) -> list[Decision]:
 
 def above(
     claim: Claim, quantity: Quantity, *, unit: str, threshold: float, resolution: float | None = None
-) -> Decision:
+) -> ClaimDecision:
     """The claim that a quantity is above a threshold, by its bootstrap distribution.
 
     The threshold is a smallest effect, or a bound that is none (then `resolution` says how close to it is at the margin).
@@ -160,13 +160,13 @@ def above(
 
 def below(
     claim: Claim, quantity: Quantity, *, unit: str, threshold: float, resolution: float | None = None
-) -> Decision:
+) -> ClaimDecision:
     """The claim that a quantity is below a threshold."""
     made = above(claim, quantity, unit=unit, threshold=threshold, resolution=resolution)
     return replace(made, p_for=made.p_against, p_against=made.p_for)
 
 
-def within(claim: Claim, quantity: Quantity, *, unit: str, margin: float, place: float = 0.0) -> Decision:
+def within(claim: Claim, quantity: Quantity, *, unit: str, margin: float, place: float = 0.0) -> ClaimDecision:
     """The claim that a quantity is `place` up to a margin: two one-sided tests. "Not significant" would not be enough.
 
     An interval that lies wholly beyond the margin, on either side, is evidence against it.
@@ -182,7 +182,7 @@ def within(claim: Claim, quantity: Quantity, *, unit: str, margin: float, place:
     return _decision(claim, quantity, draws, unit, float(max(high, low)), float(outside), edges, margin)
 
 
-def all_within(claim: Claim, quantities: Sequence[Quantity], *, unit: str, margin: float) -> Decision:
+def all_within(claim: Claim, quantities: Sequence[Quantity], *, unit: str, margin: float) -> ClaimDecision:
     """The claim that many quantities, which share their resamples, are all zero up to a margin.
 
     For it, each must be: the weakest of the equivalence tests decides. Against it, the one that lies furthest beyond the
@@ -203,7 +203,7 @@ def all_within(claim: Claim, quantities: Sequence[Quantity], *, unit: str, margi
     return replace(furthest, p_for=p_for, p_against=float(chance) if beyond > 0 and enough else 1.0)
 
 
-def all_of(claim: Claim, parts: Sequence[Decision]) -> Decision:
+def all_of(claim: Claim, parts: Sequence[ClaimDecision]) -> ClaimDecision:
     """A claim that holds only if all its parts do (an order of several quantities): the weakest part decides for it,
     and any part, corrected for their number, decides against it."""
     if not parts:
@@ -229,8 +229,10 @@ def _decision(
     p_against: float,
     edges: tuple[float, ...],
     resolution: float,
-) -> Decision:
+) -> ClaimDecision:
     low, high = interval(draws, LEVEL)
     if quantity.n < FEWEST:
         p_for = p_against = 1.0
-    return Decision(claim, float(quantity.estimate), low, high, unit, quantity.n, p_for, p_against, edges, resolution)
+    return ClaimDecision(
+        claim, float(quantity.estimate), low, high, unit, quantity.n, p_for, p_against, edges, resolution
+    )

@@ -20,7 +20,7 @@ from radmoe_studies.evidence import Floats, Panel
 from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.pooling import clusters, shown
 from radmoe_studies.resample import Resampled, resample
-from radmoe_studies.trajectories import NEIGHBOURS, SIZES, Measured, hit, measure, share
+from radmoe_studies.trajectories import NEIGHBOURS, SIZES, MeasuredIssue, hit, measure, share
 
 SELECTORS = {
     "rad": "RAD",
@@ -70,7 +70,7 @@ class Issues:
     hits: dict[str, Floats]
     missing: dict[str, str]
     within: Floats  # the correlation of |S| with being right in each issue; NaN where there is none
-    measured: list[Measured]
+    measured: list[MeasuredIssue]
     correct: list[NDArray[np.bool_]]
 
     @property
@@ -79,7 +79,7 @@ class Issues:
 
 
 def issues_of(name: str, panels: list[Panel]) -> Issues:
-    measured: list[Measured] = []
+    measured: list[MeasuredIssue] = []
     correct: list[NDArray[np.bool_]] = []
     for panel in panels:
         measured += panel.map(measure, few=2_000)

@@ -20,7 +20,7 @@ from radmoe.selection.kernels.jit import jit
 from radmoe_studies.arrivals import Orders, by_ranks
 from radmoe_studies.evidence import Floats, Ints, Panel
 from radmoe_studies.per_rollout import Parts, per_rollout
-from radmoe_studies.subcohorts import Problem, densest
+from radmoe_studies.subcohorts import SubcohortProblem, densest
 
 WARM_UP = 8
 AFTER = 0.25  # before that, the likelihood of a rollout says little
@@ -72,7 +72,7 @@ class Pruned(NamedTuple):
 
 
 def prune(
-    problem: Problem,
+    problem: SubcohortProblem,
     place: Ints,
     begun: Orders,
     lengths: Ints,

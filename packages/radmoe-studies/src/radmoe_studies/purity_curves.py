@@ -21,7 +21,7 @@ REQUESTS = tuple(Request(f"delimiter@{width}") for width in WIDTHS)
 ORDERS = 10  # random orders of a problem's rollouts, of which sub-cohorts are the first t
 
 
-class Curve(NamedTuple):
+class PurityCurve(NamedTuple):
     """Purity and accuracy of each problem [P, T] at every step of t or W; NaN in both where a step has no purity."""
 
     purity: Floats
@@ -32,7 +32,7 @@ def cohort(panel: Panel) -> Bools:
     return panel.answered & panel.read(REQUESTS[0]).located
 
 
-def with_rollouts(panel: Panel, sizes: Sequence[int], seed: int) -> Curve:
+def with_rollouts(panel: Panel, sizes: Sequence[int], seed: int) -> PurityCurve:
     """Means over sub-cohorts; a problem has numbers only if it has the largest size and a purity at every size."""
     inside, S, k = cohort(panel), panel.read(REQUESTS[0]).values, panel.setting.k
     whole = inside.sum(1) >= max(sizes)
@@ -54,7 +54,7 @@ def with_rollouts(panel: Panel, sizes: Sequence[int], seed: int) -> Curve:
     return _balanced(np.where(known.any(0), means, np.nan), accuracy.mean(0), whole)
 
 
-def with_windows(panel: Panel) -> Curve:
+def with_windows(panel: Panel) -> PurityCurve:
     """Purity and accuracy with all rollouts, at every width."""
     inside, k = cohort(panel), panel.setting.k
     inside = inside & np.all([panel.read(request).located for request in REQUESTS], axis=0)
@@ -71,9 +71,9 @@ def _hits(correct: Bools, picks: Ints) -> Floats:
     return np.where(picks >= 0, right, np.nan)
 
 
-def _balanced(purity: Floats, accuracy: Floats, whole: Bools) -> Curve:
+def _balanced(purity: Floats, accuracy: Floats, whole: Bools) -> PurityCurve:
     keep = (whole & np.isfinite(purity).all(1) & np.isfinite(accuracy).all(1))[:, None]
-    return Curve(np.where(keep, purity, np.nan), np.where(keep, accuracy, np.nan))
+    return PurityCurve(np.where(keep, purity, np.nan), np.where(keep, accuracy, np.nan))
 
 
 def sizes_of(panels: Sequence[Panel]) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ class Result(NamedTuple):
         return np.where(known.any(1), sums / np.maximum(known.sum(1), 1), np.nan)
 
 
-def pool_curves(panels: list[Panel], curves: dict[Panel, Curve], options: Options) -> Result | None:
+def pool_curves(panels: list[Panel], curves: dict[Panel, PurityCurve], options: Options) -> Result | None:
     """The curves of several panels together; None where no problem has one."""
     means = pooled(panels, {panel: np.hstack(curves[panel]) for panel in panels}, options)
     if means is None:
@@ -141,7 +141,7 @@ def _correlation(moments: list[Floats], i: int, j: int) -> Floats:
     return np.where(norm > 1e-9, shared / np.maximum(norm, 1e-9), np.nan)
 
 
-def _moments(panel: Panel, panels: list[Panel], curves: dict[Panel, Curve]) -> Floats:
+def _moments(panel: Panel, panels: list[Panel], curves: dict[Panel, PurityCurve]) -> Floats:
     """Purity, accuracy and the share of right rollouts less the mean of their configuration, their squares, and their
     products [P, 9 T]."""
     own = [other for other in panels if other.configuration == panel.configuration]
@@ -154,7 +154,7 @@ def _moments(panel: Panel, panels: list[Panel], curves: dict[Panel, Curve]) -> F
     return np.hstack([x, y, z, x * x, y * y, z * z, x * y, x * z, y * z])
 
 
-def _three(panel: Panel, curves: dict[Panel, Curve]) -> tuple[Floats, Floats, Floats]:
+def _three(panel: Panel, curves: dict[Panel, PurityCurve]) -> tuple[Floats, Floats, Floats]:
     """Purity, accuracy and the share of right rollouts [P, T] each."""
     purity, accuracy = curves[panel]
     share = np.where(np.isfinite(purity), rate(panel, cohort(panel))[:, None], np.nan)

@@ -16,11 +16,11 @@ from radmoe.evaluation import table
 from radmoe.evaluation.families import WELL_POSED
 from radmoe.report.figures import Series
 from radmoe_studies.base import Options
-from radmoe_studies.decision import FEWEST, Claim, Decision, above, all_of, below, within
+from radmoe_studies.decision import FEWEST, Claim, ClaimDecision, above, all_of, below, within
 from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe_studies.pooling import clusters as clusters_of
 from radmoe_studies.resample import Quantity, Resampled, intervals, resample
-from radmoe_studies.subcohorts import CHANCE, METHODS, Cell, hit_rates
+from radmoe_studies.subcohorts import CHANCE, METHODS, SubcohortCell, hit_rates
 
 BOUNDARY, DELIMITER = Request("boundary@16"), Request("delimiter@16")
 ANCHORS = (BOUNDARY, DELIMITER)
@@ -55,7 +55,7 @@ class Rates(NamedTuple):
     """Hit rates [rows, cells, METHODS] with the problem, the domain and the family of each row."""
 
     values: Floats
-    cells: tuple[Cell, ...]
+    cells: tuple[SubcohortCell, ...]
     clusters: Sequence[Hashable]
     domains: Sequence[str]
     families: Sequence[str]
@@ -69,7 +69,7 @@ class Rates(NamedTuple):
         """Differences to chance, in the same shape."""
         return self.values - self.values[:, :, [CHANCE]]
 
-    def column(self, cell: Cell) -> int:
+    def column(self, cell: SubcohortCell) -> int:
         return self.cells.index(cell)
 
     def of(self, name: str) -> Bools:
@@ -85,7 +85,7 @@ Choice = Callable[[Ints, Ints], Bools]
 
 
 def pooled_rates(
-    evidence: Evidence, request: Request, cells: Iterable[Cell], options: Options, choice: Choice | None = None
+    evidence: Evidence, request: Request, cells: Iterable[SubcohortCell], options: Options, choice: Choice | None = None
 ) -> Rates:
     """The hit rates of all pooled panels.
 
@@ -118,7 +118,7 @@ def located_counts(panel: Panel, request: Request) -> tuple[Ints, Ints]:
 
 
 def _once(
-    panel: Panel, request: Request, cells: tuple[Cell, ...], mask: Bools, options: Options, threads: int
+    panel: Panel, request: Request, cells: tuple[SubcohortCell, ...], mask: Bools, options: Options, threads: int
 ) -> Floats:
     """Hit rates of a panel, kept as long as it is: several studies ask for the same ones."""
     kept = _KEPT.setdefault(panel, {})
@@ -139,7 +139,7 @@ def mean(values: Floats, clusters: Sequence[Hashable], options: Options) -> Quan
     return resample(values[known, None], own, resamples=options.draws, seed=options.seed).mean(0)
 
 
-Rule = Callable[[Claim, Quantity], Decision]
+Rule = Callable[[Claim, Quantity], ClaimDecision]
 
 
 def is_above(threshold: float) -> Rule:
@@ -158,7 +158,7 @@ def is_near(place: float, margin: float, unit: str = "points") -> Rule:
 class Decided(NamedTuple):
     """Decisions of a study, and notes on the claims that could not be tested."""
 
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[ClaimDecision, ...] = ()
     notes: tuple[str, ...] = ()
 
     def with_claim(self, claim: Claim, parts: Iterable[tuple[str, Quantity | None, Rule]]) -> Decided:

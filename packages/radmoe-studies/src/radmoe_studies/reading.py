@@ -50,7 +50,7 @@ class Request:
             raise InputError(f"unknown kernel {self.kernel!r}: use one of {', '.join(KERNELS)}")
 
 
-class Source(NamedTuple):
+class ReadSource(NamedTuple):
     """One reading of a problem's windows, over all layers: what several requests may be computed from."""
 
     readout: str
@@ -62,7 +62,7 @@ class Source(NamedTuple):
     binary: bool  # weights are left on disk
 
     @classmethod
-    def of(cls, request: Request) -> Source:
+    def of(cls, request: Request) -> ReadSource:
         binary = request.kernel == "binary"
         where = request.readout, request.at, request.among
         return cls(*where, request.budget, request.whole, request.seed, binary)
@@ -80,15 +80,15 @@ class Reader:
     n: int
 
     @cached_property
-    def sources(self) -> dict[Source, list[int]]:
+    def sources(self) -> dict[ReadSource, list[int]]:
         """The readings that are needed, and the places of the requests that each serves."""
-        sources: dict[Source, list[int]] = {}
+        sources: dict[ReadSource, list[int]] = {}
         for place, request in enumerate(self.requests):
-            sources.setdefault(Source.of(request), []).append(place)
+            sources.setdefault(ReadSource.of(request), []).append(place)
         return sources
 
     def __call__(self, problem: GradedProblem) -> list[tuple[NDArray[np.float32], NDArray[np.int32]]]:
-        anchors: dict[Source, Anchors] = {}
+        anchors: dict[ReadSource, Anchors] = {}
         out: list[Any] = [None] * len(self.requests)
         group = _in_memory(problem.group) if len(self.sources) > FEW else problem.group
         for source, places in self.sources.items():
@@ -121,7 +121,7 @@ def _in_memory(group: RolloutGroup) -> RolloutGroup:
     return replace(group, rollouts=rollouts)
 
 
-def _read(group: RolloutGroup, kind: Kind | None, source: Source, anchors: dict[Source, Anchors]) -> Reading:
+def _read(group: RolloutGroup, kind: Kind | None, source: ReadSource, anchors: dict[ReadSource, Anchors]) -> Reading:
     """Read the windows of a source. `anchors` has those of earlier ones, so that none is searched for twice."""
     known = _known(anchors, source)
     if source.among is not None:
@@ -144,12 +144,12 @@ def _read(group: RolloutGroup, kind: Kind | None, source: Source, anchors: dict[
     return reading
 
 
-def _anchors(group: RolloutGroup, kind: Kind | None, source: Source, anchors: dict[Source, Anchors]) -> Anchors:
+def _anchors(group: RolloutGroup, kind: Kind | None, source: ReadSource, anchors: dict[ReadSource, Anchors]) -> Anchors:
     known = _known(anchors, source)
     return _read(group, kind, source, anchors).anchors if known is None else known
 
 
-def _known(anchors: Mapping[Source, Anchors], source: Source) -> Anchors | None:
+def _known(anchors: Mapping[ReadSource, Anchors], source: ReadSource) -> Anchors | None:
     """The anchors of a source, if an earlier one has the same."""
     if not same_anchors(source.readout, source.readout):
         return None  # its anchors do not say what was read

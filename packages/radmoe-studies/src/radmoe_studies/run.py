@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from radmoe.errors import InputError, MethodUnavailable
-from radmoe_studies.base import Options, Ran, Study, load, study_named
+from radmoe_studies.base import Options, Study, StudyRun, load, study_named
 from radmoe_studies.evidence import Evidence, Panel, Progress, Request
 
 
@@ -22,7 +22,7 @@ def run_studies(
     options: Options,
     *,
     reading: Progress = lambda done, of: None,
-) -> Iterator[Ran]:
+) -> Iterator[StudyRun]:
     """Run each study, in order. One whose needs are not met is reported as such, and the others go on."""
     if not studies:
         raise InputError("no study was named: use radmoe study --list to see them")
@@ -35,9 +35,9 @@ def run_studies(
     evidence.read(requests, reading)
     for study in studies:
         if lacking[study.name]:
-            yield Ran(study, lacking=tuple(lacking[study.name]))
+            yield StudyRun(study, lacking=tuple(lacking[study.name]))
             continue
         try:
-            yield Ran(study, study.run(evidence, options))
+            yield StudyRun(study, study.run(evidence, options))
         except MethodUnavailable as error:
-            yield Ran(study, lacking=(str(error),), failed=True)
+            yield StudyRun(study, lacking=(str(error),), failed=True)

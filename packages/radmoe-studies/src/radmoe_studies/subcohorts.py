@@ -26,7 +26,7 @@ CHANCE, RAD, DC, FUSED, MAJORITY, ORACLE = range(len(METHODS))
 ANY = -1  # right ones are not counted: they come as they are drawn
 
 
-class Cell(NamedTuple):
+class SubcohortCell(NamedTuple):
     """Sub-cohorts of m rollouts, with exactly `right` right ones unless that is ANY."""
 
     m: int
@@ -42,7 +42,7 @@ class Cell(NamedTuple):
 def hit_rates(
     panel: Panel,
     request: Request,
-    cells: Sequence[Cell],
+    cells: Sequence[SubcohortCell],
     *,
     problems: Bools | None = None,
     samples: int = 200,
@@ -69,7 +69,7 @@ def hit_rates(
     def one(row: int) -> None:
         inside = located[row]
         S = read.values[row][np.ix_(inside, inside)]
-        problem = Problem.of(
+        problem = SubcohortProblem.of(
             S,
             panel.correct[row, inside],
             panel.answer[row, inside],
@@ -94,7 +94,7 @@ def hit_rates(
     return out
 
 
-class Problem(NamedTuple):
+class SubcohortProblem(NamedTuple):
     """The located rollouts of a problem, sorted once for all of its sub-cohorts.
 
     `near` [n, n] lists the others from the most similar down (its last column is the row itself), `ranked` [n, n] has
@@ -108,7 +108,7 @@ class Problem(NamedTuple):
     answer: Ints
 
     @classmethod
-    def of(cls, S: NDArray[Any], correct: Bools, answer: Ints, confidence: Floats | None) -> Problem:
+    def of(cls, S: NDArray[Any], correct: Bools, answer: Ints, confidence: Floats | None) -> SubcohortProblem:
         others = np.asarray(S, np.float64).copy()
         np.fill_diagonal(others, -np.inf)
         near = np.argsort(-others, axis=1, kind="stable")
@@ -119,7 +119,7 @@ class Problem(NamedTuple):
     def right(self) -> int:
         return int(self.correct.sum())
 
-    def rates(self, cell: Cell, k: int, samples: int, key: int, seed: int) -> Floats:
+    def rates(self, cell: SubcohortCell, k: int, samples: int, key: int, seed: int) -> Floats:
         """The share of sub-cohorts in which each method is right [METHODS]. All n rollouts are one sub-cohort."""
         n = len(self.correct)
         if cell.m == n:
@@ -145,7 +145,7 @@ class Problem(NamedTuple):
         out[ORACLE] = 1.0 - hopeless if cell.right == ANY else float(cell.right > 0)
         return out
 
-    def members(self, cell: Cell, sample: int, key: int, seed: int) -> Ints:
+    def members(self, cell: SubcohortCell, sample: int, key: int, seed: int) -> Ints:
         """The rollouts of one sub-cohort [m], in their order."""
         inside = np.zeros(len(self.correct), np.bool_)
         places = np.empty(len(inside), np.int64)
@@ -159,7 +159,7 @@ def problem_key(panel: Panel, row: int) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
-def _state(key: int, seed: int, cell: Cell) -> np.uint64:
+def _state(key: int, seed: int, cell: SubcohortCell) -> np.uint64:
     """The initial state of the random numbers for a problem's sub-cohorts of one sort."""
     text = f"{key} {seed} {cell.m} {cell.right}"
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little"))

@@ -31,7 +31,7 @@ BOUNDARIES_ALONE = "the pool keeps the rows of boundaries alone"
 Tokens = list[NDArray[np.int64]]
 
 
-class Measured(NamedTuple):
+class MeasuredIssue(NamedTuple):
     """What was measured on one problem of N trajectories.
 
     `scores` and `facts` are by their names, [N] each; `missing` says why a score is not there. `rates` is the share of
@@ -44,7 +44,7 @@ class Measured(NamedTuple):
     rates: dict[int, float]
 
 
-def measure(problem: GradedProblem) -> Measured:
+def measure(problem: GradedProblem) -> MeasuredIssue:
     """Score the trajectories of a problem in every way."""
     group, k = problem.group, problem.setting.k
     rng = np.random.default_rng([0, zlib.crc32(problem.problem_id.encode())])
@@ -106,7 +106,7 @@ def measure(problem: GradedProblem) -> Measured:
         else:
             missing[name] = missing[other]
     rates = {size: _subcohorts(S, problem.correct[located], k, size, rng) for size in SIZES}
-    return Measured(scores, facts, missing, rates)
+    return MeasuredIssue(scores, facts, missing, rates)
 
 
 def hit(scores: Floats, correct: NDArray[np.bool_]) -> float:

@@ -16,7 +16,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Findings, Options
 from radmoe_studies.beyond.adaptive import ARMS, BETTER, CHEAPER, adaptive, most_rollouts
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Read, Request, gather
 from radmoe_studies.run import chosen, run_studies
 
@@ -38,26 +38,26 @@ def easy(kind: Kind) -> Panel:
     return replace(made, reads={REQUEST: Read(S, made.reads[REQUEST].start)}, scalars={})
 
 
-def verdicts(found: Findings) -> dict[str, Verdict]:
+def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key: decision.verdict for decision in found.decisions}
 
 
 @pytest.mark.slow
 def test_tokens_saved_on_problems_that_are_settled_are_found_to_pay() -> None:
     found = adaptive(evidence(*(made(kind) for kind in ("math", "code") for made in (hard, easy))), OPTIONS)
-    assert verdicts(found)[BETTER.key] is Verdict.SUPPORTS
+    assert verdicts(found)[BETTER.key] is ClaimVerdict.SUPPORTS
 
 
 def test_where_every_problem_is_settled_at_once_half_of_the_tokens_do() -> None:
     found = adaptive(evidence(easy("math"), easy("code")), OPTIONS)
-    assert verdicts(found) == {BETTER.key: Verdict.REFUTES, CHEAPER.key: Verdict.SUPPORTS}
+    assert verdicts(found) == {BETTER.key: ClaimVerdict.REFUTES, CHEAPER.key: ClaimVerdict.SUPPORTS}
 
 
 def test_where_more_rollouts_are_better_stopping_costs_accuracy() -> None:
     improving = [hard(kind, problems=40, right=0.55, signal=0.06) for kind in ("math", "code")]
     found = adaptive(evidence(*improving), OPTIONS)
-    assert verdicts(found)[BETTER.key] is not Verdict.SUPPORTS
-    assert verdicts(found)[CHEAPER.key] is Verdict.REFUTES
+    assert verdicts(found)[BETTER.key] is not ClaimVerdict.SUPPORTS
+    assert verdicts(found)[CHEAPER.key] is ClaimVerdict.REFUTES
 
 
 def test_the_table_has_every_way_to_stop_and_says_why_one_is_missing() -> None:

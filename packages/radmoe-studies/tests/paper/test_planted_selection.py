@@ -11,7 +11,7 @@ from planted_pools import graded_pool
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies import picks
-from radmoe_studies.base import Options, Ran
+from radmoe_studies.base import Options, StudyRun
 from radmoe_studies.evidence import Evidence, gather
 from radmoe_studies.fusions import fused
 from radmoe_studies.run import chosen, run_studies
@@ -40,7 +40,7 @@ def opened(path: Path) -> Evidence:
     return gather([*pools, pool(path, "lab-oss", "low", "code", kind="code", seed=9)])
 
 
-def ran(evidence: Evidence) -> dict[str, Ran]:
+def ran(evidence: Evidence) -> dict[str, StudyRun]:
     return {one.study.name: one for one in run_studies(chosen(NAMES), evidence, OPTIONS)}
 
 

@@ -14,7 +14,7 @@ from radmoe.evaluation.pools import open_graded
 from radmoe.evaluation.table import Table
 from radmoe.pool import Profile
 from radmoe_studies.base import Findings, Options, load
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import gather
 from radmoe_studies.run import run_studies
 from radmoe_studies.trajectories import hit, measure, rank_sum
@@ -50,9 +50,9 @@ def strong(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_planted_agreement_is_found_and_lengths_say_nothing(strong: Path) -> None:
     found = findings([strong])
     verdicts = {one.claim.key: one.verdict for one in found.decisions}
-    assert verdicts["agent.beats-random"] == Verdict.SUPPORTS
-    assert verdicts["agent.beats-step-counts"] == Verdict.SUPPORTS
-    assert verdicts["agent.single-anchor"] == Verdict.SUPPORTS
+    assert verdicts["agent.beats-random"] == ClaimVerdict.SUPPORTS
+    assert verdicts["agent.beats-step-counts"] == ClaimVerdict.SUPPORTS
+    assert verdicts["agent.single-anchor"] == ClaimVerdict.SUPPORTS
     assert set(verdicts) == {
         "agent.beats-random",
         "agent.beats-step-counts",
@@ -103,8 +103,8 @@ def test_without_a_signal_nothing_is_supported(tmp_path: Path) -> None:
     pool = labelled(tmp_path, write_runs(tmp_path, signal=0.0, seed=1))
     found = findings([pool])
     verdicts = {one.claim.key: one.verdict for one in found.decisions}
-    assert verdicts["agent.beats-random"] != Verdict.SUPPORTS
-    assert verdicts["agent.single-anchor"] != Verdict.SUPPORTS
+    assert verdicts["agent.beats-random"] != ClaimVerdict.SUPPORTS
+    assert verdicts["agent.single-anchor"] != ClaimVerdict.SUPPORTS
 
 
 def test_the_lift_over_all_issues_is_diluted_by_those_that_do_not_split(tmp_path: Path) -> None:

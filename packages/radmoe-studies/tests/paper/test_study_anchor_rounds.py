@@ -12,7 +12,7 @@ from planted_pools import graded_pool
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Findings, Options, study_named
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Read, Request, gather
 from radmoe_studies.paper.anchor_rounds import ANCHORS, ROUNDS, WINDOW, anchor_rounds, reached, request, trace
 from radmoe_studies.run import run_studies
@@ -36,13 +36,13 @@ def planted_panel(
     return one
 
 
-def verdicts(found: Findings) -> dict[str, Verdict]:
+def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
 def test_a_steep_rise_a_plateau_and_a_jump_are_found_where_they_were_planted() -> None:
     found = anchor_rounds(evidence(planted_panel(PAPERS, 0.3)), OPTIONS)
-    assert verdicts(found) == {"steep-then-plateau": Verdict.SUPPORTS, "delimiter-jump": Verdict.SUPPORTS}
+    assert verdicts(found) == {"steep-then-plateau": ClaimVerdict.SUPPORTS, "delimiter-jump": ClaimVerdict.SUPPORTS}
     table = found.tables[0]
     assert [row.cells[0].value for row in table.rows] == [*map(str, ROUNDS)] * 2
     assert abs(float(table.rows[0].cells[2].value or 0)) < 0.05
@@ -51,7 +51,7 @@ def test_a_steep_rise_a_plateau_and_a_jump_are_found_where_they_were_planted() -
 
 def test_a_late_rise_without_a_jump_refutes_both() -> None:
     found = anchor_rounds(evidence(planted_panel((0.0, 0.0, 0.0, 0.0, 0.1, 0.3), 0.3)), OPTIONS)
-    assert verdicts(found) == {"steep-then-plateau": Verdict.REFUTES, "delimiter-jump": Verdict.REFUTES}
+    assert verdicts(found) == {"steep-then-plateau": ClaimVerdict.REFUTES, "delimiter-jump": ClaimVerdict.REFUTES}
 
 
 def test_rounds_that_most_problems_do_not_reach_do_not_count() -> None:
@@ -100,4 +100,4 @@ def test_on_a_pool_the_rounds_are_those_of_the_tokens(tmp_path: Path, monkeypatc
     (own,) = seen.panels
     first, second = (own.read(request("so", r)).start for r in (1, 2))
     assert (second[second >= 0] > first[second >= 0]).all()
-    assert verdicts(ran.findings)["delimiter-jump"] == Verdict.SUPPORTS  # basins are planted from the answer on
+    assert verdicts(ran.findings)["delimiter-jump"] == ClaimVerdict.SUPPORTS  # basins are planted from the answer on

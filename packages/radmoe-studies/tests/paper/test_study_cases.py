@@ -9,7 +9,7 @@ import numpy as np
 from planted_outcomes import evaluated
 from planted_panels import evidence, panel, relabelled, similarity
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Read, Request
 from radmoe_studies.paper.cases import cases, cases_of
 
@@ -28,7 +28,7 @@ def tied(densest: int, problems: int = 40) -> Panel:
     return relabelled(one, answer, answer == 0, reads={READ[0]: Read(np.clip(S, 0, 1), start)})
 
 
-def verdicts(own: dict[Panel, int]) -> dict[str, Verdict]:
+def verdicts(own: dict[Panel, int]) -> dict[str, ClaimVerdict]:
     found = cases(evidence(*(evaluated(one, {}, basin=basin) for one, basin in own.items())), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
@@ -39,8 +39,8 @@ def test_ties_are_counted_and_broken_where_it_was_planted() -> None:
     assert set(own.tied.tolist()) == {4}
     assert own.success.all()
     assert not own.false_consensus.any()
-    assert verdicts({right: 3})["density-breaks-ties"] == Verdict.SUPPORTS
-    assert verdicts({tied(2): 3})["density-breaks-ties"] == Verdict.REFUTES
+    assert verdicts({right: 3})["density-breaks-ties"] == ClaimVerdict.SUPPORTS
+    assert verdicts({tied(2): 3})["density-breaks-ties"] == ClaimVerdict.REFUTES
 
 
 def test_a_handful_of_ties_decides_nothing() -> None:
@@ -49,21 +49,21 @@ def test_a_handful_of_ties_decides_nothing() -> None:
 
 
 def test_large_wrong_basins_are_a_false_consensus_and_large_right_ones_are_not() -> None:
-    assert verdicts({tied(2): 6})["agreement-is-not-truth"] == Verdict.SUPPORTS
-    assert verdicts({tied(0, problems=200): 6})["agreement-is-not-truth"] == Verdict.REFUTES
+    assert verdicts({tied(2): 6})["agreement-is-not-truth"] == ClaimVerdict.SUPPORTS
+    assert verdicts({tied(0, problems=200): 6})["agreement-is-not-truth"] == ClaimVerdict.REFUTES
     assert "agreement-is-not-truth" not in verdicts({tied(2): 5})  # below half of twelve: no consensus at all
 
 
 def test_science_is_compared_with_math() -> None:
     math = panel(problems=80, right=0.9, signal=0.4, requests=READ)
     science = panel(problems=80, right=0.2, wrong_answers=1, signal=0.4, requests=READ, kind="choice", dataset="gpqa")
-    assert verdicts({math: 20, science: 20})["false-consensus-on-science"] == Verdict.SUPPORTS
+    assert verdicts({math: 20, science: 20})["false-consensus-on-science"] == ClaimVerdict.SUPPORTS
     turned = panel(problems=80, right=0.2, wrong_answers=1, signal=0.4, requests=READ)
     easy = panel(problems=80, right=0.9, signal=0.4, requests=READ, kind="choice", dataset="gpqa")
-    assert verdicts({turned: 20, easy: 20})["false-consensus-on-science"] == Verdict.REFUTES
+    assert verdicts({turned: 20, easy: 20})["false-consensus-on-science"] == ClaimVerdict.REFUTES
     assert "false-consensus-on-science" not in verdicts({math: 20})
     lab = replace(science, dataset="choice")
-    assert verdicts({math: 20, lab: 20})["false-consensus-on-science"] == Verdict.NOT_EXPRESSIBLE
+    assert verdicts({math: 20, lab: 20})["false-consensus-on-science"] == ClaimVerdict.NOT_EXPRESSIBLE
 
 
 def test_tables_count_cases_by_set_and_difficulty_with_examples() -> None:

@@ -11,7 +11,7 @@ from planted_panels import evidence, panel, relabelled
 from radmoe.evaluation.stats import partial_correlation
 from radmoe_studies.base import Options
 from radmoe_studies.correlations import moments
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.paper.disagreement import disagreement, entropies, nulls, problems, within_bands
 
@@ -25,7 +25,7 @@ def mixed(seed: int, low: float = 0.35, high: float = 0.98, signal: float = 0.4,
     return panel(problems=150, n=24, right=right, signal=signal, requests=READ, seed=seed, **more)  # type: ignore[arg-type]
 
 
-def verdicts(*panels: Panel) -> dict[str, Verdict]:
+def verdicts(*panels: Panel) -> dict[str, ClaimVerdict]:
     found = disagreement(evidence(*panels), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
@@ -48,8 +48,8 @@ def test_entropy_counts_answers_and_not_rollouts_without_one() -> None:
 
 def test_a_selector_that_finds_the_majority_helps_where_rollouts_disagree() -> None:
     found = verdicts(mixed(0), mixed(1, style="instruct"))
-    assert found["within-a-model"] == Verdict.SUPPORTS
-    assert found["beyond-difficulty"] == Verdict.SUPPORTS
+    assert found["within-a-model"] == ClaimVerdict.SUPPORTS
+    assert found["beyond-difficulty"] == ClaimVerdict.SUPPORTS
 
 
 def test_a_selector_that_is_wrong_where_rollouts_disagree_refutes_it() -> None:
@@ -59,12 +59,12 @@ def test_a_selector_that_is_wrong_where_rollouts_disagree_refutes_it() -> None:
     worst = ~one.correct  # wrong rollouts are alike wherever there are any
     S[worst[:, :, None] & worst[:, None, :]] = 1.0
     backwards = replace(one, reads={READ[0]: reads[READ[0]]._replace(values=S)})
-    assert verdicts(backwards)["within-a-model"] == Verdict.REFUTES
+    assert verdicts(backwards)["within-a-model"] == ClaimVerdict.REFUTES
 
 
 def test_a_random_selector_shows_neither_and_its_null_lies_around_zero() -> None:
     blind = mixed(3, signal=0.0)
-    assert Verdict.SUPPORTS not in verdicts(blind).values()
+    assert ClaimVerdict.SUPPORTS not in verdicts(blind).values()
     for null in nulls([problems(blind)], 200, 0):
         assert abs(null.mean()) < 0.03
 
@@ -72,13 +72,13 @@ def test_a_random_selector_shows_neither_and_its_null_lies_around_zero() -> None
 def test_between_configurations_the_signs_are_those_planted() -> None:
     spread = [mixed(i, low, low + 0.04, style=f"s{i}") for i, low in enumerate((0.4, 0.55, 0.7, 0.85, 0.95))]
     found = verdicts(*spread)
-    assert found["gain-falls-with-accuracy"] == Verdict.SUPPORTS
-    assert found["gain-rises-with-entropy"] == Verdict.SUPPORTS
+    assert found["gain-falls-with-accuracy"] == ClaimVerdict.SUPPORTS
+    assert found["gain-rises-with-entropy"] == ClaimVerdict.SUPPORTS
     turned = [
         mixed(i, low, low + 0.04, s, style=f"s{i}")
         for i, (low, s) in enumerate(((0.3, 0.0), (0.4, 0.0), (0.55, 0.05), (0.65, 0.4)))
     ]
-    assert verdicts(*turned)["gain-falls-with-accuracy"] == Verdict.REFUTES
+    assert verdicts(*turned)["gain-falls-with-accuracy"] == ClaimVerdict.REFUTES
 
 
 def test_too_little_is_said_in_notes() -> None:

@@ -16,7 +16,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Findings, Options, study_named
 from radmoe_studies.budgets import LATE, request
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Read, gather
 from radmoe_studies.paper.domains import domains, wanted
 from radmoe_studies.run import run_studies
@@ -46,13 +46,13 @@ def made(
     return panels
 
 
-def verdicts(findings: Findings) -> dict[str, Verdict]:
+def verdicts(findings: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in findings.decisions}
 
 
 def test_the_papers_order_is_found_where_it_was_planted() -> None:
     found = domains(evidence(*made({"math": 0.8, "science": 0.65, "code": 0.5}, lost=0.6, problems=8000)), OPTIONS)
-    assert verdicts(found) == dict.fromkeys(ALL, Verdict.SUPPORTS)
+    assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.SUPPORTS)
     rows = {str(row.cells[0].value): row for row in found.tables[0].rows if row.section == "these pools"}
     assert [rows[name].cells[2].value for name in KINDS] == pytest.approx([0.3, 0.15, 0.0], abs=0.03)
     math = [
@@ -64,13 +64,13 @@ def test_the_papers_order_is_found_where_it_was_planted() -> None:
 
 def test_the_opposite_order_refutes_it() -> None:
     found = domains(evidence(*made({"math": 0.55, "science": 0.7, "code": 0.85}, lost=0.03)), OPTIONS)
-    assert verdicts(found) == dict.fromkeys(ALL, Verdict.REFUTES)
+    assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.REFUTES)
 
 
 def test_where_every_rollout_arrives_the_share_of_who_arrives_cannot_be_asked_for() -> None:
     found = domains(evidence(*made({"math": 0.55, "science": 0.7, "code": 0.85}, problems=100)), OPTIONS)
     (decision,) = (one for one in found.decisions if one.claim.key == "domains.a-large-share-is-mechanical")
-    assert decision.verdict is Verdict.NOT_EXPRESSIBLE
+    assert decision.verdict is ClaimVerdict.NOT_EXPRESSIBLE
     assert "only 0.0% of the rollouts do not reach the anchor" in decision.inexpressible
 
 
@@ -89,7 +89,7 @@ def test_n_counts_problems_and_not_the_configurations_that_answered_them() -> No
 
 def test_few_problems_tell_nothing_about_the_order() -> None:
     found = domains(evidence(*made(dict.fromkeys(KINDS, 0.6), problems=30)), OPTIONS)
-    assert verdicts(found)["so-selects-best-in-math"] is Verdict.UNDECIDED
+    assert verdicts(found)["so-selects-best-in-math"] is ClaimVerdict.UNDECIDED
 
 
 def test_claims_about_domains_that_are_not_there_are_left_out() -> None:

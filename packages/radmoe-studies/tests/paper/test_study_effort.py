@@ -9,7 +9,7 @@ import pytest
 
 from planted_panels import evidence, panel, without_half_of_the_wrong
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.paper.effort import effort
 
@@ -23,46 +23,51 @@ def at(style: str, right: float, seed: int, signal: float = 0.4, problems: int =
     )
 
 
-def verdicts(*panels: Panel) -> dict[str, Verdict]:
+def verdicts(*panels: Panel) -> dict[str, ClaimVerdict]:
     found = effort(evidence(*panels), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
 def test_a_ceiling_is_found_where_it_was_planted() -> None:
     found = verdicts(at("low", 0.6, 0), at("medium", 0.75, 1), without_half_of_the_wrong(at("high", 0.93, 2), READ[0]))
-    assert found["gain-shrinks"] == Verdict.SUPPORTS
-    assert found["skill-stays"] == Verdict.SUPPORTS
-    assert found["anchor-takes-over"] == Verdict.REFUTES  # the lift is .4 at low effort, .1 at high: it does not stay
+    assert found["gain-shrinks"] == ClaimVerdict.SUPPORTS
+    assert found["skill-stays"] == ClaimVerdict.SUPPORTS
+    assert (
+        found["anchor-takes-over"] == ClaimVerdict.REFUTES
+    )  # the lift is .4 at low effort, .1 at high: it does not stay
 
 
 def test_the_same_rollouts_at_every_effort_keep_their_lift() -> None:
     one = at("low", 0.7, 0)
     found = verdicts(one, replace(one, style="medium"), replace(one, style="high"))
-    assert found["skill-stays"] == Verdict.SUPPORTS
-    assert found["gain-shrinks"] == Verdict.REFUTES  # by +0.0 [0, 0], which is less than two points
-    assert found["anchor-takes-over"] == Verdict.NOT_EXPRESSIBLE  # every rollout reaches the anchor
+    assert found["skill-stays"] == ClaimVerdict.SUPPORTS
+    assert found["gain-shrinks"] == ClaimVerdict.REFUTES  # by +0.0 [0, 0], which is less than two points
+    assert found["anchor-takes-over"] == ClaimVerdict.NOT_EXPRESSIBLE  # every rollout reaches the anchor
 
 
 def test_a_selector_that_goes_blind_loses_its_skill_and_one_that_wakes_up_gains() -> None:
-    assert verdicts(at("low", 0.7, 0), at("medium", 0.7, 1), at("high", 0.7, 2, 0.0))["skill-stays"] == Verdict.REFUTES
+    assert (
+        verdicts(at("low", 0.7, 0), at("medium", 0.7, 1), at("high", 0.7, 2, 0.0))["skill-stays"]
+        == ClaimVerdict.REFUTES
+    )
     waking = verdicts(
         without_half_of_the_wrong(at("low", 0.7, 0, 0.0), READ[0]), at("medium", 0.7, 1), at("high", 0.7, 2)
     )
-    assert waking["gain-shrinks"] == Verdict.REFUTES
-    assert waking["anchor-takes-over"] == Verdict.NOT_EXPRESSIBLE
+    assert waking["gain-shrinks"] == ClaimVerdict.REFUTES
+    assert waking["anchor-takes-over"] == ClaimVerdict.NOT_EXPRESSIBLE
     filtered = verdicts(
         without_half_of_the_wrong(at("low", 0.7, 0, problems=800), READ[0]),
         at("medium", 0.7, 1),
         without_half_of_the_wrong(at("high", 0.7, 2, problems=800), READ[0]),
     )
-    assert filtered["anchor-takes-over"] == Verdict.REFUTES  # as many arrive at either effort
+    assert filtered["anchor-takes-over"] == ClaimVerdict.REFUTES  # as many arrive at either effort
 
 
 def test_a_lift_that_stays_because_the_anchor_makes_up_for_selection_is_found() -> None:
     """At low effort RAD adds three points; at high effort it adds none, and who arrives adds as much."""
     low, high = at("low", 0.97, 0, problems=2000), at("high", 0.93, 2, 0.0, problems=2000)
     found = verdicts(low, at("medium", 0.95, 1), without_half_of_the_wrong(high, READ[0]))
-    assert found["anchor-takes-over"] == Verdict.SUPPORTS
+    assert found["anchor-takes-over"] == ClaimVerdict.SUPPORTS
 
 
 def test_the_tables_hold_lifts_that_add_up_and_only_shared_problems() -> None:

@@ -14,7 +14,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Findings, Options, study_named
 from radmoe_studies.budgets import ANCHORS, BUDGETS, EARLY, LATE, request, wanted
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Read, Request, gather
 from radmoe_studies.paper.frontier import frontier
 from radmoe_studies.run import run_studies
@@ -59,13 +59,13 @@ def planted_panels(chance: object, cover: object, share: float) -> list[Panel]:
     ]  # fmt: skip
 
 
-def verdicts(findings: Findings) -> dict[str, Verdict]:
+def verdicts(findings: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in findings.decisions}
 
 
 def test_the_papers_frontier_is_found_where_it_was_planted() -> None:
     found = frontier(evidence(*planted_panels(as_in_the_paper, covered_late, 0.5)), OPTIONS)
-    assert verdicts(found) == dict.fromkeys(ALL, Verdict.SUPPORTS)
+    assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.SUPPORTS)
     gains = {str(row.cells[0].value): row for row in found.tables[0].rows if row.section == "these pools"}
     assert gains[str(LATE)].cells[9].value == pytest.approx(0.4, abs=0.03)  # the delimiter: 0.9 against 0.5
     assert gains[str(LATE)].cells[3].value == pytest.approx(0.2, abs=0.03)  # So*
@@ -84,7 +84,7 @@ def test_late_anchors_that_are_everywhere_and_worse_refute_it() -> None:
         gone = panel.correct & (values < 9) & (np.arange(panel.n) > 4)
         panel.reads[request("delimiter", LATE)] = Read(np.where(gone, np.nan, values), np.where(gone, -1, start))
     found = frontier(evidence(*panels), OPTIONS)
-    assert verdicts(found) == dict.fromkeys(ALL, Verdict.REFUTES)
+    assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.REFUTES)
 
 
 def test_the_wrong_baseline_inflates_the_gain_where_few_rollouts_are_located() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from planted_panels import evidence, panel
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.paper.fusion import fusion
 
@@ -16,7 +16,7 @@ OPTIONS = Options(resamples=400)
 READ = (Request("delimiter@16"),)
 
 
-def verdicts(*panels: Panel) -> dict[str, Verdict]:
+def verdicts(*panels: Panel) -> dict[str, ClaimVerdict]:
     found = fusion(evidence(*panels), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
@@ -24,14 +24,14 @@ def verdicts(*panels: Panel) -> dict[str, Verdict]:
 def test_where_density_finds_every_answer_confidence_adds_nothing_by_either_rule() -> None:
     easy = panel(problems=150, n=32, right=0.93, signal=0.5, requests=READ)
     assert verdicts(easy) == {
-        "confidence-adds-nothing": Verdict.SUPPORTS,
-        "rule-does-not-matter": Verdict.SUPPORTS,
+        "confidence-adds-nothing": ClaimVerdict.SUPPORTS,
+        "rule-does-not-matter": ClaimVerdict.SUPPORTS,
     }
 
 
 def test_where_density_is_blind_and_confidence_knows_it_adds_and_the_rank_sum_adds_more() -> None:
     blind = panel(problems=300, n=32, right=0.3, signal=0.0, confidence=2.0, requests=READ)
-    assert set(verdicts(blind).values()) == {Verdict.REFUTES}
+    assert set(verdicts(blind).values()) == {ClaimVerdict.REFUTES}
     gaps = {d.claim.key: d.estimate for d in fusion(evidence(blind), OPTIONS).decisions}
     assert all(gap > 0.05 for gap in gaps.values())
 

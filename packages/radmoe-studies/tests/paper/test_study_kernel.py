@@ -10,7 +10,7 @@ import numpy as np
 from planted_panels import evidence, panel
 from radmoe.evaluation.problem import density_scores
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Read, Request
 from radmoe_studies.paper.kernel import KERNELS, READOUTS, kernel
 
@@ -32,14 +32,14 @@ def planted(signal: Mapping[str, float], shared: bool = False, **recipe: object)
     return replace(made, reads=dense)
 
 
-def verdicts(*panels: Panel) -> dict[str, Verdict]:
+def verdicts(*panels: Panel) -> dict[str, ClaimVerdict]:
     found = kernel(evidence(*panels), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
 def test_kernels_that_see_the_same_are_found_equal() -> None:
     same = planted(dict.fromkeys(KERNELS, 0.3), shared=True)
-    assert verdicts(same) == {"not-load-bearing": Verdict.SUPPORTS, "same-picks": Verdict.SUPPORTS}
+    assert verdicts(same) == {"not-load-bearing": ClaimVerdict.SUPPORTS, "same-picks": ClaimVerdict.SUPPORTS}
     (modes, _, power) = kernel(evidence(same), OPTIONS).tables
     everything = next(row for row in modes.rows if row.cells[0].value == "all")
     assert [cell.value for cell in everything.cells[4:8]] == [0.0, 0, 0, 1.0]
@@ -48,7 +48,7 @@ def test_kernels_that_see_the_same_are_found_equal() -> None:
 
 def test_a_kernel_that_sees_nothing_refutes_both_claims_and_its_gap_has_the_planted_sign() -> None:
     blind = planted({"weighted": 0.4, "binary": 0.0, "cosine": 0.4}, problems=80, right=0.6)
-    assert set(verdicts(blind).values()) == {Verdict.REFUTES}
+    assert set(verdicts(blind).values()) == {ClaimVerdict.REFUTES}
     found = kernel(evidence(blind), OPTIONS)
     assert found.decisions[0].estimate > 0.2
     assert ": 0 are significant" not in found.notes[0]

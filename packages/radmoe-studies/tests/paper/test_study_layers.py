@@ -15,7 +15,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.bands import BANDS, READOUTS, arms_of, layers_of, wanted
 from radmoe_studies.base import Findings, Options, study_named
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Request, gather
 from radmoe_studies.paper.layers import layers
 from radmoe_studies.run import run_studies
@@ -47,7 +47,7 @@ def three(chance: object, science: object, problems: int = 4000) -> list[Panel]:
     ]
 
 
-def verdicts(findings: Findings) -> dict[str, Verdict]:
+def verdicts(findings: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in findings.decisions}
 
 
@@ -56,14 +56,14 @@ def test_layers_that_are_all_alike_are_redundant() -> None:
         return science_is_shallow(request) if request.readout == "boundary@16" and request.layers != "s0" else 0.7
 
     found = layers(evidence(*three(alike, choice)), OPTIONS)
-    assert verdicts(found) == dict.fromkeys(ALL, Verdict.SUPPORTS)
+    assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.SUPPORTS)
     assert len(found.tables[0].rows) == 8
     assert [row.cells[5].value for row in found.tables[1].rows[:2]] == pytest.approx([0.7116, 0.7073])
 
 
 def test_layers_that_are_needed_together_refute_every_claim() -> None:
     found = layers(evidence(*three(only_all_together, only_all_together, 1000)), OPTIONS)
-    assert verdicts(found) == dict.fromkeys(ALL, Verdict.REFUTES)
+    assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.REFUTES)
     (decision,) = (d for d in found.decisions if d.claim.key == "layers.shallowest-tenth-suffices")
     assert decision.estimate == pytest.approx(0.6, abs=0.05)
     assert all(float(str(row.cells[4].value)) < 0.001 for row in found.tables[1].rows[1:])  # Holm
@@ -76,13 +76,13 @@ def test_the_labs_choice_questions_cannot_express_a_claim_about_gpqa() -> None:
     panels = three(alike, science_is_shallow, 100)
     panels[1] = replace(panels[1], dataset="choice")
     made = {d.claim.key.partition(".")[2]: d for d in layers(evidence(*panels), OPTIONS).decisions}
-    assert made["depth-matters-in-science-only"].verdict is Verdict.NOT_EXPRESSIBLE
+    assert made["depth-matters-in-science-only"].verdict is ClaimVerdict.NOT_EXPRESSIBLE
     assert "GPQA" in made["depth-matters-in-science-only"].inexpressible
 
 
 def test_a_few_problems_tell_nothing() -> None:
     found = layers(evidence(*three(alike, alike, 40)), OPTIONS)
-    assert set(verdicts(found).values()) <= {Verdict.UNDECIDED, Verdict.AT_THE_MARGIN}
+    assert set(verdicts(found).values()) <= {ClaimVerdict.UNDECIDED, ClaimVerdict.AT_THE_MARGIN}
 
 
 def test_a_loss_is_over_the_problems_that_have_both() -> None:

@@ -8,7 +8,7 @@ from planted_outcomes import evaluated
 from planted_panels import evidence, panel
 from radmoe.evaluation.table import Table
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel
 from radmoe_studies.paper.main import main
 
@@ -18,7 +18,7 @@ MATH = panel(problems=300, n=4)
 CODE = panel(problems=300, n=4, kind="code", dataset="code")
 
 
-def verdicts(*pairs: tuple[Panel, dict[str, float]]) -> dict[str, Verdict]:
+def verdicts(*pairs: tuple[Panel, dict[str, float]]) -> dict[str, ClaimVerdict]:
     found = main(evidence(*(evaluated(one, right) for one, right in pairs)), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
@@ -29,16 +29,16 @@ def cells(table: Table, section: str) -> dict[object, list[object]]:
 
 def test_methods_that_are_equally_right_are_on_par_and_above_a_random_rollout() -> None:
     assert verdicts((MATH, EQUAL), (CODE, EQUAL)) == {
-        "on-par-with-majority": Verdict.SUPPORTS,
-        "fusion-on-par-with-majority": Verdict.SUPPORTS,
-        "above-average": Verdict.SUPPORTS,
-        "defined-on-code": Verdict.SUPPORTS,
+        "on-par-with-majority": ClaimVerdict.SUPPORTS,
+        "fusion-on-par-with-majority": ClaimVerdict.SUPPORTS,
+        "above-average": ClaimVerdict.SUPPORTS,
+        "defined-on-code": ClaimVerdict.SUPPORTS,
     }
 
 
 def test_rad_below_the_vote_and_below_a_random_rollout_refutes_every_claim() -> None:
     worse = EQUAL | {"rad": 0.45, "rad+dc": 0.45}
-    assert set(verdicts((MATH, worse), (CODE, worse)).values()) == {Verdict.REFUTES}
+    assert set(verdicts((MATH, worse), (CODE, worse)).values()) == {ClaimVerdict.REFUTES}
 
 
 def test_tables_hold_what_was_planted_and_the_papers_numbers_beside_it() -> None:

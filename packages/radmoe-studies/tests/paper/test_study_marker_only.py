@@ -7,7 +7,7 @@ import pytest
 from planted_outcomes import evaluated
 from planted_panels import evidence, panel
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.paper.marker_only import marker_only
 
 OPTIONS = Options(resamples=400)
@@ -16,20 +16,20 @@ CODE = panel(problems=400, n=4, kind="code", dataset="code")
 PLANTED = {"average": 0.5, "strict": 0.68, "strict+dc": 0.68, "rad": 0.7, "rad+dc": 0.7}
 
 
-def verdicts(right: dict[str, float]) -> dict[str, Verdict]:
+def verdicts(right: dict[str, float]) -> dict[str, ClaimVerdict]:
     found = marker_only(evidence(*(evaluated(one, right) for one in (MATH, CODE))), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
 def test_a_marker_that_keeps_most_of_the_lift_supports_the_claims() -> None:
-    assert set(verdicts(PLANTED).values()) == {Verdict.SUPPORTS}
+    assert set(verdicts(PLANTED).values()) == {ClaimVerdict.SUPPORTS}
 
 
 def test_a_marker_that_keeps_a_fifth_refutes_them() -> None:
     found = verdicts(PLANTED | {"strict": 0.44, "strict+dc": 0.52})
-    assert found["most-of-the-lift"] == Verdict.REFUTES
-    assert found["most-of-the-fused-lift"] == Verdict.REFUTES
-    assert found["lift-on-code"] == Verdict.REFUTES
+    assert found["most-of-the-lift"] == ClaimVerdict.REFUTES
+    assert found["most-of-the-fused-lift"] == ClaimVerdict.REFUTES
+    assert found["lift-on-code"] == ClaimVerdict.REFUTES
 
 
 def test_the_share_is_the_planted_one_and_empty_where_there_is_no_lift() -> None:

@@ -10,7 +10,7 @@ from planted_panels import evidence, panel
 from radmoe.types import Kind
 from radmoe_studies.base import Findings, Options
 from radmoe_studies.basins import densities
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.paper.orthogonality import correlations, orthogonality
 
@@ -33,16 +33,16 @@ def planted(strength: float, *, flips: bool = False, kind: Kind = "math", seed: 
     return replace(one, scalars={"cbw": strength * sign * np.nan_to_num(scaled) + noise})
 
 
-def verdicts(found: Findings) -> dict[str, Verdict]:
+def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
 def test_confidence_that_knows_nothing_of_density_is_orthogonal_in_mean_and_in_every_split() -> None:
     found = orthogonality(evidence(planted(0.0), planted(0.0, kind="code", seed=1)), OPTIONS)
     assert verdicts(found) == {
-        "mean-near-zero": Verdict.SUPPORTS,
-        "every-split": Verdict.SUPPORTS,
-        "most-problems": Verdict.SUPPORTS,
+        "mean-near-zero": ClaimVerdict.SUPPORTS,
+        "every-split": ClaimVerdict.SUPPORTS,
+        "most-problems": ClaimVerdict.SUPPORTS,
     }
     names = [row.cells[0].value for row in found.tables[0].rows[:4]]
     assert names == ["lab-qwen thinking", "all", "well-posed", "code"]
@@ -55,13 +55,13 @@ def test_confidence_that_knows_nothing_of_density_is_orthogonal_in_mean_and_in_e
 
 def test_confidence_that_follows_density_refutes_everything_and_its_size_is_found() -> None:
     found = orthogonality(evidence(planted(1.0), planted(1.0, kind="code", seed=1)), OPTIONS)
-    assert set(verdicts(found).values()) == {Verdict.REFUTES}
+    assert set(verdicts(found).values()) == {ClaimVerdict.REFUTES}
     assert abs(found.decisions[0].estimate - np.sqrt(0.5)) < 0.05
 
 
 def test_signs_that_cancel_are_near_zero_in_mean_but_not_in_single_problems() -> None:
     found = orthogonality(evidence(planted(1.0, flips=True)), OPTIONS)
-    assert verdicts(found)["most-problems"] == Verdict.REFUTES
+    assert verdicts(found)["most-problems"] == ClaimVerdict.REFUTES
     assert "every-split" not in verdicts(found)
     assert any("every-split" in note for note in found.notes)
     row = found.tables[0].rows[1]

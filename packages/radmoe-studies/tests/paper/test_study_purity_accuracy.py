@@ -9,7 +9,7 @@ import numpy as np
 from planted_panels import evidence, panel
 from radmoe.evaluation.stats import partial_correlation
 from radmoe_studies.base import Findings, Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Read
 from radmoe_studies.paper.purity_accuracy import purity_accuracy
 from radmoe_studies.picks import rate
@@ -19,7 +19,7 @@ OPTIONS = Options(resamples=300)
 RISING = dict(zip(REQUESTS, (0.02, 0.03, 0.04, 0.06), strict=True))
 
 
-def verdicts(found: Findings) -> dict[str, Verdict]:
+def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
@@ -48,7 +48,7 @@ def test_a_trend_over_widths_cannot_be_asked_for_where_rollouts_end_behind_the_a
     one = panel(requests=REQUESTS, signal=RISING, right=0.4, n=64, problems=60)
     short = {d.claim.key: d for d in purity_accuracy(evidence(written(one, 20)), OPTIONS).decisions}
     decision = short["purity-accuracy.rise-with-window"]
-    assert decision.verdict is Verdict.NOT_EXPRESSIBLE
+    assert decision.verdict is ClaimVerdict.NOT_EXPRESSIBLE
     assert decision.inexpressible.startswith("16 and 32 of the widths 16, 32, 64, 128 differ")
     assert not short["purity-accuracy.rise-with-rollouts"].inexpressible
 
@@ -56,8 +56,8 @@ def test_a_trend_over_widths_cannot_be_asked_for_where_rollouts_end_behind_the_a
 def test_a_weak_signal_gets_clearer_with_more_rollouts_and_with_wider_windows() -> None:
     one = written(panel(requests=REQUESTS, signal=RISING, right=0.35, n=64, problems=300), 200)
     found = purity_accuracy(evidence(one), OPTIONS)
-    assert verdicts(found)["rise-with-rollouts"] == Verdict.SUPPORTS
-    assert verdicts(found)["rise-with-window"] == Verdict.SUPPORTS
+    assert verdicts(found)["rise-with-rollouts"] == ClaimVerdict.SUPPORTS
+    assert verdicts(found)["rise-with-window"] == ClaimVerdict.SUPPORTS
     decision = found.decisions[0]
     assert decision.estimate > 0.9
     assert [row.cells[0].value for row in found.tables[0].rows] == ["lab-qwen thinking", "all", "paper"]
@@ -71,13 +71,13 @@ def test_decoys_that_only_large_cohorts_hold_make_purity_fall() -> None:
         decoys = np.roll(order, 32)  # the partner of each rollout, mostly of another answer, is the nearest of all
         read.values[row, order, decoys] = read.values[row, decoys, order] = 0.99
     found = verdicts(purity_accuracy(evidence(one), OPTIONS))
-    assert found["rise-with-rollouts"] == Verdict.REFUTES
-    assert found["rise-with-window"] == Verdict.REFUTES
+    assert found["rise-with-rollouts"] == ClaimVerdict.REFUTES
+    assert found["rise-with-window"] == ClaimVerdict.REFUTES
 
 
 def test_purity_that_helps_at_one_difficulty_is_coupled_and_purity_of_a_wrong_majority_refutes_it() -> None:
-    assert verdicts(purity_accuracy(evidence(*mixed(0.5, 4)), OPTIONS))["coupled"] == Verdict.SUPPORTS
-    assert verdicts(purity_accuracy(evidence(*mixed(0.35, 1)), OPTIONS))["coupled"] == Verdict.REFUTES
+    assert verdicts(purity_accuracy(evidence(*mixed(0.5, 4)), OPTIONS))["coupled"] == ClaimVerdict.SUPPORTS
+    assert verdicts(purity_accuracy(evidence(*mixed(0.35, 1)), OPTIONS))["coupled"] == ClaimVerdict.REFUTES
 
 
 def test_the_share_of_right_rollouts_alone_couples_nothing() -> None:

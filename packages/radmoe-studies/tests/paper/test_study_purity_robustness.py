@@ -12,7 +12,7 @@ from planted_pools import graded_pool
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Findings, Options, study_named
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import COSINE, Panel, Read, Request, gather
 from radmoe_studies.paper.purity_robustness import (
     READOUTS,
@@ -33,17 +33,17 @@ def planted_panel(signals: dict[str, float], cosine: dict[str, float] | None = N
     return panel(requests=wanted, signal=of, **how)  # type: ignore[arg-type]
 
 
-def verdicts(found: Findings) -> dict[str, Verdict]:
+def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
 def test_an_order_that_is_there_under_every_variant_is_found() -> None:
     found = purity_robustness(evidence(planted_panel(PAPERS)), OPTIONS)
     assert verdicts(found) == {
-        "order": Verdict.SUPPORTS,
-        "cosine": Verdict.SUPPORTS,
-        "chance": Verdict.SUPPORTS,
-        "majority-for-truth": Verdict.SUPPORTS,
+        "order": ClaimVerdict.SUPPORTS,
+        "cosine": ClaimVerdict.SUPPORTS,
+        "chance": ClaimVerdict.SUPPORTS,
+        "majority-for-truth": ClaimVerdict.SUPPORTS,
     }
     assert any("'first character' could not be measured" in note for note in found.notes)  # panels have no texts
     table = found.tables[0]
@@ -56,22 +56,22 @@ def test_an_order_that_is_there_under_every_variant_is_found() -> None:
 def test_a_kernel_that_turns_the_order_round_refutes_it_and_is_not_alike() -> None:
     turned = PAPERS | {"rand@16": 0.3, "delimiter@16": 0.0}
     found = verdicts(purity_robustness(evidence(planted_panel(PAPERS, turned)), OPTIONS))
-    assert found["order"] == Verdict.REFUTES
-    assert found["cosine"] == Verdict.REFUTES
+    assert found["order"] == ClaimVerdict.REFUTES
+    assert found["cosine"] == ClaimVerdict.REFUTES
 
 
 def test_an_order_that_is_not_the_papers_is_still_the_same_under_every_variant() -> None:
     """The window loses to pre-delim by every measure: that is a matter of study 2, and no variant turns it round."""
     other = PAPERS | {"pre-delim@16": 0.3, "delimiter@marker": 0.02, "delimiter@16": 0.1}
-    assert verdicts(purity_robustness(evidence(planted_panel(other)), OPTIONS))["order"] == Verdict.SUPPORTS
+    assert verdicts(purity_robustness(evidence(planted_panel(other)), OPTIONS))["order"] == ClaimVerdict.SUPPORTS
     turned = verdicts(purity_robustness(evidence(planted_panel(other, PAPERS)), OPTIONS))
-    assert turned["order"] == Verdict.REFUTES
+    assert turned["order"] == ClaimVerdict.REFUTES
 
 
 def test_few_rollouts_make_the_two_chances_differ() -> None:
     low = PAPERS | {"delimiter@16": 0.02}
     found = verdicts(purity_robustness(evidence(planted_panel(low, n=4, problems=300)), OPTIONS))
-    assert found["chance"] == Verdict.REFUTES
+    assert found["chance"] == ClaimVerdict.REFUTES
 
 
 def test_routing_that_tells_right_from_wrong_but_not_answers_makes_the_majority_a_bad_stand_in() -> None:
@@ -79,7 +79,7 @@ def test_routing_that_tells_right_from_wrong_but_not_answers_makes_the_majority_
     rng = np.random.default_rng(0)
     S = np.stack([similarity(row.astype(np.int64), 0.3, rng) for row in one.correct])
     one.reads[Request("delimiter@16")] = Read(S, one.read(Request("delimiter@16")).start)
-    assert verdicts(purity_robustness(evidence(one), OPTIONS))["majority-for-truth"] == Verdict.REFUTES
+    assert verdicts(purity_robustness(evidence(one), OPTIONS))["majority-for-truth"] == ClaimVerdict.REFUTES
 
 
 def test_where_everyone_is_right_nothing_is_decided() -> None:

@@ -13,7 +13,7 @@ from radmoe.grading.labels import Label, write_labels
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Request, gather
 from radmoe_studies.paper.readouts import (
     MARKER,
@@ -32,7 +32,7 @@ from reference_purity import knn_purity
 OPTIONS = Options(resamples=400)
 
 
-def verdicts(signal: dict[object, float]) -> dict[str, Verdict]:
+def verdicts(signal: dict[object, float]) -> dict[str, ClaimVerdict]:
     found = readouts(evidence(panel(requests=READOUTS, signal=signal)), OPTIONS)  # type: ignore[arg-type]
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
@@ -40,21 +40,21 @@ def verdicts(signal: dict[object, float]) -> dict[str, Verdict]:
 def test_the_papers_order_is_found_where_it_was_planted() -> None:
     planted = {RAND: 0.0, ONE: 0.0, PRE: 0.02, MARKER: 0.04, WINDOW: 0.3}
     assert verdicts(planted) == {
-        "random-is-near-chance": Verdict.SUPPORTS,
-        "marker-knows": Verdict.SUPPORTS,
-        "window-wins": Verdict.SUPPORTS,
+        "random-is-near-chance": ClaimVerdict.SUPPORTS,
+        "marker-knows": ClaimVerdict.SUPPORTS,
+        "window-wins": ClaimVerdict.SUPPORTS,
     }
 
 
 def test_random_positions_that_know_the_answer_and_a_window_that_does_not_refute_it() -> None:
     planted = {RAND: 0.3, ONE: 0.3, PRE: 0.0, MARKER: 0.0, WINDOW: 0.0}
-    assert set(verdicts(planted).values()) == {Verdict.REFUTES}
+    assert set(verdicts(planted).values()) == {ClaimVerdict.REFUTES}
 
 
 @pytest.mark.parametrize("better", [RAND, ONE, PRE, MARKER])
 def test_any_of_the_other_four_bars_that_is_as_high_refutes_that_the_window_wins(better: Request) -> None:
     planted = {RAND: 0.0, ONE: 0.0, PRE: 0.02, MARKER: 0.04, WINDOW: 0.05} | {better: 0.3}
-    assert verdicts(planted)["window-wins"] == Verdict.REFUTES
+    assert verdicts(planted)["window-wins"] == ClaimVerdict.REFUTES
 
 
 def test_instruct_configurations_stand_beside_and_change_no_number() -> None:

@@ -14,7 +14,7 @@ from radmoe.types import Rollout
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
 from radmoe_studies.base import Findings, Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import gather
 from radmoe_studies.paper.same_token import A, B, Leaks, chosen, judge_length, same_token
 
@@ -56,16 +56,16 @@ def _named(made: PlantedGroup, name: str) -> PlantedGroup:
     return replace(made, group=replace(made.group, problem_id=name, rollouts=rollouts))
 
 
-def verdicts(found: Findings) -> dict[str, Verdict]:
+def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
 def test_routing_that_depends_on_problem_and_effort_tells_them_apart_at_the_same_token(tmp_path: Path) -> None:
     found = same_token(gather(pools(tmp_path, 1.0, own=True)), OPTIONS)
     assert verdicts(found) == {
-        "problems": Verdict.SUPPORTS,
-        "efforts": Verdict.SUPPORTS,
-        "beyond-length": Verdict.SUPPORTS,
+        "problems": ClaimVerdict.SUPPORTS,
+        "efforts": ClaimVerdict.SUPPORTS,
+        "beyond-length": ClaimVerdict.SUPPORTS,
     }
     rows = {(row.section, row.cells[0].value): row.cells for row in found.tables[0].rows}
     assert rows[A, "all"][1].value == SIZE
@@ -78,9 +78,9 @@ def test_routing_that_depends_on_problem_and_effort_tells_them_apart_at_the_same
 
 def test_routing_that_depends_on_nothing_leaks_as_much_as_chance(tmp_path: Path) -> None:
     found = same_token(gather(pools(tmp_path, 0.0, own=False)), OPTIONS)
-    assert verdicts(found)["problems"] == Verdict.REFUTES
-    assert verdicts(found)["efforts"] == Verdict.REFUTES
-    assert verdicts(found)["beyond-length"] != Verdict.SUPPORTS
+    assert verdicts(found)["problems"] == ClaimVerdict.REFUTES
+    assert verdicts(found)["efforts"] == ClaimVerdict.REFUTES
+    assert verdicts(found)["beyond-length"] != ClaimVerdict.SUPPORTS
     row = next(row for row in found.tables[0].rows if row.section == A and row.cells[0].value == "all")
     assert abs(float(row.cells[2].value or 0) - float(row.cells[4].value or 0)) < 0.1
 
@@ -107,7 +107,7 @@ def test_ten_problems_are_drawn_that_every_panel_has() -> None:
 
 def test_neighbours_that_are_strangers_more_often_than_chance_refute_that_routing_tells_more_than_length() -> None:
     one = panel(problems=12)
-    for leaked, verdict in ((0.9, Verdict.REFUTES), (0.1, Verdict.SUPPORTS)):
+    for leaked, verdict in ((0.9, ClaimVerdict.REFUTES), (0.1, ClaimVerdict.SUPPORTS)):
         table = np.column_stack([np.full((12, 3), 0.5), np.full(12, leaked), np.full(12, 0.5)])
         (decision,) = judge_length([Leaks({one: table}, [])], OPTIONS, [])
         assert decision.verdict == verdict

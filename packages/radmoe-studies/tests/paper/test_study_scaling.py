@@ -15,7 +15,7 @@ from radmoe.report.charts import draw
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Findings, Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, gather
 from radmoe_studies.paper.scaling import FLATTENS, SHARPENS, SIZES, TIES, scaling
 from radmoe_studies.rates import ANCHORS, DELIMITER
@@ -28,14 +28,14 @@ def made(**options: object) -> Panel:
     return panel(**({"problems": 40, "n": 64, "requests": ANCHORS} | options))  # type: ignore[arg-type]
 
 
-def verdicts(found: Findings) -> dict[str, Verdict]:
+def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key: decision.verdict for decision in found.decisions}
 
 
 def test_the_papers_picture_is_found_where_it_was_planted() -> None:
     """Right answers are one large basin, wrong ones small: RAD climbs to the vote, and confidence misleads a little."""
     found = scaling(evidence(made(right=0.7, signal=0.3, confidence=-0.4, problems=100)), OPTIONS)
-    assert set(verdicts(found).values()) == {Verdict.SUPPORTS}
+    assert set(verdicts(found).values()) == {ClaimVerdict.SUPPORTS}
     slope = next(decision for decision in found.decisions if decision.claim is SHARPENS)
     assert slope.estimate == pytest.approx(0.3, abs=0.06)  # from chance, .7, to certainty
     assert slope.n == 100
@@ -43,14 +43,14 @@ def test_the_papers_picture_is_found_where_it_was_planted() -> None:
 
 def test_a_consensus_on_the_wrong_answer_and_a_confidence_that_knows_refute_it() -> None:
     found = scaling(evidence(made(right=0.3, wrong_answers=1, signal=0.3, confidence=1.0)), OPTIONS)
-    assert verdicts(found)[SHARPENS.key] == Verdict.REFUTES
-    assert verdicts(found)[FLATTENS.key] == Verdict.REFUTES
+    assert verdicts(found)[SHARPENS.key] == ClaimVerdict.REFUTES
+    assert verdicts(found)[FLATTENS.key] == ClaimVerdict.REFUTES
 
 
 def test_routing_without_signal_does_not_reach_the_vote() -> None:
     found = scaling(evidence(made(right=0.6, signal=0.0)), OPTIONS)
-    assert verdicts(found)[TIES.key] == Verdict.REFUTES
-    assert verdicts(found)[SHARPENS.key] != Verdict.SUPPORTS
+    assert verdicts(found)[TIES.key] == ClaimVerdict.REFUTES
+    assert verdicts(found)[SHARPENS.key] != ClaimVerdict.SUPPORTS
 
 
 def test_the_tables_have_every_size_domain_and_the_papers_numbers() -> None:
@@ -118,8 +118,8 @@ def test_shorter_pools_and_partly_located_problems_go_as_far_as_they_can() -> No
 @pytest.mark.parametrize("right", [0.0, 1.0])
 def test_where_nothing_differs_nothing_is_supported_but_the_tie(right: float) -> None:
     found = scaling(evidence(made(right=right)), OPTIONS)
-    assert verdicts(found)[SHARPENS.key] == Verdict.REFUTES  # +0.0 [0, 0] is no effect
-    assert verdicts(found)[TIES.key] == Verdict.SUPPORTS
+    assert verdicts(found)[SHARPENS.key] == ClaimVerdict.REFUTES  # +0.0 [0, 0] is no effect
+    assert verdicts(found)[TIES.key] == ClaimVerdict.SUPPORTS
 
 
 def test_it_runs_on_a_pool_and_its_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

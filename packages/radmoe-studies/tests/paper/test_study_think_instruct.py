@@ -7,7 +7,7 @@ import pytest
 
 from planted_panels import evidence, panel
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.needs import PAIRS
 from radmoe_studies.paper.think_instruct import think_instruct
@@ -20,25 +20,25 @@ def styled(style: str, right: float, seed: int = 0, signal: float = 0.4, **more:
     return panel(style=style, right=right, signal=signal, seed=seed, problems=200, n=16, requests=READ, **more)  # type: ignore[arg-type]
 
 
-def verdicts(*panels: Panel) -> dict[str, Verdict]:
+def verdicts(*panels: Panel) -> dict[str, ClaimVerdict]:
     found = think_instruct(evidence(*panels), OPTIONS)
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in found.decisions}
 
 
 def test_diverse_instruct_rollouts_gain_more_than_converged_thinking_ones() -> None:
     found = verdicts(styled("thinking", 0.93), styled("instruct", 0.6, 1))
-    assert set(found.values()) == {Verdict.SUPPORTS}
+    assert set(found.values()) == {ClaimVerdict.SUPPORTS}
 
 
 def test_the_other_way_round_every_claim_is_refuted() -> None:
     found = verdicts(styled("thinking", 0.6), styled("instruct", 0.93, 1))
-    assert set(found.values()) == {Verdict.REFUTES}
+    assert set(found.values()) == {ClaimVerdict.REFUTES}
 
 
 def test_a_half_larger_gain_is_more_but_not_twice_as_much() -> None:
     found = verdicts(styled("thinking", 0.74), styled("instruct", 0.6, 1))
-    assert found["instruct-gains-more"] == Verdict.SUPPORTS
-    assert found["at-least-twice"] == Verdict.REFUTES
+    assert found["instruct-gains-more"] == ClaimVerdict.SUPPORTS
+    assert found["at-least-twice"] == ClaimVerdict.REFUTES
 
 
 def test_the_tables_hold_both_styles_of_whole_pairs_and_the_papers() -> None:

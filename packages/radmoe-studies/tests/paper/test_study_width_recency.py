@@ -15,7 +15,7 @@ from radmoe.selection.readout import Readout
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Findings, Options, study_named
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Request, gather
 from radmoe_studies.paper.width_recency import WIDEST, WIDTHS, fixed, recency, wanted, width_recency
 from radmoe_studies.run import run_studies
@@ -51,13 +51,13 @@ def made(chance: Callable[[Request], float], located: float = 1.0) -> Panel:
     )
 
 
-def verdicts(findings: Findings) -> dict[str, Verdict]:
+def verdicts(findings: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in findings.decisions}
 
 
 def test_width_and_recency_are_found_where_they_were_planted() -> None:
     found = width_recency(evidence(made(as_in_the_paper)), OPTIONS)
-    assert verdicts(found) == dict.fromkeys(ALL, Verdict.SUPPORTS)
+    assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.SUPPORTS)
     rows = [row.cells for row in found.tables[0].rows if row.section == "these pools"]
     assert [rows[0][1].value, rows[-1][1].value] == pytest.approx([0.1, 0.3], abs=0.04)
     assert [cells[5].value for cells in rows] == pytest.approx([0.15 / width for width in WIDTHS[:-1]] + [0], abs=0.03)
@@ -66,7 +66,9 @@ def test_width_and_recency_are_found_where_they_were_planted() -> None:
 
 
 def test_width_and_recency_that_cost_refute_it() -> None:
-    assert verdicts(width_recency(evidence(made(the_other_way_round)), OPTIONS)) == dict.fromkeys(ALL, Verdict.REFUTES)
+    assert verdicts(width_recency(evidence(made(the_other_way_round)), OPTIONS)) == dict.fromkeys(
+        ALL, ClaimVerdict.REFUTES
+    )
 
 
 def test_strategies_that_are_alike_are_told_apart_no_more_often_than_by_chance() -> None:
@@ -75,7 +77,7 @@ def test_strategies_that_are_alike_are_told_apart_no_more_often_than_by_chance()
     for seed in range(20):
         panel = with_picks(wanted, lambda wish: 0.7, problems=300, n=4, right=0.5, seed=seed)
         found = width_recency(evidence(panel), Options(resamples=200))
-        supported += list(verdicts(found).values()).count(Verdict.SUPPORTS)
+        supported += list(verdicts(found).values()).count(ClaimVerdict.SUPPORTS)
     assert supported <= 9
 
 

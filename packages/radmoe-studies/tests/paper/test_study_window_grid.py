@@ -15,7 +15,7 @@ from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Findings, Options, study_named
 from radmoe_studies.budgets import LATE
-from radmoe_studies.decision import Verdict
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Request, gather
 from radmoe_studies.paper.window_grid import BUDGETS, CELLS, MIDDLE, WIDTHS, honest, leaking, wanted, window_grid
 from radmoe_studies.run import run_studies
@@ -47,13 +47,13 @@ def made(chance: Callable[[Request], float], located: Callable[[Request], float]
     return with_picks(wanted, chance, located=located, problems=800, n=8, right=0.5)
 
 
-def verdicts(findings: Findings) -> dict[str, Verdict]:
+def verdicts(findings: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in findings.decisions}
 
 
 def test_the_papers_grid_is_found_where_it_was_planted() -> None:
     found = window_grid(evidence(made(as_in_the_paper)), OPTIONS)
-    assert verdicts(found) == dict.fromkeys(ALL, Verdict.SUPPORTS)
+    assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.SUPPORTS)
     late = next(row for row in found.tables[0].rows if row.cells[0].value == str(LATE))
     assert late.cells[8].value == pytest.approx(0.228, abs=0.05)  # W = 128: 0.728 against 0.5
     grid = found.charts[0].plots[0].grid
@@ -64,7 +64,7 @@ def test_the_papers_grid_is_found_where_it_was_planted() -> None:
 
 def test_wide_windows_that_gain_at_middle_budgets_refute_it() -> None:
     found = window_grid(evidence(made(the_wider_the_better)), OPTIONS)
-    assert verdicts(found) == dict.fromkeys(ALL, Verdict.REFUTES)
+    assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.REFUTES)
 
 
 def test_cells_that_do_not_fit_are_hatched_and_empty() -> None:
@@ -81,8 +81,8 @@ def test_a_window_that_fits_in_few_problems_gains_nothing_elsewhere() -> None:
         return 0.1 if width_of(wish) > 16 and wish.at is None else 1.0
 
     found = window_grid(evidence(made(lambda wish: 0.75, few)), OPTIONS)
-    assert verdicts(found)["small-windows-are-near-optimal"] is Verdict.SUPPORTS
-    assert verdicts(found)["leaking-windows-gain"] is Verdict.SUPPORTS  # it reads what does not fit
+    assert verdicts(found)["small-windows-are-near-optimal"] is ClaimVerdict.SUPPORTS
+    assert verdicts(found)["leaking-windows-gain"] is ClaimVerdict.SUPPORTS  # it reads what does not fit
 
 
 def test_without_any_window_there_is_no_verdict() -> None:

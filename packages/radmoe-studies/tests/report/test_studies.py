@@ -13,19 +13,27 @@ from PIL import Image
 
 from planted_panels import evidence, panel
 from radmoe.evaluation.render import markdown_text
-from radmoe_studies.base import Options, Ran, load, study_named
+from radmoe_studies.base import Options, StudyRun, load, study_named
 from radmoe_studies.decision import Claim, above, corrected
 from radmoe_studies.paper.readouts import READOUTS
 from radmoe_studies.report.readings import Readings, read_readings
-from radmoe_studies.report.studies import Source, decisions_of, ledger, rules, verdict_counts, verdict_text, write_study
+from radmoe_studies.report.studies import (
+    ReportSource,
+    decisions_of,
+    ledger,
+    rules,
+    verdict_counts,
+    verdict_text,
+    write_study,
+)
 from radmoe_studies.resample import Quantity
 from radmoe_studies.run import run_studies
 
 ROOT = Path(__file__).parents[4]
-SOURCE = Source("radmoe study readouts POOL...", {"pool": "0" * 64})
+SOURCE = ReportSource("radmoe study readouts POOL...", {"pool": "0" * 64})
 
 
-def readouts(**options: object) -> Ran:
+def readouts(**options: object) -> StudyRun:
     planted = evidence(panel(requests=READOUTS, **options))  # type: ignore[arg-type]
     (ran,) = run_studies([study_named("readouts")], planted, Options(quick=True))
     return ran
@@ -58,7 +66,7 @@ def test_a_hostile_model_name_breaks_neither_page_nor_table(tmp_path: Path) -> N
 
 
 def test_the_ledger_has_every_decision_and_what_was_left_out() -> None:
-    lacking = Ran(study_named("readouts"), lacking=("needs programs: radmoe capture --task code",))
+    lacking = StudyRun(study_named("readouts"), lacking=("needs programs: radmoe capture --task code",))
     text = ledger([readouts(), lacking], SOURCE, cited="abc1234")
     assert text.count("| 2 readouts |") == 3
     assert "docs/rules.md at abc1234" in text

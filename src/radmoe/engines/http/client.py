@@ -138,7 +138,7 @@ class Client:
         return response
 
 
-class Server:
+class ModelServer:
     """A client for threads: it waits for answers and sends requests again.
 
     A request may take `timeout` seconds from the connection to the last byte of its answer; a question that needs no

@@ -13,7 +13,7 @@ from radmoe.engines.advice import SGLANG_KERNEL, VLLM_STOCK_KERNEL
 from radmoe.engines.base import Sampling
 from radmoe.engines.checkpoint import RouterLayout
 from radmoe.engines.http.answers import Answer, Raw, sglang_answer, unpack_int32, unpack_npy, vllm_answers
-from radmoe.engines.http.client import SMALL_BYTES, SMALL_VALUES, Limit, Refused, Server
+from radmoe.engines.http.client import SMALL_BYTES, SMALL_VALUES, Limit, ModelServer, Refused
 from radmoe.engines.http.fields import Field
 from radmoe.engines.vllm.plugin import NAME
 from radmoe.engines.vllm.plugin.endpoint import STATUS_PATH, captured_layers
@@ -59,10 +59,10 @@ class Dialect(Protocol):
     kernel: str
     path: str  # where rollouts are asked for
 
-    def version(self, server: Server) -> dict[str, str]:
+    def version(self, server: ModelServer) -> dict[str, str]:
         """The version of the server, for a pool's provenance; empty where it does not say."""
 
-    def plugin(self, server: Server) -> PluginStatus | None:
+    def plugin(self, server: ModelServer) -> PluginStatus | None:
         """The status of the radmoe plugin in the server; None without the plugin."""
 
     def body(self, request: RolloutRequest, served: str, key: str | None) -> dict[str, Any]:
@@ -82,13 +82,13 @@ class Vllm:
     path = "/v1/completions"
     kernel = f"an MoE kernel that routes by itself: {VLLM_STOCK_KERNEL}"
 
-    def version(self, server: Server) -> dict[str, str]:
+    def version(self, server: ModelServer) -> dict[str, str]:
         try:
             return {"vllm": server.get("/version").get("version").text(_LONGEST_VERSION)}
         except Refused:
             return {}
 
-    def plugin(self, server: Server) -> PluginStatus | None:
+    def plugin(self, server: ModelServer) -> PluginStatus | None:
         try:
             status = server.get(STATUS_PATH)
         except Refused:  # 404: not installed; 409: installed and not switched on
@@ -135,7 +135,7 @@ class Sglang:
     flag = "start it with: python -m sglang.launch_server --model-path MODEL --enable-return-routed-experts"
     kernel = f"an MoE kernel that routes by itself: {SGLANG_KERNEL}"
 
-    def version(self, server: Server) -> dict[str, str]:
+    def version(self, server: ModelServer) -> dict[str, str]:
         for path in ("/server_info", "/get_server_info"):
             try:
                 return {"sglang": server.get(path).get("version").text(_LONGEST_VERSION)}
@@ -143,7 +143,7 @@ class Sglang:
                 continue
         return {}
 
-    def plugin(self, server: Server) -> PluginStatus | None:
+    def plugin(self, server: ModelServer) -> PluginStatus | None:
         return None
 
     def body(self, request: RolloutRequest, served: str = "", key: str | None = None) -> dict[str, Any]:

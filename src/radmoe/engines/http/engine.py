@@ -25,7 +25,7 @@ from radmoe.engines.base import (
 )
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.answers import Answer, Raw, plugin_routing, stock_rows
-from radmoe.engines.http.client import Refused, Server
+from radmoe.engines.http.client import ModelServer, Refused
 from radmoe.engines.http.dialects import Dialect, RolloutRequest, Sglang, Vllm, answer_limit, rows_request
 from radmoe.engines.http.fields import Field, short
 from radmoe.engines.http.jobs import each_as_finished
@@ -86,7 +86,9 @@ class HttpEngine(Engine):
         probe: bool = True,
     ) -> None:
         self._counting = threading.Lock()
-        self.server = Server(url, timeout=timeout, retries=retries, backoff=backoff, api_key=api_key, largest=largest)
+        self.server = ModelServer(
+            url, timeout=timeout, retries=retries, backoff=backoff, api_key=api_key, largest=largest
+        )
         try:
             self._open(model, served, probe)
         except BaseException:
@@ -320,7 +322,7 @@ def _check_end(answer: Answer) -> None:
         )
 
 
-def _card(server: Server, served: str | None) -> Field:
+def _card(server: ModelServer, served: str | None) -> Field:
     """The server's entry for the model called `served`, or for its only model."""
     cards = {card.get("id").text(): card for card in server.get("/v1/models").get("data").items()}
     if served is None and len(cards) == 1:
@@ -341,7 +343,7 @@ def _recorded(served: str) -> str:
         return served
 
 
-def _local_root(server: Server, card: Field) -> Path:
+def _local_root(server: ModelServer, card: Field) -> Path:
     """The directory that a server names as its model's, if it is on this machine too."""
     named = card.maybe("root") or card.get("id")
     root = Path(named.text())

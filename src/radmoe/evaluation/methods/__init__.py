@@ -18,7 +18,7 @@ from pkgutil import iter_modules
 from radmoe.evaluation.methods.registry import (
     METHODS,
     Method,
-    Outcome,
+    MethodOutcome,
     draw_method,
     pick_method,
     rank_sum,
@@ -31,7 +31,7 @@ __all__ = [
     "METHODS",
     "GradedProblem",
     "Method",
-    "Outcome",
+    "MethodOutcome",
     "draw_method",
     "pick_method",
     "rank_sum",

@@ -40,7 +40,7 @@ READS: tuple[Reads, ...] = get_args(Reads)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Outcome(NamedTuple):
+class MethodOutcome(NamedTuple):
     """What a method did on a problem: its pick (None: it abstained, or one of several is drawn), and how right that is.
 
     `hit` is 0 or 1 for a pick, and for a draw the share of its rollouts that are right.
@@ -88,15 +88,15 @@ class Method:
             raise InputError(f"method {self.name} gave scores of shape {scores.shape} for {len(problem)} rollouts")
         return scores
 
-    def judge(self, problem: GradedProblem) -> Outcome:
+    def judge(self, problem: GradedProblem) -> MethodOutcome:
         """What the method does on a problem, and whether that is right."""
         if self.form == "draw":
             drawn = [self._checked(index, problem) for index in self.function(problem)]
-            return Outcome(None, float(problem.correct[drawn].mean()) if drawn else 0.0)
+            return MethodOutcome(None, float(problem.correct[drawn].mean()) if drawn else 0.0)
         index = highest(self.score(problem)) if self.form == "score" else self.function(problem)
         if index is None:
-            return Outcome(None, 0.0)
-        return Outcome(self._checked(index, problem), float(problem.correct[index]))
+            return MethodOutcome(None, 0.0)
+        return MethodOutcome(self._checked(index, problem), float(problem.correct[index]))
 
     def _checked(self, index: Any, problem: GradedProblem) -> int:
         if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < len(problem):

@@ -14,7 +14,7 @@ from radmoe_lab.agent import shell
 from radmoe_lab.agent.functions import KINDS, Function, key
 from radmoe_lab.agent.reasoning import body_of, compare, compare_entry, find_number, say
 from radmoe_lab.agent.repositories import Edit, Repository, draw_repository
-from radmoe_lab.agent.shell import Ran
+from radmoe_lab.agent.shell import ShellResult
 from radmoe_lab.agent.templates import Message, observation, opening, reply
 from radmoe_lab.tasks.draw import chance, pick, shuffled
 
@@ -23,18 +23,18 @@ GOES_WRONG = 0.22  # of the demonstrations that check what they did
 
 
 @dataclass(frozen=True)
-class Turn:
+class DemonstrationTurn:
     """One turn of a demonstration: a thought, the command that follows, and whether the model is to learn it."""
 
     thought: str
-    ran: Ran
+    ran: ShellResult
     learn: bool = True
 
 
 @dataclass(frozen=True)
 class Demonstration:
     repository: Repository
-    turns: tuple[Turn, ...]
+    turns: tuple[DemonstrationTurn, ...]
 
     @property
     def files(self) -> dict[str, str]:
@@ -59,10 +59,10 @@ class _Work:
     numbered: bool
     careful: bool
     tested: bool = False  # whether it has seen which tests fail
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[DemonstrationTurn] = field(default_factory=list)
 
-    def do(self, thought: str, ran: Ran, *, learn: bool = True) -> None:
-        self.turns.append(Turn(thought, ran, learn))
+    def do(self, thought: str, ran: ShellResult, *, learn: bool = True) -> None:
+        self.turns.append(DemonstrationTurn(thought, ran, learn))
         self.files = ran.files
 
 
@@ -186,7 +186,7 @@ def _mend(work: _Work, edit: Edit, finding: str, *, learn: bool = True) -> None:
     rng, files = work.rng, work.files
     wanted = edit.apply(files)
     old = files[edit.file].split("\n")[edit.first - 1 : edit.first - 1 + edit.removed]
-    ways: list[Ran | None] = [shell.write(files, edit.file, wanted[edit.file])]
+    ways: list[ShellResult | None] = [shell.write(files, edit.file, wanted[edit.file])]
     if edit.removed == 0 or edit.removed == len(edit.lines):
         lines = shell.replace_lines(files, edit.file, edit.first, edit.removed, edit.lines)
         ways += [lines, lines, lines] if work.numbered else []

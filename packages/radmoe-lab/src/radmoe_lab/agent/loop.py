@@ -33,7 +33,7 @@ Encode = Callable[[str], list[int]]
 
 
 @dataclass
-class Conversation:
+class LabConversation:
     """A conversation about one issue. `exit_status` is empty while it goes on.
 
     Ask for `prompt`, hand the reply to `reply`, run the command that it returns, and hand the result to `observe`.

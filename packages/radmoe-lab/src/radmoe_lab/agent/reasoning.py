@@ -8,7 +8,7 @@ from random import Random
 from radmoe_lab.agent.functions import KINDS, Function, key
 from radmoe_lab.agent.repositories import Repository
 from radmoe_lab.agent.running import parse_call, results
-from radmoe_lab.agent.sketches import Step
+from radmoe_lab.agent.sketches import SketchStep
 from radmoe_lab.tasks.draw import chance, pick
 
 
@@ -96,7 +96,7 @@ def _partial_sums(values: Sequence[int]) -> str:
     return ", ".join(parts)
 
 
-def _value(files: Mapping[str, str], step: Step, values: Sequence[int]) -> str:
+def _value(files: Mapping[str, str], step: SketchStep, values: Sequence[int]) -> str:
     (value,) = results(files, [f"{step.module}.{step.function.name}({list(values)!r})"])
     return value
 

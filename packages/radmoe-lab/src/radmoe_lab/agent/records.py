@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe.system.foreign import read_file
-from radmoe_lab.agent.loop import EXIT_STATUSES, Conversation, Encode
+from radmoe_lab.agent.loop import EXIT_STATUSES, Encode, LabConversation
 from radmoe_lab.agent.repositories import TASK, Repository
 from radmoe_lab.agent.verdicts import UNKNOWN, VERDICTS, judge_many
 from radmoe_lab.packed_arrays import unpack_arrays
@@ -59,7 +59,7 @@ class AgentTrajectory:
         self, issue: str, encode: Encode, decode: Callable[[list[int]], str], context: int
     ) -> Iterator[tuple[list[int], AgentStep]]:
         """The prompt of every step, as token ids, with the step."""
-        conversation = Conversation(issue, encode, context)
+        conversation = LabConversation(issue, encode, context)
         for step in self.steps:
             prompt = conversation.prompt()
             if prompt is None:

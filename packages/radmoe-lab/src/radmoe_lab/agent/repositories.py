@@ -16,7 +16,7 @@ from radmoe.errors import InputError
 from radmoe.problems import DEFAULT_SEED
 from radmoe_lab.agent.functions import Function
 from radmoe_lab.agent.running import CHECK, call_text, cases_file, results
-from radmoe_lab.agent.sketches import Sketch, Step, draw_sketch
+from radmoe_lab.agent.sketches import Sketch, SketchStep, draw_sketch
 from radmoe_lab.tasks.draw import between, chance, is_test, pick, seeded, shuffled
 
 SIZE = 600  # test repositories under one seed, unless another number is asked for
@@ -58,9 +58,9 @@ class Repository:
     hidden: tuple[str, ...]
     family: str
     entry: str
-    steps: tuple[Step, ...]  # as they should be
+    steps: tuple[SketchStep, ...]  # as they should be
     modules: dict[str, tuple[Function, ...]]
-    target: Step | None
+    target: SketchStep | None
     edit: Edit  # that mends it
     failing: str
     failing_unit: str

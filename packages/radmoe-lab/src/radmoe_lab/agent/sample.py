@@ -28,7 +28,7 @@ from radmoe.engines.base import Completion, sampling_for
 from radmoe.errors import InputError
 from radmoe.problems import DEFAULT_SEED
 from radmoe.system.printing import say
-from radmoe_lab.agent.loop import BOUNDARY, SUBMITTED, Conversation
+from radmoe_lab.agent.loop import BOUNDARY, SUBMITTED, LabConversation
 from radmoe_lab.agent.records import AgentStep, AgentTrajectory, judged, write_trajectories
 from radmoe_lab.agent.repositories import SIZE, Repository, repositories
 from radmoe_lab.agent.verdicts import RESOLVED
@@ -50,7 +50,7 @@ class _Trajectory:
 
     place: int  # of its repository
     number: int
-    conversation: Conversation
+    conversation: LabConversation
     directory: Path
     steps: list[AgentStep] = field(default_factory=list)
 
@@ -236,7 +236,7 @@ class _Work:
                 yield _Trajectory(
                     place,
                     number,
-                    Conversation(task.issue, encode, context),
+                    LabConversation(task.issue, encode, context),
                     self._place / f"work-{place:05d}-{number:03d}",
                 )
 

@@ -17,7 +17,7 @@ from radmoe_lab.agent.templates import SUBMIT
 _PLAIN = re.compile(r"[\w <>=+\-(),:]+")  # text that means itself to sed, as a pattern and as a replacement
 
 
-class Ran(NamedTuple):
+class ShellResult(NamedTuple):
     """A command, what it printed, its exit code, and the files after it."""
 
     command: str
@@ -29,21 +29,21 @@ class Ran(NamedTuple):
 Files = Mapping[str, str]
 
 
-def ls(files: Files) -> Ran:
-    return Ran("ls", "".join(f"{name}\n" for name in sorted(files)), 0, dict(files))
+def ls(files: Files) -> ShellResult:
+    return ShellResult("ls", "".join(f"{name}\n" for name in sorted(files)), 0, dict(files))
 
 
-def cat(files: Files, *names: str) -> Ran:
-    return Ran(f"cat {' '.join(names)}", "".join(files[name] for name in names), 0, dict(files))
+def cat(files: Files, *names: str) -> ShellResult:
+    return ShellResult(f"cat {' '.join(names)}", "".join(files[name] for name in names), 0, dict(files))
 
 
-def cat_numbered(files: Files, name: str) -> Ran:
+def cat_numbered(files: Files, name: str) -> ShellResult:
     lines = files[name].removesuffix("\n").split("\n")
     numbered = "".join(f"{n:6d}\t{line}\n" for n, line in enumerate(lines, 1))
-    return Ran(f"cat -n {name}", numbered, 0, dict(files))
+    return ShellResult(f"cat -n {name}", numbered, 0, dict(files))
 
 
-def grep(files: Files, word: str) -> Ran:
+def grep(files: Files, word: str) -> ShellResult:
     """Print the lines that contain a word, in all modules, with file and line number."""
     hits = [
         f"{name}:{n}:{line}\n"
@@ -51,14 +51,14 @@ def grep(files: Files, word: str) -> Ran:
         for n, line in enumerate(files[name].split("\n"), 1)
         if word in line
     ]
-    return Ran(f'grep -n "{word}" *.py', "".join(hits), 0 if hits else 1, dict(files))
+    return ShellResult(f'grep -n "{word}" *.py', "".join(hits), 0 if hits else 1, dict(files))
 
 
-def check(files: Files, cases: Sequence[str]) -> Ran:
-    return Ran("python3 check.py", *check_output(files, cases), dict(files))
+def check(files: Files, cases: Sequence[str]) -> ShellResult:
+    return ShellResult("python3 check.py", *check_output(files, cases), dict(files))
 
 
-def replace_lines(files: Files, name: str, first: int, removed: int, lines: Sequence[str]) -> Ran:
+def replace_lines(files: Files, name: str, first: int, removed: int, lines: Sequence[str]) -> ShellResult:
     """Replace whole lines by sed; removing none inserts before line `first`."""
     if removed == 0:
         text = "\\n".join(lines)
@@ -70,37 +70,37 @@ def replace_lines(files: Files, name: str, first: int, removed: int, lines: Sequ
         raise ValueError("as many lines as are removed, or none removed")
     old = files[name].split("\n")
     old[first - 1 : first - 1 + removed] = lines
-    return Ran(command, "", 0, {**files, name: "\n".join(old)})
+    return ShellResult(command, "", 0, {**files, name: "\n".join(old)})
 
 
-def substitute(files: Files, name: str, old: str, new: str) -> Ran | None:
+def substitute(files: Files, name: str, old: str, new: str) -> ShellResult | None:
     """Replace a text by sed, the first time in every line; None where sed would read it as something else."""
     if not (_PLAIN.fullmatch(old) and _PLAIN.fullmatch(new)):
         return None
     lines = [line.replace(old, new, 1) for line in files[name].split("\n")]
-    return Ran(f"sed -i 's/{old}/{new}/' {name}", "", 0, {**files, name: "\n".join(lines)})
+    return ShellResult(f"sed -i 's/{old}/{new}/' {name}", "", 0, {**files, name: "\n".join(lines)})
 
 
-def python_replace(files: Files, name: str, old: str, new: str) -> Ran:
+def python_replace(files: Files, name: str, old: str, new: str) -> ShellResult:
     """Replace a text everywhere in a file by a Python program."""
     program = f'p = "{name}"\ns = open(p).read()\nopen(p, "w").write(s.replace("{old}", "{new}"))'
-    return Ran(f"python3 - <<'EOF'\n{program}\nEOF", "", 0, {**files, name: files[name].replace(old, new)})
+    return ShellResult(f"python3 - <<'EOF'\n{program}\nEOF", "", 0, {**files, name: files[name].replace(old, new)})
 
 
-def write(files: Files, name: str, text: str) -> Ran:
-    return Ran(f"cat > {name} <<'EOF'\n{text}EOF", "", 0, {**files, name: text})
+def write(files: Files, name: str, text: str) -> ShellResult:
+    return ShellResult(f"cat > {name} <<'EOF'\n{text}EOF", "", 0, {**files, name: text})
 
 
-def restore(files: Files, original: Files, name: str) -> Ran:
-    return Ran(f"git checkout -q {name}", "", 0, {**files, name: original[name]})
+def restore(files: Files, original: Files, name: str) -> ShellResult:
+    return ShellResult(f"git checkout -q {name}", "", 0, {**files, name: original[name]})
 
 
-def diff(files: Files, original: Files) -> Ran:
-    return Ran("git diff", patch(files, original), 0, dict(files))
+def diff(files: Files, original: Files) -> ShellResult:
+    return ShellResult("git diff", patch(files, original), 0, dict(files))
 
 
-def submit(files: Files) -> Ran:
-    return Ran(SUBMIT, "", 0, dict(files))  # its output ends the conversation: nobody sees it
+def submit(files: Files) -> ShellResult:
+    return ShellResult(SUBMIT, "", 0, dict(files))  # its output ends the conversation: nobody sees it
 
 
 def patch(files: Files, original: Files) -> str:

@@ -34,7 +34,7 @@ _PUZZLES = 0.5  # share of the repositories in which the right number is to be f
 
 
 @dataclass(frozen=True)
-class Step:
+class SketchStep:
     """One call of the entry function: a function of a module."""
 
     module: str
@@ -46,7 +46,7 @@ class Sketch:
     """What a repository is before its texts and tests are drawn. `broken` is the body of the target, or of the entry."""
 
     entry: str
-    steps: tuple[Step, ...]
+    steps: tuple[SketchStep, ...]
     modules: dict[str, tuple[Function, ...]]
     family: str
     target: int  # place in steps, -1 where the entry is wrong
@@ -97,7 +97,7 @@ def draw_sketch(rng: Random) -> Sketch:
     homes = [pick(rng, names) for _ in chain]
     if len(set(homes)) == 1:
         homes[-1] = names[0] if homes[-1] == names[1] else names[1]
-    steps = [Step(home, function) for home, function in zip(homes, chain, strict=True)]
+    steps = [SketchStep(home, function) for home, function in zip(homes, chain, strict=True)]
     modules = {name: [step.function for step in steps if step.module == name] for name in names}
     for function in spare:
         modules[pick(rng, names)].append(function)
@@ -157,8 +157,8 @@ def _number_near(rng: Random, k: int) -> int:
 
 
 def _broken_function(
-    rng: Random, steps: list[Step], modules: dict[str, list[Function]], target: int, *, puzzle: bool
-) -> tuple[str, str, list[Step], dict[str, list[Function]]]:
+    rng: Random, steps: list[SketchStep], modules: dict[str, list[Function]], target: int, *, puzzle: bool
+) -> tuple[str, str, list[SketchStep], dict[str, list[Function]]]:
     """Break a function of the chain. In a puzzle its number is wrong, and its docstring does not name it."""
     function = steps[target].function
     bug: Bug = pick(rng, KINDS[function.kind].bugs)
@@ -174,11 +174,11 @@ def _broken_function(
     ordered = sorted(vague, key=lambda f: (f.name, f.k, f.kind))  # a twin has the name of its original
     changed = {f: replace(f, doc=pick(rng, KINDS[f.kind].vague), vague=True) for f in ordered}
     modules = {name: [changed.get(f, f) for f in members] for name, members in modules.items()}
-    steps = [Step(s.module, changed.get(s.function, s.function)) for s in steps]
+    steps = [SketchStep(s.module, changed.get(s.function, s.function)) for s in steps]
     return bug.family, bug.body.format(k=function.k, j=j), steps, modules
 
 
-def _entry_source(entry: str, steps: list[Step], also: list[str] | None = None) -> str:
+def _entry_source(entry: str, steps: list[SketchStep], also: list[str] | None = None) -> str:
     imports = sorted({f"from {step.module} import {step.function.name}" for step in steps} | set(also or []))
     said = ", ".join(f"{step.function.name} of {step.module}" for step in steps)
     lines = [f"    values = {step.function.name}(values)" for step in steps[:-1]]
@@ -187,7 +187,13 @@ def _entry_source(entry: str, steps: list[Step], also: list[str] | None = None) 
 
 
 def _broken_entry(
-    rng: Random, mode: str, entry: str, steps: list[Step], modules: dict[str, list[Function]], twin: int, spare: str
+    rng: Random,
+    mode: str,
+    entry: str,
+    steps: list[SketchStep],
+    modules: dict[str, list[Function]],
+    twin: int,
+    spare: str,
 ) -> str:
     right = _entry_source(entry, steps)
     lines = right.split("\n")

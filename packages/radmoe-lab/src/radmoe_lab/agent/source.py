@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from radmoe.agents.candidates import Candidate
-from radmoe.agents.importer import Request, RequestSource, why_not
+from radmoe.agents.importer import ReplayRequest, RequestSource, why_not
 from radmoe.engines.base import Engine
 from radmoe.errors import InputError
 from radmoe_lab.agent.records import read_trajectories
@@ -25,14 +25,14 @@ def lab_source(path: Path, engine: Engine, *, limit: int | None = None) -> Reque
     known = {(one.repository_id, one.number): one for one in trajectories if one.repository_id in names}
     tokenizer = engine.tokenizer
 
-    def load(name: str, run: int) -> list[Request]:
+    def load(name: str, run: int) -> list[ReplayRequest]:
         requests = known[name, run].requests(
             issues[name],
             lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),
             lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False)),
             engine.context or 1 << 30,
         )
-        return [Request(prompt, step.tokens.tolist()) for prompt, step in requests]
+        return [ReplayRequest(prompt, step.tokens.tolist()) for prompt, step in requests]
 
     candidates, runs = [], dict[str, list[int]]()
     for (name, run), one in known.items():

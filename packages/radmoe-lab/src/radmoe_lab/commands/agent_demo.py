@@ -11,7 +11,7 @@ import typer
 from radmoe.system.printing import console, say
 
 if TYPE_CHECKING:
-    from radmoe.agents.patches import Decision
+    from radmoe.agents.patches import PatchDecision
 
 MODEL = "lab-agent-qwen"
 EXAMPLES = ("radmoe agent demo",)
@@ -61,12 +61,12 @@ def demo_command(
     )
 
 
-def _table(decisions: list[Decision], verdicts: dict[tuple[str, int], str], n: int) -> None:
+def _table(decisions: list[PatchDecision], verdicts: dict[tuple[str, int], str], n: int) -> None:
     """Print the hidden tests' verdicts per issue, and the rates of a random, the shortest, the picked and the best trajectory."""
-    from radmoe.system.screen import Table
+    from radmoe.system.screen import ScreenTable
     from radmoe_lab.agent.verdicts import NO_PATCH, RESOLVED
 
-    table = Table(title=f"What the hidden tests say, {len(decisions)} issues x {n} trajectories", box=None)
+    table = ScreenTable(title=f"What the hidden tests say, {len(decisions)} issues x {n} trajectories", box=None)
     for heading in ("issue", "resolved", "RAD's pick", "its verdict", "fewest steps", "its verdict"):
         table.add_column(heading, justify="right" if heading == "resolved" else "left")
     rows: list[tuple[float, bool, bool]] = []  # share resolved, whether RAD's and the shortest are

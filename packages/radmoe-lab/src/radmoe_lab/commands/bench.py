@@ -52,9 +52,9 @@ def command(
     if as_json:
         say_json(stages)
         return
-    from radmoe.system.screen import Table
+    from radmoe.system.screen import ScreenTable
 
-    table = Table(title=f"{stages.pop('problems')} problem(s) of {stages.pop('router')}, one thread", box=None)
+    table = ScreenTable(title=f"{stages.pop('problems')} problem(s) of {stages.pop('router')}, one thread", box=None)
     table.add_column("stage")
     table.add_column("median ms per problem", justify="right")
     for name, ms in stages.items():

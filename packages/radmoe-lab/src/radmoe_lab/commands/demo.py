@@ -134,10 +134,10 @@ def _table(model: str, by_task: dict[str, list[Shown]], n: int) -> None:
     """Print the accuracy of each method by task, in percent, with 95% intervals over problems."""
     from radmoe.evaluation.kinds import NAMES
     from radmoe.evaluation.stats import bootstrap_mean
-    from radmoe.system.screen import Table
+    from radmoe.system.screen import ScreenTable
 
     columns = by_task | {"together": [problem for shown in by_task.values() for problem in shown]}
-    table = Table(title=f"{model}: right, in percent [95% interval]", title_justify="left")
+    table = ScreenTable(title=f"{model}: right, in percent [95% interval]", title_justify="left")
     table.add_column("method")
     for task, shown in columns.items():
         table.add_column(block(f"{task}\n{len(shown)} x {n}"), justify="right")

@@ -45,14 +45,14 @@ Sampled = Annotated[
 
 def list_command(rollouts: Rollouts = None, seed: Seed = 0, sampling: Sampled = "own", as_json: Json = False) -> None:
     """List the configurations (a model in one style) whose rollouts are packed, and their tasks."""
-    from radmoe.system.screen import Table
+    from radmoe.system.screen import ScreenTable
     from radmoe_lab.archive.files import open_archive
 
     archive = open_archive(rollouts, seed=seed, sampling=sampling)
     if as_json:
         say_json(archive.configurations)
         return
-    table = Table(title=f"{archive.directory}: rollouts sampled with their shipped models", box=None)
+    table = ScreenTable(title=f"{archive.directory}: rollouts sampled with their shipped models", box=None)
     for heading in ("configuration", "task"):
         table.add_column(heading)
     for heading in ("T", "top-p", "problems", "n", "tokens", "Avg"):

@@ -13,7 +13,7 @@ from random import Random
 from radmoe.problems import Problem
 from radmoe_lab.tasks.base import Example
 from radmoe_lab.tasks.draw import chance, favour, pick
-from radmoe_lab.tasks.pipelines import FAMILY, KEEP, Op, Pipeline, draw_pipeline, draw_tests, examples, rivals
+from radmoe_lab.tasks.pipelines import FAMILY, KEEP, Pipeline, PipelineOp, draw_pipeline, draw_tests, examples, rivals
 from radmoe_lab.tasks.programs import write
 from radmoe_lab.tasks.wide import write_wide
 
@@ -104,11 +104,11 @@ def _draw(rng: Random, *, test: bool) -> tuple[Pipeline, list[list[int]], int | 
             return pipeline, inputs, None
 
 
-def _describe(rng: Random, op: Op) -> str:
+def _describe(rng: Random, op: PipelineOp) -> str:
     return favour(rng, _WORDS[op.name]).format(c=op.c)
 
 
-def _plain(op: Op) -> str:
+def _plain(op: PipelineOp) -> str:
     return _WORDS[op.name][0].format(c=op.c)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from radmoe_lab.tasks.pipelines import KEEP, Op, Pipeline, signature
+from radmoe_lab.tasks.pipelines import KEEP, Pipeline, PipelineOp, signature
 from radmoe_lab.tasks.sentences import NUMBERS
 
 _VERBS = {
@@ -99,12 +99,12 @@ def meaning(text: str) -> str | None:
 
 
 @lru_cache(maxsize=1 << 14)
-def operations(text: str) -> tuple[Op, ...] | None:
+def operations(text: str) -> tuple[PipelineOp, ...] | None:
     """Parse the operations that a text names, with the end last. None if a clause names none, or if an end is not last."""
     prose = text.lower()
     for phrase, joined in _KEPT_TOGETHER.items():
         prose = prose.replace(phrase, joined)
-    ops: list[Op] = []
+    ops: list[PipelineOp] = []
     for clause in _JOINTS.split(prose):
         words = _SUBJECT.sub("", clause.strip())
         if not _WORKING.fullmatch(words):
@@ -117,7 +117,7 @@ def operations(text: str) -> tuple[Op, ...] | None:
     return tuple(ops) if ops[-1].name in _ENDS else (*ops, KEEP)
 
 
-def _operation(clause: str) -> Op | None:
+def _operation(clause: str) -> PipelineOp | None:
     words = clause.replace("&", "and").split()
     lemma = _lemma(words[0])
     numbered = _NUMBER.sub(lambda word: _NUMBER_WORDS[word[0]], " ".join(words[1:]))
@@ -125,7 +125,7 @@ def _operation(clause: str) -> Op | None:
     for name, pattern in _MATCHERS:
         if match := pattern.fullmatch(plain):
             number = int(match["n"]) if "n" in pattern.groupindex else 0
-            return Op(name, number) if number < 1000 else None
+            return PipelineOp(name, number) if number < 1000 else None
     return None
 
 

@@ -20,22 +20,31 @@ MIN_TESTS = 8
 THOROUGH_TESTS = 20
 
 
-class Op(NamedTuple):
+class PipelineOp(NamedTuple):
     """One operation; `c` is its constant, 0 where it has none."""
 
     name: str
     c: int = 0
 
 
-FAMILIES: dict[str, tuple[Op, ...]] = {
-    "filter": (Op("even"), Op("odd"), Op("positive"), *(Op("above", c) for c in range(1, 7))),
-    "map": (*(Op("add", c) for c in range(1, 10)), *(Op("times", c) for c in range(2, 6)), Op("square")),
-    "order": (Op("reverse"), Op("ascending"), Op("descending")),
-    "cut": (Op("unique"), *(Op(name, k) for name in ("first", "last") for k in range(1, 5))),
-    "scan": (Op("running"),),
-    "end": (Op("sum"), Op("max"), Op("min"), Op("len")),
+FAMILIES: dict[str, tuple[PipelineOp, ...]] = {
+    "filter": (
+        PipelineOp("even"),
+        PipelineOp("odd"),
+        PipelineOp("positive"),
+        *(PipelineOp("above", c) for c in range(1, 7)),
+    ),
+    "map": (
+        *(PipelineOp("add", c) for c in range(1, 10)),
+        *(PipelineOp("times", c) for c in range(2, 6)),
+        PipelineOp("square"),
+    ),
+    "order": (PipelineOp("reverse"), PipelineOp("ascending"), PipelineOp("descending")),
+    "cut": (PipelineOp("unique"), *(PipelineOp(name, k) for name in ("first", "last") for k in range(1, 5))),
+    "scan": (PipelineOp("running"),),
+    "end": (PipelineOp("sum"), PipelineOp("max"), PipelineOp("min"), PipelineOp("len")),
 }
-KEEP = Op("list")  # the end that returns the list itself
+KEEP = PipelineOp("list")  # the end that returns the list itself
 FAMILY = {op: family for family, ops in FAMILIES.items() for op in ops}
 _WEIGHTS = ("filter",) * 3 + ("map",) * 4 + ("order",) * 2 + ("cut",) * 2 + ("scan",)
 
@@ -43,7 +52,7 @@ _WEIGHTS = ("filter",) * 3 + ("map",) * 4 + ("order",) * 2 + ("cut",) * 2 + ("sc
 class Pipeline(NamedTuple):
     """Operations in order; the last is an end (`sum`, `max`, `min`, `len`, or the list itself)."""
 
-    ops: tuple[Op, ...]
+    ops: tuple[PipelineOp, ...]
 
     def __call__(self, xs: Sequence[int]) -> Value:
         """The value for a list; None where it is not defined, such as the largest of no numbers."""
@@ -60,7 +69,7 @@ class Pipeline(NamedTuple):
         return out[1:]
 
 
-def apply(op: Op, xs: list[int]) -> list[int]:
+def apply(op: PipelineOp, xs: list[int]) -> list[int]:
     name, c = op
     if name == "add":
         return [x + c for x in xs]
@@ -87,7 +96,7 @@ def apply(op: Op, xs: list[int]) -> list[int]:
     return list(accumulate(xs))
 
 
-def finish(end: Op, xs: list[int]) -> Value:
+def finish(end: PipelineOp, xs: list[int]) -> Value:
     if end.name == "list":
         return xs
     if end.name == "sum":
@@ -122,7 +131,7 @@ def draw_pipeline(rng: Random, *, test: bool) -> Pipeline:
         ops = [pick(rng, FAMILIES[pick(rng, _WEIGHTS)]) for _ in range(2 if chance(rng, 0.4) else 3)]
         ops.append(KEEP if chance(rng, 0.45) else pick(rng, FAMILIES["end"]))
         pipeline = Pipeline(tuple(ops))
-        if ops.count(Op("square")) < 2 and _all_matter(pipeline) and is_test(signature(pipeline)) == test:
+        if ops.count(PipelineOp("square")) < 2 and _all_matter(pipeline) and is_test(signature(pipeline)) == test:
             return pipeline
 
 

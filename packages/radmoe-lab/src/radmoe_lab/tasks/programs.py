@@ -7,7 +7,7 @@ from random import Random
 from types import MappingProxyType
 
 from radmoe_lab.tasks.draw import chance, favour, pick
-from radmoe_lab.tasks.pipelines import Op, Pipeline
+from radmoe_lab.tasks.pipelines import Pipeline, PipelineOp
 
 _ARGUMENTS = ("xs", "nums", "values", "a", "items")
 _LISTS = ("ys", "out", "res", "kept", "vals", "zs", "result", "part")
@@ -44,7 +44,7 @@ _IN_PLACE = {"reverse": "reverse()", "ascending": "sort()", "descending": "sort(
 class _Writer:
     """The lines written so far, and the expression that holds the list."""
 
-    def __init__(self, rng: Random, constants: Mapping[Op, str]) -> None:
+    def __init__(self, rng: Random, constants: Mapping[PipelineOp, str]) -> None:
         self.rng = rng
         self.constants = constants
         self.argument = favour(rng, _ARGUMENTS)
@@ -75,13 +75,13 @@ class _Writer:
         if len(expression) > 30 or chance(self.rng, 0.6):
             self.bind()
 
-    def fill(self, template: str, op: Op) -> str:
+    def fill(self, template: str, op: PipelineOp) -> str:
         name = self.constants.get(op)
         following = f"{name} + 1" if name else str(op.c + 1)
         return template.format(x=self.element, v=self.current, c=name or op.c, d=following)
 
 
-def write(rng: Random, pipeline: Pipeline, constants: Mapping[Op, str] = MappingProxyType({})) -> str:
+def write(rng: Random, pipeline: Pipeline, constants: Mapping[PipelineOp, str] = MappingProxyType({})) -> str:
     """A right program. The same pipeline is rarely written the same way twice.
 
     `constants` names the constants of some operations; the caller defines these names.
@@ -109,7 +109,7 @@ def write(rng: Random, pipeline: Pipeline, constants: Mapping[Op, str] = Mapping
     return f"def f({out.argument}):\n" + "\n".join("    " + line for line in out.lines)
 
 
-def _each(out: _Writer, keep: Op | None, change: Op | None) -> None:
+def _each(out: _Writer, keep: PipelineOp | None, change: PipelineOp | None) -> None:
     """Keep some elements, change them, or both in one go."""
     x = out.element
     condition = out.fill(favour(out.rng, _CONDITIONS[keep.name]), keep) if keep else ""
@@ -154,7 +154,7 @@ def _unique(out: _Writer) -> None:
     out.current = name
 
 
-def _end(out: _Writer, end: Op) -> None:
+def _end(out: _Writer, end: PipelineOp) -> None:
     if end.name in ("sum", "len") and out.form() == "loop" and chance(out.rng, 0.6):
         total = "count" if end.name == "len" else "total"
         step = "1" if end.name == "len" else out.element

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from radmoe_lab.tasks.draw import chance, pick
-from radmoe_lab.tasks.pipelines import Op, Pipeline
+from radmoe_lab.tasks.pipelines import Pipeline, PipelineOp
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -51,7 +51,7 @@ def say(rng: Random, pipeline: Pipeline) -> str:
     return pick(rng, (_one_sentence, _orders, _after, _short_sentences))(rng, phrases)
 
 
-def _word(rng: Random, op: Op) -> str:
+def _word(rng: Random, op: PipelineOp) -> str:
     constant = NUMBERS[op.c] if chance(rng, 0.3) else str(op.c)
     return pick(rng, _WORDINGS[op.name]).format(c=constant)
 

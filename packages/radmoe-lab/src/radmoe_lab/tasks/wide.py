@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 from radmoe_lab.tasks.draw import chance, pick, shuffled
-from radmoe_lab.tasks.pipelines import Op, Pipeline
+from radmoe_lab.tasks.pipelines import Pipeline, PipelineOp
 
 _ARGUMENTS = (
     "xs", "nums", "values", "a", "items", "data", "seq", "arr", "numbers", "lst", "vec", "row", "given", "source", "ints",
@@ -99,11 +99,11 @@ class _Crowd:
         word = self.names.pop()
         return f"{word}_{pick(self.rng, '0123')}" if chance(self.rng, 0.15) else word
 
-    def comment(self, op: Op) -> None:
+    def comment(self, op: PipelineOp) -> None:
         if chance(self.rng, self.talkative):
             self.lines.append(f"# {pick(self.rng, _COMMENTS[op.name])}")
 
-    def constant(self, op: Op) -> str:
+    def constant(self, op: PipelineOp) -> str:
         """The operation's constant, at times by a name that is given to it above the function or in it."""
         if not chance(self.rng, 0.3):
             return str(op.c)
@@ -115,7 +115,7 @@ class _Crowd:
         self.local_constants.append(name.lower())
         return name.lower()
 
-    def fill(self, template: str, op: Op, x: str | None = None) -> str:
+    def fill(self, template: str, op: PipelineOp, x: str | None = None) -> str:
         constant = self.constant(op) if "{c}" in template else ""
         return template.format(x=x or self.element, v=self.current, c=constant)
 
@@ -175,7 +175,7 @@ def _assemble(out: _Crowd, pipeline: Pipeline) -> str:
     return "\n".join([*lines, *head, *("    " + line for line in out.lines)])
 
 
-def _keep_in_loop(out: _Crowd, op: Op) -> None:
+def _keep_in_loop(out: _Crowd, op: PipelineOp) -> None:
     condition = out.fill(pick(out.rng, _CONDITIONS[op.name]), op)
     source, name, x = out.current, out.name(), out.element
     append = pick(out.rng, (f"{name}.append({x})", f"{name} += [{x}]", f"{name} = {name} + [{x}]"))
@@ -187,29 +187,29 @@ def _keep_in_loop(out: _Crowd, op: Op) -> None:
     out.current = name
 
 
-def _keep_in_comprehension(out: _Crowd, op: Op) -> None:
+def _keep_in_comprehension(out: _Crowd, op: PipelineOp) -> None:
     condition = out.fill(pick(out.rng, _CONDITIONS[op.name]), op)
     out.give(f"[{out.element} for {out.element} in {out.current} if {condition}]")
 
 
-def _keep_by_filter(out: _Crowd, op: Op) -> None:
+def _keep_by_filter(out: _Crowd, op: PipelineOp) -> None:
     condition = out.fill(pick(out.rng, _CONDITIONS[op.name]), op)
     rule = out.helper(condition) if chance(out.rng, 0.5) else f"lambda {out.element}: {condition}"
     out.give(pick(out.rng, ("list(filter({0}, {1}))", "[*filter({0}, {1})]")).format(rule, out.current))
 
 
-def _keep_by_rule(out: _Crowd, op: Op) -> None:
+def _keep_by_rule(out: _Crowd, op: PipelineOp) -> None:
     rule = out.helper(out.fill(pick(out.rng, _CONDITIONS[op.name]), op))
     out.give(f"[{out.element} for {out.element} in {out.current} if {rule}({out.element})]")
 
 
-def _keep_by_index(out: _Crowd, op: Op) -> None:
+def _keep_by_index(out: _Crowd, op: PipelineOp) -> None:
     out.bind()
     condition = out.fill(pick(out.rng, _CONDITIONS[op.name]), op, f"{out.current}[i]")
     out.give(f"[{out.current}[i] for i in range(len({out.current})) if {condition}]")
 
 
-def _change_in_loop(out: _Crowd, op: Op) -> None:
+def _change_in_loop(out: _Crowd, op: PipelineOp) -> None:
     value = out.fill(pick(out.rng, _VALUES[op.name]), op)
     source, name, x = out.current, out.name(), out.element
     append = pick(out.rng, (f"{name}.append({value})", f"{name} += [{value}]", f"{name} = [*{name}, {value}]"))
@@ -217,18 +217,18 @@ def _change_in_loop(out: _Crowd, op: Op) -> None:
     out.current = name
 
 
-def _change_in_comprehension(out: _Crowd, op: Op) -> None:
+def _change_in_comprehension(out: _Crowd, op: PipelineOp) -> None:
     value = out.fill(pick(out.rng, _VALUES[op.name]), op)
     out.give(f"[{value} for {out.element} in {out.current}]")
 
 
-def _change_by_map(out: _Crowd, op: Op) -> None:
+def _change_by_map(out: _Crowd, op: PipelineOp) -> None:
     value = out.fill(pick(out.rng, _VALUES[op.name]), op)
     rule = out.helper(value) if chance(out.rng, 0.5) else f"lambda {out.element}: {value}"
     out.give(pick(out.rng, ("list(map({0}, {1}))", "[*map({0}, {1})]")).format(rule, out.current))
 
 
-def _change_in_place(out: _Crowd, op: Op) -> None:
+def _change_in_place(out: _Crowd, op: PipelineOp) -> None:
     name, source = out.name(), out.current
     out.lines.append(f"{name} = {pick(out.rng, ('list({})', '[*{}]')).format(source)}")
     value = out.fill(pick(out.rng, _VALUES[op.name]), op, f"{name}[i]")
@@ -236,20 +236,20 @@ def _change_in_place(out: _Crowd, op: Op) -> None:
     out.current = name
 
 
-def _change_by_rule(out: _Crowd, op: Op) -> None:
+def _change_by_rule(out: _Crowd, op: PipelineOp) -> None:
     rule = out.helper(out.fill(pick(out.rng, _VALUES[op.name]), op))
     out.give(f"[{rule}({out.element}) for {out.element} in {out.current}]")
 
 
-_FILTERS: tuple[Callable[[_Crowd, Op], None], ...] = (
+_FILTERS: tuple[Callable[[_Crowd, PipelineOp], None], ...] = (
     _keep_in_loop, _keep_in_comprehension, _keep_by_filter, _keep_by_rule, _keep_by_index,
 )  # fmt: skip
-_MAPS: tuple[Callable[[_Crowd, Op], None], ...] = (
+_MAPS: tuple[Callable[[_Crowd, PipelineOp], None], ...] = (
     _change_in_loop, _change_in_comprehension, _change_by_map, _change_in_place, _change_by_rule,
 )  # fmt: skip
 
 
-def _whole(out: _Crowd, op: Op) -> None:
+def _whole(out: _Crowd, op: PipelineOp) -> None:
     """An operation on the list as a whole: by an expression, in place, or in a loop."""
     if op.name in _IN_PLACE and chance(out.rng, 0.3):
         name = out.name()
@@ -301,7 +301,7 @@ _LOOPS: dict[str, tuple[tuple[str, ...], ...]] = {
 }  # fmt: skip
 
 
-def _end(out: _Crowd, end: Op) -> None:
+def _end(out: _Crowd, end: PipelineOp) -> None:
     if end.name in _LOOPS and chance(out.rng, 0.3):
         fields = {"x": out.element, "t": out.total, "v": out.current}
         out.lines += [line.format(**fields) for line in pick(out.rng, _LOOPS[end.name])]

@@ -11,7 +11,7 @@ from radmoe_studies.audit.notes import NOTES, REMARKS
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class AuditSummary:
     """One table: how many of its figures were checked, and how the checks came out.
 
     A figure that follows in two ways is checked twice.
@@ -26,20 +26,20 @@ class Summary:
     differs: int
 
 
-def summarise(checks: Sequence[Check], about: dict[str, str]) -> list[Summary]:
+def summarise(checks: Sequence[Check], about: dict[str, str]) -> list[AuditSummary]:
     return [
         _summary(label, about[label], [c for c in checks if c.table == label])
         for label in dict.fromkeys(c.table for c in checks)
     ]
 
 
-def total(checks: Sequence[Check]) -> Summary:
+def total(checks: Sequence[Check]) -> AuditSummary:
     return _summary("all", "", checks)
 
 
-def _summary(label: str, about: str, checks: Sequence[Check]) -> Summary:
+def _summary(label: str, about: str, checks: Sequence[Check]) -> AuditSummary:
     verdicts = Counter(c.verdict for c in checks)
-    return Summary(
+    return AuditSummary(
         label,
         about,
         len({c.key for c in checks}),

@@ -20,14 +20,14 @@ from radmoe.selection.rule import Rule
 from radmoe.types import PresetName
 from radmoe_studies.arrivals import arrive, consistent, orders, picks, settled, votes
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, FEWEST, Claim, Decision, above, all_of, below, changed
+from radmoe_studies.decision import EFFECT, FEWEST, Claim, ClaimDecision, above, all_of, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Ints, Panel, Request
 from radmoe_studies.needs import MANY
 from radmoe_studies.online_filter import WindowLows, filtered, window_lows
 from radmoe_studies.pooling import clusters
 from radmoe_studies.pruning import WARM_UP, LogProbs, log_probs, prune
 from radmoe_studies.resample import Quantity, Resampled, resample
-from radmoe_studies.subcohorts import Problem, problem_key
+from radmoe_studies.subcohorts import SubcohortProblem, problem_key
 
 SIZES = (64, 32, 16)  # the most rollouts: the largest of these that FEWEST problems have
 PATIENCE = (2, 4, 8, 16, 32)
@@ -135,7 +135,7 @@ def measure(
         S = read.values[row][np.ix_(mine[inside], mine[inside])]
         correct, answer = panel.correct[row, mine], panel.answer[row, mine]
         place = np.where(inside, np.cumsum(inside) - 1, -1)
-        known = Problem.of(S, correct[inside], answer[inside], None)
+        known = SubcohortProblem.of(S, correct[inside], answer[inside], None)
         begun = orders(most, options.samples, problem_key(panel, row), options.seed)
         lengths = panel.lengths[row, mine]
         lowest = panel.scalars["lowest-window"][row, mine] if lows is not None else None
@@ -288,7 +288,7 @@ def _reads(reads: str, group: str) -> str:
     return "routing, logprobs" if reads == "routing" and "preset" in group else reads
 
 
-def _decide(costs: dict[str, Costs]) -> tuple[list[Decision], list[str]]:
+def _decide(costs: dict[str, Costs]) -> tuple[list[ClaimDecision], list[str]]:
     i = PATIENCE.index(STANDARD)
     better, cheaper, lacking = [], [], []
     for domain in DECIDED:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from radmoe_studies.audit import Check
-    from radmoe_studies.audit.summary import Summary
+    from radmoe_studies.audit.summary import AuditSummary
 
 HEADING = "Research"
 EXAMPLES = (
@@ -73,12 +73,14 @@ def command(
         say(f"report written to {out}")
 
 
-def _summary(rows: Sequence[Summary], whole: Summary) -> None:
-    from radmoe.system.screen import Table
+def _summary(rows: Sequence[AuditSummary], whole: AuditSummary) -> None:
+    from radmoe.system.screen import ScreenTable
 
     out = console()
     about = out.width >= 100
-    table = Table(title="published figures recomputed from other published figures", title_justify="left", box=None)
+    table = ScreenTable(
+        title="published figures recomputed from other published figures", title_justify="left", box=None
+    )
     for heading in ("table", "about") if about else ("table",):
         table.add_column(heading, no_wrap=True)
     for heading in ("figures", "checks", "agree", "within rounding", "differ"):
@@ -90,7 +92,7 @@ def _summary(rows: Sequence[Summary], whole: Summary) -> None:
     out.print(table)
 
 
-def _numbers(s: Summary) -> list[RenderableType]:
+def _numbers(s: AuditSummary) -> list[RenderableType]:
     differs = styled((str(s.differs), "bold red")) if s.differs else "0"
     return [f"{s.figures:,}", f"{s.checks:,}", f"{s.agrees:,}", f"{s.rounding:,}", differs]
 

@@ -185,7 +185,7 @@ def _show(
     from radmoe.system.printing import json_text
     from radmoe_studies.evidence import sampling_of
     from radmoe_studies.report.studies import (
-        Source,
+        ReportSource,
         decisions_of,
         estimate_text,
         ledger,
@@ -196,7 +196,7 @@ def _show(
     )
 
     ways = Counter(sampling_of(pool) for pool in pools)
-    source = Source(typed, {pool.name: checksum(pool) for pool in pools}, dict(ways))
+    source = ReportSource(typed, {pool.name: checksum(pool) for pool in pools}, dict(ways))
     if out is not None:
         for ran in rans:
             write_study(ran, out, source)

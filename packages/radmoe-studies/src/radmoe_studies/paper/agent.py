@@ -7,7 +7,7 @@ can tell selectors apart: they are the mixed ones.
 from __future__ import annotations
 
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, Decision, above, all_of, changed, within
+from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, ClaimDecision, above, all_of, changed, within
 from radmoe_studies.evidence import Evidence
 from radmoe_studies.needs import Need
 from radmoe_studies.patches import (
@@ -112,9 +112,9 @@ def agent(evidence: Evidence, options: Options) -> Findings:
     return Findings(tables, charts(every, options), decisions, (*notes, *REMARKS))
 
 
-def _decide(issues: Issues, options: Options) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
+def _decide(issues: Issues, options: Options) -> tuple[tuple[ClaimDecision, ...], tuple[str, ...]]:
     hits, notes = issues.hits, list[str]()
-    decisions: list[Decision] = []
+    decisions: list[ClaimDecision] = []
 
     def differences(claim: Claim, others: tuple[str, ...], threshold: float) -> None:
         lacking = [issues.missing.get(other, "not measured") for other in others if other not in hits]

@@ -16,7 +16,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import majority_label, neighbours, purities_of
-from radmoe_studies.decision import EFFECT, Claim, Decision, above, all_of, changed
+from radmoe_studies.decision import EFFECT, Claim, ClaimDecision, above, all_of, changed
 from radmoe_studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe_studies.needs import MATH
 from radmoe_studies.pooling import QWEN_THINKING
@@ -71,7 +71,7 @@ def requests(panel: Panel) -> tuple[Request, ...]:
     return (WINDOW, *(request(anchor, r) for anchor in ANCHORS for r in ROUNDS))
 
 
-class Trace(NamedTuple):
+class RoundTrace(NamedTuple):
     """Purities of one anchor in one panel at every round [P, R]; NaN where a problem has none.
 
     `delimiter` is the purity of the delimiter window over the same rollouts, `before` that of the windows that end
@@ -83,7 +83,7 @@ class Trace(NamedTuple):
     before: Floats
 
 
-def trace(panel: Panel, anchor: str) -> Trace:
+def trace(panel: Panel, anchor: str) -> RoundTrace:
     """The purity of an anchor at each of its rounds."""
     delimiter = panel.read(WINDOW)
     cohort = panel.answered & delimiter.located
@@ -99,7 +99,7 @@ def trace(panel: Panel, anchor: str) -> Trace:
         early = inside & (read.start + WIDTH <= delimiter.start)
         before.append(_purity(panel, neighbours(read.values, early, K), early, "majority"))
     columns = {label: np.column_stack(own) for label, own in rounds.items()}
-    return Trace(columns, np.column_stack(windows), np.column_stack(before))
+    return RoundTrace(columns, np.column_stack(windows), np.column_stack(before))
 
 
 def _purity(panel: Panel, near: Bools, inside: Bools, label: str) -> Floats:
@@ -109,7 +109,7 @@ def _purity(panel: Panel, near: Bools, inside: Bools, label: str) -> Floats:
     return np.where(inside.sum(1) >= ENOUGH, purities_of(near, inside, labels), np.nan)
 
 
-def reached(traces: Sequence[Trace]) -> int:
+def reached(traces: Sequence[RoundTrace]) -> int:
     """How many of the rounds count, from the first on."""
     known = np.isfinite(np.concatenate([one.rounds["majority"] for one in traces])).sum(0)
     enough = known >= max(REACHED * known[0], 1)
@@ -159,7 +159,7 @@ def anchor_rounds(evidence: Evidence, options: Options) -> Findings:
     return Findings((table,), (_chart(results, counts, whole),), decisions, tuple(notes))
 
 
-def _columns(own: dict[Panel, Trace]) -> dict[str, dict[Panel, Floats]]:
+def _columns(own: dict[Panel, RoundTrace]) -> dict[str, dict[Panel, Floats]]:
     """What the table shows, by its title."""
     shown = {f"label {label}": {panel: one.rounds[label] for panel, one in own.items()} for label in LABELS}
     shown["windows that end before the delimiter"] = {panel: one.before for panel, one in own.items()}
@@ -175,7 +175,9 @@ def _whole(panel: Panel) -> Floats:
     return np.column_stack([_purity(panel, near, inside, label) for label in ("majority", "answer")])
 
 
-def _shape(panels: list[Panel], own: dict[Panel, Trace], count: int, options: Options) -> list[Decision] | None:
+def _shape(
+    panels: list[Panel], own: dict[Panel, RoundTrace], count: int, options: Options
+) -> list[ClaimDecision] | None:
     """The early rise, and by how much it is steeper than the late one; None where fewer than three rounds count."""
     if count < 3:
         return None
@@ -194,7 +196,7 @@ def _rises(values: Floats, middle: int, last: int) -> Floats:
     return np.column_stack([np.where(np.isfinite(late), early, np.nan), early - late])
 
 
-def _leap(panels: list[Panel], own: dict[Panel, Trace], count: int, options: Options) -> list[Decision]:
+def _leap(panels: list[Panel], own: dict[Panel, RoundTrace], count: int, options: Options) -> list[ClaimDecision]:
     if count < 1:
         return []
     last = {panel: (one.delimiter - one.rounds["majority"])[:, count - 1 : count] for panel, one in own.items()}
@@ -202,7 +204,7 @@ def _leap(panels: list[Panel], own: dict[Panel, Trace], count: int, options: Opt
     return [] if q is None else [above(LEAP, q, unit="purity", threshold=JUMP)]
 
 
-def _rows(anchor: str, own: dict[str, Resampled | None], traces: dict[Panel, Trace]) -> list[Row]:
+def _rows(anchor: str, own: dict[str, Resampled | None], traces: dict[Panel, RoundTrace]) -> list[Row]:
     known = np.isfinite(np.concatenate([one.rounds["majority"] for one in traces.values()])).sum(0)
     return [
         Row((Cell(str(r)), Cell(int(known[i]), "count"), *(mean_cell(result, i) for result in own.values())), anchor)

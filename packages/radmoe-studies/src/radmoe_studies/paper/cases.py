@@ -16,7 +16,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, POINT, Claim, Decision, above, changed
+from radmoe_studies.decision import EFFECT, POINT, Claim, ClaimDecision, above, changed
 from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel
 from radmoe_studies.lifts import wanted
 from radmoe_studies.pooling import Rows, groups, no_science, of_pool, shown, stack
@@ -124,7 +124,7 @@ def cases(evidence: Evidence, options: Options) -> Findings:
     return Findings(tables, (_chart(own),), tuple(decisions), tuple(notes))
 
 
-def _decide(own: Mapping[Panel, Cases], options: Options) -> tuple[list[Decision], list[str]]:
+def _decide(own: Mapping[Panel, Cases], options: Options) -> tuple[list[ClaimDecision], list[str]]:
     def wrong(panel: Panel) -> Floats:
         return np.where(own[panel].large, own[panel].false_consensus.astype(float), np.nan)
 
@@ -136,7 +136,7 @@ def _decide(own: Mapping[Panel, Cases], options: Options) -> tuple[list[Decision
         one = own[panel]
         return np.where(one.tied >= TIED, np.nan_to_num(one.hit, nan=0.0) - one.vote, np.nan)
 
-    decisions: list[Decision] = []
+    decisions: list[ClaimDecision] = []
     notes: list[str] = []
     panels = list(own)
 

@@ -37,12 +37,12 @@ from radmoe_studies.rates import (
     wanted,
 )
 from radmoe_studies.resample import Quantity, resample
-from radmoe_studies.subcohorts import CHANCE, DC, FUSED, MAJORITY, METHODS, RAD, Cell
+from radmoe_studies.subcohorts import CHANCE, DC, FUSED, MAJORITY, METHODS, RAD, SubcohortCell
 
 M = 16
 COUNTS = (1, 2, 4, 6, 8, 10, 12, 14, 15)
-CELLS = tuple(Cell(M, c) for c in COUNTS)
-FEW, MOST = Cell(M, 4), Cell(M, 10)  # f = .25 and .62: where the paper's curve is lowest and highest
+CELLS = tuple(SubcohortCell(M, c) for c in COUNTS)
+FEW, MOST = SubcohortCell(M, 4), SubcohortCell(M, 10)  # f = .25 and .62: where the paper's curve is lowest and highest
 CROSSING, NEAR = 0.4, 0.1
 SHARES = (2 / 8, 3 / 8, 4 / 8, 5 / 8, 6 / 8)
 SIZES = (8, 16, 32)
@@ -111,7 +111,7 @@ def balanced_rates(evidence: Evidence, request: Request, options: Options) -> Ra
     )
 
 
-def lift(rates: Rates, cell: Cell, method: int, options: Options) -> Quantity | None:
+def lift(rates: Rates, cell: SubcohortCell, method: int, options: Options) -> Quantity | None:
     """A method's mean lift over chance in one sort of sub-cohorts."""
     return mean(rates.lifts[:, rates.column(cell), method], rates.clusters, options)
 
@@ -143,7 +143,7 @@ def crossing(rates: Rates, options: Options) -> Quantity | None:
 def amplitude_growth(rates: Rates, options: Options) -> Quantity | None:
     """How much more RAD's lift differs between f=.62 and f=.25 for m=32 than for m=8, on the same problems."""
     lifts = rates.lifts[:, :, RAD]
-    low, high = ([rates.column(Cell(m, round(share * m))) for m in (8, 32)] for share in (2 / 8, 5 / 8))
+    low, high = ([rates.column(SubcohortCell(m, round(share * m))) for m in (8, 32)] for share in (2 / 8, 5 / 8))
     amplitude = lifts[:, high] - lifts[:, low]
     return mean(amplitude[:, 1] - amplitude[:, 0], rates.clusters, options)
 
@@ -161,7 +161,7 @@ def amplitude_growth(rates: Rates, options: Options) -> Quantity | None:
 def composition(evidence: Evidence, options: Options) -> Findings:
     rates = {request: balanced_rates(evidence, request, options) for request in ANCHORS}
     lifts = {request: curves(own, options, groups=GROUPS, lifts=True) for request, own in rates.items()}
-    sizes = [Cell(m, round(share * m)) for m in SIZES for share in SHARES]
+    sizes = [SubcohortCell(m, round(share * m)) for m in SIZES for share in SHARES]
     feasible = pooled_rates(evidence, DELIMITER, sizes, options)
     deployed = rates[DELIMITER]
     made = (

@@ -42,7 +42,7 @@ class AtAnchor(NamedTuple):
     needle: Rates
 
 
-class Part(NamedTuple):
+class AnchorPart(NamedTuple):
     """A quantity that studies 21 to 23 decide about, and the paper's numbers at boundary and delimiter."""
 
     name: str
@@ -51,13 +51,13 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("RAD, m=2 to the largest", lambda at, o: slope(at.scaling, RAD, o), (2.90, 3.26)),
-    Part("DC, m=2 to the largest", lambda at, o: slope(at.scaling, DC, o), (0.37, -0.36)),
-    Part("RAD, 4 right of 16", lambda at, o: lift(at.balanced, FEW, RAD, o), (-8.16, -8.16)),
-    Part("RAD, 10 right of 16", lambda at, o: lift(at.balanced, MOST, RAD, o), (20.11, 23.77)),
-    Part("RAD, 1 right of 16", lambda at, o: lifts_of(at.needle, RAD, o)["m=16"], (-3.93, -3.96)),
-    Part("DC, 1 right of 16", lambda at, o: lifts_of(at.needle, DC, o)["m=16"], (5.23, 3.27)),
-    Part("RAD+DC - majority at the largest m", lambda at, o: gap(at.scaling, o), (-0.39, 0.11)),
+    AnchorPart("RAD, m=2 to the largest", lambda at, o: slope(at.scaling, RAD, o), (2.90, 3.26)),
+    AnchorPart("DC, m=2 to the largest", lambda at, o: slope(at.scaling, DC, o), (0.37, -0.36)),
+    AnchorPart("RAD, 4 right of 16", lambda at, o: lift(at.balanced, FEW, RAD, o), (-8.16, -8.16)),
+    AnchorPart("RAD, 10 right of 16", lambda at, o: lift(at.balanced, MOST, RAD, o), (20.11, 23.77)),
+    AnchorPart("RAD, 1 right of 16", lambda at, o: lifts_of(at.needle, RAD, o)["m=16"], (-3.93, -3.96)),
+    AnchorPart("DC, 1 right of 16", lambda at, o: lifts_of(at.needle, DC, o)["m=16"], (5.23, 3.27)),
+    AnchorPart("RAD+DC - majority at the largest m", lambda at, o: gap(at.scaling, o), (-0.39, 0.11)),
 )
 
 

@@ -16,7 +16,7 @@ from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.correlations import ENT, HIT, RATE, Moments, correlations, moments
-from radmoe_studies.decision import CORRELATION, EFFECT, Claim, Decision, above, below, changed
+from radmoe_studies.decision import CORRELATION, EFFECT, Claim, ClaimDecision, above, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.needs import VOTES
 from radmoe_studies.paper_tables import printed
@@ -142,7 +142,7 @@ def disagreement(evidence: Evidence, options: Options) -> Findings:
     weights = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=options.draws).astype(float)
     seen, drawn = moments(rows, members), moments(rows, members, weights)
     random = nulls(rows, NULLS, options.seed)
-    decisions: list[Decision] = []
+    decisions: list[ClaimDecision] = []
     notes = [
         f"A random located pick's correlations come from {NULLS} such selectors. Its advantage is 0 on average whatever the "
         "entropy, so that they lie around 0; RAD's are tested against their mean.",
@@ -168,7 +168,7 @@ def disagreement(evidence: Evidence, options: Options) -> Findings:
 
 
 def _decide(
-    decisions: list[Decision], notes: list[str], claim: Claim, found: Quantity, threshold: float, resolution: float
+    decisions: list[ClaimDecision], notes: list[str], claim: Claim, found: Quantity, threshold: float, resolution: float
 ) -> None:
     """Add the decision, or a note where a correlation is not defined in every resample."""
     if not found.finite or not np.isfinite(threshold):

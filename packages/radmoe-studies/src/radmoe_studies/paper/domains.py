@@ -13,7 +13,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.budgets import LATE, request
-from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, all_of, changed, within
+from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, ClaimDecision, above, all_of, changed, within
 from radmoe_studies.evidence import Evidence, Panel, Request
 from radmoe_studies.gains import DOMAINS, Gains, all_arrive, gain_cells, gains, of_domains, pooled
 from radmoe_studies.pooling import THINKING, configuration, groups, problems_of, shown
@@ -132,8 +132,8 @@ def domains(evidence: Evidence, options: Options) -> Findings:
     return Findings((_table(whole), _models(single)), (_chart(whole),), tuple(decisions), tuple(notes))
 
 
-def _decide(panels: list[Panel], whole: Split) -> list[Decision]:
-    decisions: list[Decision] = []
+def _decide(panels: list[Panel], whole: Split) -> list[ClaimDecision]:
+    decisions: list[ClaimDecision] = []
     for claim, anchor in ((SO_ORDER, "So*"), (BOUNDARY_ORDER, "boundary")):
         math, science, code = (whole.mean(domain, anchor, "selection") for domain in DOMAINS)
         if math and science and code:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, POINTS, Claim, Decision, above, all_of, changed, within
+from radmoe_studies.decision import EFFECT, POINTS, Claim, ClaimDecision, above, all_of, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.gains import all_arrive
 from radmoe_studies.lifts import (
@@ -98,7 +98,7 @@ def effort(evidence: Evidence, options: Options) -> Findings:
 
 def _decide(
     panels: Sequence[Panel], tables: Mapping[Panel, Floats], draws: int, seed: int
-) -> tuple[list[Decision], list[str]]:
+) -> tuple[list[ClaimDecision], list[str]]:
     rows = paired(panels, "low", "high", tables)
     if not len(rows.table):
         return [], ["No claim can be tested: no math problem is eligible at both low and high effort of one model."]

@@ -21,7 +21,7 @@ from radmoe_studies.decision import (
     POINT,
     POINTS,
     Claim,
-    Decision,
+    ClaimDecision,
     above,
     all_of,
     below,
@@ -121,7 +121,7 @@ def frontier(evidence: Evidence, options: Options) -> Findings:
     return Findings(tables, (_chart(whole),), tuple(decisions), tuple(notes))
 
 
-def _decide(panels: list[Panel], whole: Frontier, single: dict[str, Frontier]) -> list[Decision]:
+def _decide(panels: list[Panel], whole: Frontier, single: dict[str, Frontier]) -> list[ClaimDecision]:
     means = whole.means
     shares = [whole.column(anchor, EARLY, "covered") for anchor in ("So*", "delimiter")]
     decisions = [above(CHEAP, means.difference(*shares), unit="share", threshold=COVERED)]

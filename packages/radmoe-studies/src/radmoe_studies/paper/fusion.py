@@ -14,7 +14,7 @@ from radmoe.evaluation.stats import Paired, holm, paired_test
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import Claim, Decision, within
+from radmoe_studies.decision import Claim, ClaimDecision, within
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.fusions import fused
 from radmoe_studies.needs import LOGPROBS
@@ -86,7 +86,7 @@ def fusion(evidence: Evidence, options: Options) -> Findings:
         if (group := _group(pool, name, own, hits, options)) is not None
     ]
     everything = _group("all", "all", panels, hits, options)
-    decisions: list[Decision] = []
+    decisions: list[ClaimDecision] = []
     notes = [
         "The paper's n counts eligible problems, those with two or more located rollouts; the number of all problems "
         "stands beside it. Holm's correction is over all rows of a table.",

@@ -22,7 +22,7 @@ from radmoe.evaluation.stats import (
 from radmoe.evaluation.table import Cell, Column, Row, Table, Unit
 from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import PEOPLED, Claim, Decision, below, changed, within
+from radmoe_studies.decision import PEOPLED, Claim, ClaimDecision, below, changed, within
 from radmoe_studies.evidence import COSINE, Evidence, Floats, Panel, Request
 from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.picks import highest, hits
@@ -71,7 +71,7 @@ def cells(panel: Panel, readout: str) -> Floats:
     return np.column_stack([weighted, binary, cosine, weighted - binary, weighted - cosine, other])
 
 
-class Cut(NamedTuple):
+class KernelCut(NamedTuple):
     """Some of the cells: means with their draws, and the counts that the paper prints."""
 
     means: Resampled
@@ -94,7 +94,7 @@ def kernel(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if panel.domain in DOMAINS]
     tables = {(panel, readout): cells(panel, readout) for panel in panels for readout in READOUTS}
 
-    def cut(own: Sequence[Panel], readouts: Sequence[str] = READOUTS) -> Cut | None:
+    def cut(own: Sequence[Panel], readouts: Sequence[str] = READOUTS) -> KernelCut | None:
         return _cut([(panel, tables[panel, readout]) for panel in own for readout in readouts], options)
 
     pooled = cut(panels)
@@ -113,7 +113,7 @@ def kernel(evidence: Evidence, options: Options) -> Findings:
     parts = [own for name in (configuration, _dataset) for own in groups(panels, name).values()]
     cuts = [one for own in [*parts, *(own for own in by_domain.values() if own)] if (one := cut(own)) is not None]
     surviving = int(np.sum(benjamini_hochberg([one.p for one in [*cuts, *categories.values()]]) < 0.05))
-    decisions: list[Decision] = [
+    decisions: list[ClaimDecision] = [
         within(EQUAL, pooled.means.mean(GAP), unit="points", margin=MARGIN),
         below(SAME, pooled.means.mean(OTHER), unit="share", threshold=RARELY),
     ]
@@ -136,7 +136,7 @@ def _dataset(panel: Panel) -> str:
     return panel.dataset
 
 
-def _cut(own: list[tuple[Panel, Floats]], options: Options) -> Cut | None:
+def _cut(own: list[tuple[Panel, Floats]], options: Options) -> KernelCut | None:
     if not own:
         return None
     rows = np.concatenate([table for _, table in own])
@@ -148,10 +148,10 @@ def _cut(own: list[tuple[Panel, Floats]], options: Options) -> Cut | None:
     gap = data.table[:, GAP]
     b, c = int((gap < 0).sum()), int((gap > 0).sum())
     means = resample(*data, resamples=options.draws, seed=options.seed)
-    return Cut(means, len(gap), b, c, mcnemar_exact(b, c))
+    return KernelCut(means, len(gap), b, c, mcnemar_exact(b, c))
 
 
-def _numbers(cut: Cut) -> tuple[Cell, ...]:
+def _numbers(cut: KernelCut) -> tuple[Cell, ...]:
     e = cut.means.estimate
     return (
         Cell(cut.n, "count"),
@@ -181,7 +181,7 @@ def _paper(row: Mapping[str, str]) -> tuple[Cell, ...]:
     return (Cell(int(row["n"]), "count"), *values, Cell(int(row["b"]), "count"), Cell(int(row["c"]), "count"))
 
 
-def _modes(modes: dict[str, Cut], pooled: Cut) -> Table:
+def _modes(modes: dict[str, KernelCut], pooled: KernelCut) -> Table:
     adjusted = dict(zip(modes, holm([one.p for one in modes.values()]), strict=True))
     rows = []
     for name, one in [*modes.items(), ("all", pooled)]:
@@ -205,7 +205,7 @@ def _modes(modes: dict[str, Cut], pooled: Cut) -> Table:
     )
 
 
-def _categories(categories: dict[tuple[str, str], Cut]) -> Table:
+def _categories(categories: dict[tuple[str, str], KernelCut]) -> Table:
     rows = [Row((Cell(domain), *_numbers(one)), readout) for (readout, domain), one in categories.items()]
     blank = shown(None, "p", note="not printed")
     rows += [Row((Cell(r["category"]), *_paper(r), blank), f"paper, {r['mode']}") for r in printed("wjja-cat")]
@@ -213,7 +213,7 @@ def _categories(categories: dict[tuple[str, str], Cut]) -> Table:
     return Table("kernel-categories", title, (Column("domain"), *_HEADS), tuple(rows), sections="comparison")
 
 
-def _power(modes: dict[str, Cut], pooled: Cut) -> Table:
+def _power(modes: dict[str, KernelCut], pooled: KernelCut) -> Table:
     """What the test could have seen, given how many cells differ."""
     rows = []
     for name, one in [*modes.items(), ("all", pooled)]:
@@ -243,7 +243,7 @@ def _power(modes: dict[str, Cut], pooled: Cut) -> Table:
     return Table("kernel-power", "What the comparison of kernels could have seen", columns, tuple(rows))
 
 
-def _chart(categories: dict[tuple[str, str], Cut], modes: dict[str, Cut], pooled: Cut) -> Chart:
+def _chart(categories: dict[tuple[str, str], KernelCut], modes: dict[str, KernelCut], pooled: KernelCut) -> Chart:
     series = []
     for domain in (*DOMAINS, "all"):
         own = {r: one for (r, d), one in categories.items() if d == domain}

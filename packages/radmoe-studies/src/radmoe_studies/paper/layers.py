@@ -20,7 +20,7 @@ from radmoe_studies.bands import (
     READOUTS,
     SINGLE,
     WITHOUT,
-    Arms,
+    BandArms,
     arms_of,
     bands_table,
     holm_of,
@@ -29,7 +29,18 @@ from radmoe_studies.bands import (
     wanted,
 )
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, all_of, all_within, changed, within
+from radmoe_studies.decision import (
+    EFFECT,
+    PEOPLED,
+    POINT,
+    Claim,
+    ClaimDecision,
+    above,
+    all_of,
+    all_within,
+    changed,
+    within,
+)
 from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.gains import of_domains
 from radmoe_studies.pooling import THINKING, configuration, groups, no_science, shown
@@ -127,8 +138,8 @@ def layers(evidence: Evidence, options: Options) -> Findings:
 
 
 def _decide(
-    panels: list[Panel], every: dict[tuple[str, str], Arms], split: dict[tuple[str, str], Arms]
-) -> tuple[list[Decision], list[str]]:
+    panels: list[Panel], every: dict[tuple[str, str], BandArms], split: dict[tuple[str, str], BandArms]
+) -> tuple[list[ClaimDecision], list[str]]:
     losses: dict[Claim, list[Quantity]] = {NECESSARY: [], SUFFICIENT: [], FLAT: []}
     for arms in every.values():
         losses[NECESSARY] += [arms.loss(band) for band in arms.bands(WITHOUT)]
@@ -149,7 +160,7 @@ def _decide(
     return decisions, [f"{key} cannot be tested: the pools lack its readout, tenths or domains." for key in lacking]
 
 
-def _summary(every: dict[tuple[str, str], Arms]) -> Table:
+def _summary(every: dict[tuple[str, str], BandArms]) -> Table:
     """One row per readout and kernel: the omnibus tests, and what the shallowest tenth loses."""
     titles = (
         "readout and kernel",
@@ -173,7 +184,7 @@ def _summary(every: dict[tuple[str, str], Arms]) -> Table:
     return Table("layers", "Does it matter which layers are read?", columns, tuple(rows))
 
 
-def _tenths(arms: Arms) -> Table:
+def _tenths(arms: BandArms) -> Table:
     """The paper's table: each tenth alone, beside what the paper prints."""
     rows, adjusted = [], holm_of(arms)
     for band in arms.bands((FULL, *SINGLE)):
@@ -198,7 +209,7 @@ def _configurations(panels: list[Panel], options: Options) -> Table:
     )
 
 
-def _profile(name: str, arms: Arms) -> Series:
+def _profile(name: str, arms: BandArms) -> Series:
     bands = arms.bands(SINGLE)
     at = [BANDS.index(band) for band in bands]
     intervals = [arms.means.interval(i) for i in at]
@@ -211,8 +222,8 @@ def _profile(name: str, arms: Arms) -> Series:
     )
 
 
-def _charts(every: dict[tuple[str, str], Arms], split: dict[tuple[str, str], Arms]) -> list[Chart]:
-    def plot(kernel: str, arms: dict[str, Arms], levels: bool) -> Plot:
+def _charts(every: dict[tuple[str, str], BandArms], split: dict[tuple[str, str], BandArms]) -> list[Chart]:
+    def plot(kernel: str, arms: dict[str, BandArms], levels: bool) -> Plot:
         series = [_profile(name, own) for name, own in arms.items() if own.bands(SINGLE)]
         lines = [
             Line(100 * float(own.means.estimate[0]), f"all layers, {name}")

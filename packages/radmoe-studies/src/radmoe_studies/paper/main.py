@@ -15,7 +15,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.accuracies import POOLED, VOTES, accuracy_table
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, Decision, above, changed, within
+from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, ClaimDecision, above, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.picks import of_method
 from radmoe_studies.pooling import PAIRED, configuration, groups, of_pool, problems_of, shown, stack
@@ -129,7 +129,7 @@ def difference(panels: Sequence[Panel], pool: str, one: str, other: str, options
     return stack(of_pool(panels, pool), pairs).resampled(options.draws, options.seed)
 
 
-def _decide(claim: Claim, result: Resampled) -> Decision:
+def _decide(claim: Claim, result: Resampled) -> ClaimDecision:
     if claim in (ON_PAR, FUSED):
         return within(claim, result.mean(2), unit="points", margin=MARGIN)
     return above(claim, result.mean(2), unit="points", threshold=POINTS if claim is LIFT else POINT)

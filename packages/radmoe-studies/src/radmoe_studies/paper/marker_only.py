@@ -10,7 +10,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.accuracies import accuracy_table
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, POINTS, Claim, Decision, above, changed
+from radmoe_studies.decision import EFFECT, POINTS, Claim, ClaimDecision, above, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.picks import of_method
 from radmoe_studies.pooling import configuration, groups, of_pool, shown, stack
@@ -78,7 +78,7 @@ def marker_only(evidence: Evidence, options: Options) -> Findings:
         for pool in ("well-posed", "code")
         for strict, whole in PARTS
     }
-    decisions: list[Decision] = []
+    decisions: list[ClaimDecision] = []
     notes = [
         "The rows of the marker's tokens were computed before the answer's first token was known, so that none of them is "
         "conditioned on the answer.",

@@ -35,10 +35,10 @@ from radmoe_studies.rates import (
     wanted,
 )
 from radmoe_studies.resample import Quantity
-from radmoe_studies.subcohorts import DC, FUSED, METHODS, RAD, Cell
+from radmoe_studies.subcohorts import DC, FUSED, METHODS, RAD, SubcohortCell
 
 SIZES = (8, 16, 32)
-CELLS = tuple(Cell(m, 1) for m in SIZES)
+CELLS = tuple(SubcohortCell(m, 1) for m in SIZES)
 SHOWN = (RAD, DC, FUSED)
 
 _CASES = (

@@ -15,7 +15,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import densities
-from radmoe_studies.decision import PEOPLED, Claim, Decision, above, all_of, changed, within
+from radmoe_studies.decision import PEOPLED, Claim, ClaimDecision, above, all_of, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.needs import LOGPROBS
 from radmoe_studies.picks import standard
@@ -164,8 +164,8 @@ def _columns(r: Floats) -> Floats:
     return np.column_stack([r, np.where(np.isfinite(r), (np.abs(r) < SMALL).astype(float), np.nan)])
 
 
-def _decide(results: dict[tuple[str, str], Resampled | None]) -> tuple[tuple[Decision, ...], list[str]]:
-    def parts(claim: Claim, cells: list[tuple[str, str]]) -> list[Decision]:
+def _decide(results: dict[tuple[str, str], Resampled | None]) -> tuple[tuple[ClaimDecision, ...], list[str]]:
+    def parts(claim: Claim, cells: list[tuple[str, str]]) -> list[ClaimDecision]:
         found = [mean_of(results[cell], 0) for cell in cells]
         return [within(claim, q, unit="r", margin=NEAR) for q in found if q is not None]
 

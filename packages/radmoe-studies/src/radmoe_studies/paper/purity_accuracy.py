@@ -16,7 +16,7 @@ import numpy as np
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import CORRELATION, EFFECT, PEOPLED, Claim, Decision, above, all_of, changed
+from radmoe_studies.decision import CORRELATION, EFFECT, PEOPLED, Claim, ClaimDecision, above, all_of, changed
 from radmoe_studies.evidence import Evidence, Panel, Request
 from radmoe_studies.needs import MATH
 from radmoe_studies.picks import majority
@@ -24,7 +24,7 @@ from radmoe_studies.pooling import THINKING
 from radmoe_studies.purity_curves import (
     REQUESTS,
     WIDTHS,
-    Curve,
+    PurityCurve,
     Result,
     pool_curves,
     sizes_of,
@@ -98,7 +98,7 @@ def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
     windows = {panel: with_windows(panel) for panel in panels}
     by_window = {name: pool_curves(own, windows, options) for name, own in groups.items()}
     by_size: dict[str, Result | None] = dict.fromkeys(groups)
-    rollouts: dict[Panel, Curve] = {}
+    rollouts: dict[Panel, PurityCurve] = {}
     if len(sizes) >= 3:
         rollouts = {panel: with_rollouts(panel, sizes, options.seed + i) for i, panel in enumerate(panels)}
         by_size = {name: pool_curves(own, rollouts, options) for name, own in groups.items()}
@@ -140,7 +140,7 @@ def distinct_widths(panels: Sequence[Panel]) -> list[int]:
     ]
 
 
-def _rise(claim: Claim, result: Result | None, notes: list[str]) -> list[Decision]:
+def _rise(claim: Claim, result: Result | None, notes: list[str]) -> list[ClaimDecision]:
     parts = []
     for of in (0, 1):
         values = np.full(1, np.nan) if result is None else result.rho(of)
@@ -152,7 +152,7 @@ def _rise(claim: Claim, result: Result | None, notes: list[str]) -> list[Decisio
     return [all_of(claim, parts)]
 
 
-def _coupled(result: Result | None, notes: list[str]) -> list[Decision]:
+def _coupled(result: Result | None, notes: list[str]) -> list[ClaimDecision]:
     values = None if result is None else result.coupling
     q = None if values is None or result is None else usable(result.means.quantity(values[0], values[1:]))
     if q is None:
@@ -204,7 +204,7 @@ def _steps(key: str, unit: str, steps: Sequence[int], result: Result) -> Table:
     return Table(f"purity-accuracy-{key}", f"Purity and accuracy by {unit}", columns, tuple(rows))
 
 
-def _vote(curves: dict[Panel, Curve]) -> float:
+def _vote(curves: dict[Panel, PurityCurve]) -> float:
     """The majority's accuracy on the problems that have a curve, in percent."""
     votes = [majority(panel)[np.isfinite(curve.purity[:, 0])] for panel, curve in curves.items()]
     return 100 * float(np.mean(np.concatenate(votes)))

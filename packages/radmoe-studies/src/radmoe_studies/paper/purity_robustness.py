@@ -14,7 +14,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.report.figures import Chart, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import Chance, first_characters, majority_label, purities
-from radmoe_studies.decision import EFFECT, PEOPLED, PURITY, Claim, Decision, above, all_of, changed, within
+from radmoe_studies.decision import EFFECT, PEOPLED, PURITY, Claim, ClaimDecision, above, all_of, changed, within
 from radmoe_studies.evidence import COSINE, Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe_studies.needs import VOTES
 from radmoe_studies.pooling import THINKING
@@ -157,11 +157,11 @@ def _gaps(cube: Floats) -> Floats:
 
 def _decide(
     panels: list[Panel], cubes: dict[Panel, Floats], options: Options
-) -> tuple[tuple[Decision, ...], list[str]]:
+) -> tuple[tuple[ClaimDecision, ...], list[str]]:
     notes, decisions = [], []
     base = pooled(panels, {panel: _leads(cube, 0) for panel, cube in cubes.items()}, options)
     signs = [] if base is None else np.where(base.estimate < 0, -1.0, 1.0).tolist()
-    parts: list[Decision] = []
+    parts: list[ClaimDecision] = []
     for v, variant in enumerate(VARIANTS[1:], start=1):
         leads = (
             pooled(panels, {panel: _leads(cube, v) * signs for panel, cube in cubes.items()}, options)

@@ -21,7 +21,7 @@ from radmoe_studies.lifts import wanted
 from radmoe_studies.pooling import groups, shown, stack
 
 
-class Shard(NamedTuple):
+class EnvelopeShard(NamedTuple):
     """One configuration on one data set: the envelope of a random pick, and what RAD does there."""
 
     name: str
@@ -39,12 +39,12 @@ def columns(panel: Panel) -> Floats:
     return np.column_stack([picks.rate(panel), np.nan_to_num(picks.rad(panel), nan=0.0), both])
 
 
-def shard(name: str, dataset: str, panels: list[Panel]) -> Shard:
+def shard(name: str, dataset: str, panels: list[Panel]) -> EnvelopeShard:
     rates, hits, both = stack(panels, columns).table.T
     rates = np.clip(rates, 0, 1)
     exact = random_envelope(rates, "exact")
     test = poisson_binomial_test(rates, hits)
-    return Shard(name, dataset, random_envelope(rates), exact, float(hits.mean()), float(both.mean()), test.p)
+    return EnvelopeShard(name, dataset, random_envelope(rates), exact, float(hits.mean()), float(both.mean()), test.p)
 
 
 @study(
@@ -72,7 +72,7 @@ def random_envelopes(evidence: Evidence, options: Options) -> Findings:
     return Findings((_table(shards),), (_chart(shards),), (), notes)
 
 
-def _table(shards: list[Shard]) -> Table:
+def _table(shards: list[EnvelopeShard]) -> Table:
     rows = [
         Row(
             (
@@ -107,7 +107,7 @@ def _table(shards: list[Shard]) -> Table:
     return Table("random-envelope", title, tuple(map(Column, heads)), tuple(rows), sections="comparison")
 
 
-def _chart(shards: list[Shard]) -> Chart:
+def _chart(shards: list[EnvelopeShard]) -> Chart:
     own = [one for one in shards if one.dataset == "all data sets" and one.name != "all"] or shards
     names = [one.name for one in own]
     series = (

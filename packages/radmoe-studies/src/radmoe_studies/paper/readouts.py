@@ -14,7 +14,18 @@ from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import purities
-from radmoe_studies.decision import EFFECT, FEWEST, PEOPLED, PURITY, Claim, Decision, above, all_of, changed, within
+from radmoe_studies.decision import (
+    EFFECT,
+    FEWEST,
+    PEOPLED,
+    PURITY,
+    Claim,
+    ClaimDecision,
+    above,
+    all_of,
+    changed,
+    within,
+)
 from radmoe_studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe_studies.needs import VOTES
 from radmoe_studies.pooling import THINKING
@@ -96,14 +107,14 @@ def readouts(evidence: Evidence, options: Options) -> Findings:
     return Findings((_table(results),), (_chart(results),), tuple(_decisions(results[ALL], notes)), tuple(notes))
 
 
-def _decisions(result: Resampled | None, notes: list[str]) -> Iterator[Decision]:
+def _decisions(result: Resampled | None, notes: list[str]) -> Iterator[ClaimDecision]:
     """The decisions that all configurations together allow; a note where there are none."""
     columns = range(len(READOUTS))
     if result is None or any(mean_of(result, column) is None for column in columns):
         notes.append(f"Nothing is decided: fewer than {FEWEST} problems have two different answers.")
         return
 
-    def more(claim: Claim, one: Request, than: Sequence[Request]) -> Decision:
+    def more(claim: Claim, one: Request, than: Sequence[Request]) -> ClaimDecision:
         pairs = [(READOUTS.index(one), READOUTS.index(other)) for other in than]
         gaps = [gap for pair in pairs if (gap := usable(result.difference(*pair))) is not None]
         return all_of(claim, [above(claim, gap, unit="purity", threshold=PURITY) for gap in gaps])

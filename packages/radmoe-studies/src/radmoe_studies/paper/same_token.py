@@ -17,7 +17,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.cross_problem import Crowd, compare, embed, end_token, leakage, of_like_length
-from radmoe_studies.decision import EFFECT, Claim, Decision, all_of, below, changed
+from radmoe_studies.decision import EFFECT, Claim, ClaimDecision, all_of, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Ints, Panel
 from radmoe_studies.quantities import by_configuration, mean_cell, mean_of, pooled
 from radmoe_studies.resample import Resampled
@@ -170,7 +170,7 @@ def same_token(evidence: Evidence, options: Options) -> Findings:
     return Findings((_table(results),), tuple(charts), tuple(decisions), tuple(notes))
 
 
-def _bounded(claim: Claim, result: Resampled | None, bound: float, notes: list[str]) -> list[Decision]:
+def _bounded(claim: Claim, result: Resampled | None, bound: float, notes: list[str]) -> list[ClaimDecision]:
     parts = [q for q in (mean_of(result, 0), mean_of(result, 1)) if q is not None]
     if len(parts) < 2:
         notes.append(f"{claim.key} was not decided: too few problems, or pools lack its token or one of the efforts.")
@@ -178,7 +178,7 @@ def _bounded(claim: Claim, result: Resampled | None, bound: float, notes: list[s
     return [all_of(claim, [below(claim, q, unit="share", threshold=bound) for q in parts])]
 
 
-def judge_length(leaks: Sequence[Leaks], options: Options, notes: list[str]) -> list[Decision]:
+def judge_length(leaks: Sequence[Leaks], options: Options, notes: list[str]) -> list[ClaimDecision]:
     parts = []
     for one in leaks:
         excess = {panel: table[:, 3:4] - table[:, 4:5] for panel, table in one.tables.items()}

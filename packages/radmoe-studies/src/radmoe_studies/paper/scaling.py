@@ -42,7 +42,7 @@ from radmoe_studies.rates import (
     wanted,
 )
 from radmoe_studies.resample import Quantity
-from radmoe_studies.subcohorts import CHANCE, DC, FUSED, MAJORITY, METHODS, ORACLE, RAD, Cell
+from radmoe_studies.subcohorts import CHANCE, DC, FUSED, MAJORITY, METHODS, ORACLE, RAD, SubcohortCell
 
 SIZES = (2, 4, 8, 16, 32, 64)
 FLAT = 0.015  # a slope below this is none: half of RAD's in the paper
@@ -111,7 +111,7 @@ def largest(evidence: Evidence, request: Request) -> int:
 def scaling_rates(evidence: Evidence, request: Request, options: Options) -> Rates:
     """Hit rates at every m up to the largest, over the problems that have all of them."""
     full = largest(evidence, request)
-    cells = [Cell(m) for m in SIZES if m <= full]
+    cells = [SubcohortCell(m) for m in SIZES if m <= full]
     return pooled_rates(evidence, request, cells, options, lambda right, wrong: (full > 0) & (right + wrong >= full))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, Decision, above, changed
+from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, ClaimDecision, above, changed
 from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, lifts, paired, wanted
 from radmoe_studies.needs import PAIRS
@@ -73,7 +73,7 @@ def think_instruct(evidence: Evidence, options: Options) -> Findings:
         for pool in POOLS
     }
     rows = paired(of_pool(panels, "math"), *STYLES, tables)
-    decisions: list[Decision] = []
+    decisions: list[ClaimDecision] = []
     notes = ["Stars are the exact Poisson-binomial test of RAD's hits against a random located rollout per problem."]
     contrasts: dict[str, Contrast] = {}
     if len(rows.table):

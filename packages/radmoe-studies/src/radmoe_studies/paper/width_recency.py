@@ -14,7 +14,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.budgets import LATE
-from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, changed
+from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, ClaimDecision, above, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.gains import Gains, gain_cells, gains, of_domains, pooled
 from radmoe_studies.pooling import THINKING, problems_of, shown
@@ -122,7 +122,7 @@ def width_recency(evidence: Evidence, options: Options) -> Findings:
     return Findings((_table(arms, depth),), (_chart(arms, depth),), tuple(_decide(arms)), (note,))
 
 
-def _decide(arms: Arms) -> list[Decision]:
+def _decide(arms: Arms) -> list[ClaimDecision]:
     (held, held_draws), (bonus, bonus_draws) = arms.part(0), arms.part(2)
     small = [WIDTHS.index(width) for width in SMALL]
     wider = WIDTHS.index(WIDER)

@@ -15,7 +15,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.report.figures import Chart, Grid, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.budgets import BUDGETS, LATE
-from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, Decision, above, all_of, below, changed
+from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, ClaimDecision, above, all_of, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.gains import Gains, gain_cells, gains, of_domains, pooled
 from radmoe_studies.pooling import THINKING, problems_of, shown
@@ -153,8 +153,8 @@ def window_grid(evidence: Evidence, options: Options) -> Findings:
     return Findings((_table(sweep), _leaks(sweep)), (_chart(sweep),), tuple(decisions), tuple(notes))
 
 
-def _decide(sweep: Sweep) -> list[Decision]:
-    decisions: list[Decision] = []
+def _decide(sweep: Sweep) -> list[ClaimDecision]:
+    decisions: list[ClaimDecision] = []
     if any(sweep.whole[budget, width].covered.any() for budget in MIDDLE for width in SMALL):
         widths = [mean for name in sweep.names if name.startswith("width ") and (mean := sweep.mean(name))]
         decisions.append(all_of(NEAR, [below(NEAR, mean, unit="points", threshold=MARGIN) for mean in widths]))

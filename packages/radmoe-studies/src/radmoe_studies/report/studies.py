@@ -14,13 +14,13 @@ from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
 from radmoe.report.charts import draw
 from radmoe.system.printing import json_text, visible
-from radmoe_studies.base import Ran, Study, load
-from radmoe_studies.decision import Decision, Verdict
+from radmoe_studies.base import Study, StudyRun, load
+from radmoe_studies.decision import ClaimDecision, ClaimVerdict
 from radmoe_studies.report.readings import Readings
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportSource:
     """Where findings come from: the command that made them, the checksum of every pool, and how many were sampled in which way."""
 
     command: str
@@ -37,7 +37,7 @@ class Source:
         return f"{visible(self.command)}, {len(self.pools)} pools ({self.digest}), radmoe {__version__}"
 
 
-def write_study(ran: Ran, directory: Path, source: Source) -> list[Path]:
+def write_study(ran: StudyRun, directory: Path, source: ReportSource) -> list[Path]:
     """Write one study's page, CSV, JSON and figures; returns the files."""
     name, findings = ran.study.name, ran.findings
     if findings is None:
@@ -56,7 +56,7 @@ def write_study(ran: Ran, directory: Path, source: Source) -> list[Path]:
     return [directory / file for file in texts] + figures
 
 
-def study_page(ran: Ran, source: Source) -> str:
+def study_page(ran: StudyRun, source: ReportSource) -> str:
     """A study in Markdown: what it asks, what was decided, its tables and figures."""
     study, findings = ran.study, ran.findings
     assert findings is not None
@@ -72,14 +72,14 @@ def study_page(ran: Ran, source: Source) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _made_by(source: Source) -> str:
+def _made_by(source: ReportSource) -> str:
     pools = f"{len(source.pools)} pools (checksum {source.digest}"
     if source.sampling:
         pools += "; sampled at " + "; ".join(f"{visible(way)}: {count}" for way, count in source.sampling.items())
     return f"Made by `{visible(source.command)}` over {pools}), radmoe {__version__}."
 
 
-def decision_text(decision: Decision) -> str:
+def decision_text(decision: ClaimDecision) -> str:
     """A claim, its rule, our number and the verdict, in a few lines of Markdown."""
     claim = decision.claim
     lines = [
@@ -91,15 +91,15 @@ def decision_text(decision: Decision) -> str:
     return "\n".join(f"{line}  " for line in lines)
 
 
-def estimate_text(decision: Decision) -> str:
+def estimate_text(decision: ClaimDecision) -> str:
     scale, form = (100, "+.1f") if decision.unit == "points" else (1, ".2f")
     value, low, high = (format(scale * x, form) for x in (decision.estimate, decision.low, decision.high))
     return f"{value} [{low}, {high}] {decision.unit}, n = {decision.n:,}"
 
 
-def verdict_text(decision: Decision) -> str:
+def verdict_text(decision: ClaimDecision) -> str:
     """The verdict, and of an undecided claim how many problems would decide it, to two digits."""
-    if decision.verdict is not Verdict.UNDECIDED:
+    if decision.verdict is not ClaimVerdict.UNDECIDED:
         return str(decision.verdict)
     needed = decision.needed
     if needed is None:
@@ -108,11 +108,11 @@ def verdict_text(decision: Decision) -> str:
     return f"{decision.verdict} (about {round(needed, -digits):,} problems would decide it)"
 
 
-def _why(decision: Decision) -> str:
+def _why(decision: ClaimDecision) -> str:
     return f"Not expressible here: {decision.inexpressible}." if decision.inexpressible else ""
 
 
-def p_values(decision: Decision) -> str:
+def p_values(decision: ClaimDecision) -> str:
     """p for and against the claim, raw, and after corrections for the number of claims where there were some."""
     text = f"p for it {_p(decision.p_for)}, against it {_p(decision.p_against)}"
     for name, pair in (("Holm", decision.holm), ("Benjamini-Hochberg", decision.bh)):
@@ -129,7 +129,7 @@ def _p(value: float) -> str:
     return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
 
 
-def study_json(ran: Ran, source: Source) -> dict[str, Any]:
+def study_json(ran: StudyRun, source: ReportSource) -> dict[str, Any]:
     """Everything a study found, for a program."""
     study, findings = ran.study, ran.findings
     body: dict[str, Any] = {
@@ -153,7 +153,7 @@ def study_json(ran: Ran, source: Source) -> dict[str, Any]:
     return body
 
 
-def decision_json(decision: Decision) -> dict[str, Any]:
+def decision_json(decision: ClaimDecision) -> dict[str, Any]:
     claim = decision.claim
     return {
         "claim": claim.key,
@@ -173,7 +173,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "verdict": str(decision.verdict),
         "outlasts_holm": decision.outlasts(decision.holm),
         "outlasts_benjamini_hochberg": decision.outlasts(decision.bh),
-        "problems_needed": decision.needed if decision.verdict is Verdict.UNDECIDED else None,
+        "problems_needed": decision.needed if decision.verdict is ClaimVerdict.UNDECIDED else None,
         "not_expressible": decision.inexpressible,
         "reading": decision.reading,
     }
@@ -211,24 +211,28 @@ def rules(studies: Iterable[Study]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def decisions_of(rans: Iterable[Ran]) -> list[Decision]:
+def decisions_of(rans: Iterable[StudyRun]) -> list[ClaimDecision]:
     return [decision for ran in rans if ran.findings for decision in ran.findings.decisions]
 
 
-def verdict_counts(decisions: Sequence[Decision]) -> str:
+def verdict_counts(decisions: Sequence[ClaimDecision]) -> str:
     """How many claims got which verdict, and how many verdicts outlast corrections for the number of claims."""
     parts = []
-    for verdict in Verdict:
+    for verdict in ClaimVerdict:
         own = [decision for decision in decisions if decision.verdict is verdict]
         text = f"{len(own)} {verdict}"
-        if own and verdict in (Verdict.SUPPORTS, Verdict.REFUTES) and all(one.holm is not None for one in own):
+        if (
+            own
+            and verdict in (ClaimVerdict.SUPPORTS, ClaimVerdict.REFUTES)
+            and all(one.holm is not None for one in own)
+        ):
             strict, loose = sum(one.outlasts(one.holm) for one in own), sum(one.outlasts(one.bh) for one in own)
             text += f" ({strict} after Holm, {loose} after Benjamini-Hochberg)"
         parts.append(text)
     return f"{len(decisions)} claims: {', '.join(parts)}."
 
 
-def ledger(rans: Sequence[Ran], source: Source, *, cited: str = "", readings: Readings | None = None) -> str:
+def ledger(rans: Sequence[StudyRun], source: ReportSource, *, cited: str = "", readings: Readings | None = None) -> str:
     """The claims ledger: every claim with the paper's number, ours, the verdict by its rule, and our reading of it.
 
     The decisions must have been corrected together. `cited` says where the rules stood before, such as a commit of docs/rules.md.
