@@ -256,7 +256,7 @@ def _against(cuts: Sequence[Cut], parts: Sequence[Scores | None], draws: Draws) 
 
 
 def _left_out(collection: Collection, cuts: Sequence[Cut], wrong: Mapping[Cut, Cell]) -> list[str]:
-    """Which pools have no part in the columns over several, one note for each kind and reason, and what RAD has with them."""
+    """Notes on the pools that a pooled column leaves out, one for each kind and reason, and RAD's accuracy with them counted."""
     notes = []
     for cut in cuts:
         left = cut.left_out(collection.pools) if cut.dataset is None else []

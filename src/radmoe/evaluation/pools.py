@@ -172,7 +172,7 @@ class GradedPool:
         return outcomes
 
     def _measured(self, progress: Progress) -> Arrays:
-        """The outcomes as arrays. A method that failed on one problem has none, since its denominator would be another."""
+        """The outcomes as arrays. A method that failed on one problem has none, since it would be averaged over fewer problems."""
         rows, done, total = [], 0, int(self.here.sum())
         for row in self.map(measure_problem):
             rows.append(row)

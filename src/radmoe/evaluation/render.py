@@ -73,7 +73,7 @@ def interval_text(cell: Cell) -> str:
 
 
 def beside_text(cell: Cell) -> str:
-    """What stands beside a value: its gain, with the gain's interval where there is one, or the counts of a difference and,
+    """The text beside a value: its gain, with the gain's interval where there is one, or the counts of a difference and,
     where it is part of a family of tests, the p that is corrected for it."""
     if cell.pair is not None:
         p = cell.pair.adjusted
@@ -158,7 +158,7 @@ def _markdown_cell(cell: Cell) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown shows as it is: no cell ends in it, and it is no tag, link, image, code or emphasis."""
+    """Text with Markdown's special characters escaped, so that it is shown as it is, in a table too."""
     return re.sub(
         r"[\\`*|]|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])", lambda m: "\\" + m[0], text
     )

@@ -66,7 +66,7 @@ THIRDS = ("under 1/3", "1/3 to 2/3", "over 2/3")
 
 
 class Regime(NamedTuple):
-    """Problems that belong together: the marked ones of some pools."""
+    """A named part of the problems: pools, each with a mask of its problems."""
 
     title: str
     parts: tuple[tuple[GradedPool, Mask], ...]

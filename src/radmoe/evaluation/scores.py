@@ -238,7 +238,7 @@ def corrected(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def differ(cell: Cell) -> bool:
-    """Whether a tested difference is one: its corrected p is small."""
+    """Whether a difference was tested and its corrected p is below 0.05."""
     return cell.pair is not None and cell.pair.adjusted is not None and cell.pair.adjusted < SURE
 
 

@@ -149,7 +149,7 @@ def _header(table: Table, headings: list[str], stacked: bool) -> Iterator[list[L
 
 
 def _row(table: Table, row: Row, headings: list[str], stacked: bool) -> Iterator[list[Line]]:
-    """The lines of a row, each with what stands in every column: all that a cell has side by side, or stacked."""
+    """The lines of a row, with the parts of each cell (value, gain, interval) side by side, or stacked."""
     columns = []
     for column, cell, heading in zip(table.columns, row.cells, headings, strict=True):
         parts: list[Line] = [[(value_text(cell) + cell.stars, "bold" if cell.best else "")]]

@@ -105,7 +105,7 @@ def _letters(plain: str, known: str) -> str:
 
 
 def _known(letters: Iterable[str], known: str) -> str:
-    """These letters in order, if all of them are letters of options or none is known; empty otherwise."""
+    """The letters in alphabetical order; empty where the options are known and one of the letters is none of theirs."""
     return "".join(sorted(letters)) if not known or set(letters) <= set(known) else ""
 
 

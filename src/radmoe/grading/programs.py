@@ -93,7 +93,7 @@ def _contest(sandbox: Sandbox, program: str, test: Test, entry: str, bare: bool)
 
 
 def _judge_calls(outcome: Outcome, tests: Sequence[Test], entry: str) -> Verdict:
-    """All calls of one function, one line each."""
+    """The verdict on a program whose function is called once per test; the sandbox prints one line for each call."""
     if failure := outcome.failure(partial=True):
         return Verdict(False, failure)
     lines = outcome.data.decode("ascii", "replace").split("\n") if outcome.data else []

@@ -84,7 +84,7 @@ def is_short(value: Fraction) -> bool:
 
 
 def percentage(value: Fraction) -> Shape:
-    """A number that was written in percent, and stays so until the gold answer says whether it is asked in percent."""
+    """A number written in percent. The sign is kept until the gold answer shows whether the problem asks for percent."""
     return Shape("number", written(100 * value) + PERCENT, value=value)
 
 
@@ -228,7 +228,7 @@ def outer(expression: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def split(expression: list[str], signs: Container[str]) -> list[list[str]]:
-    """The expression cut at its outer atoms that are one of some signs."""
+    """The expression, split at every outer atom that is one of `signs`."""
     cuts = [-1, *(at for at, atom in outer(expression) if atom in signs), len(expression)]
     return [expression[a + 1 : b] for a, b in pairwise(cuts)]
 

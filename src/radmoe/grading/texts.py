@@ -38,7 +38,7 @@ def text_key(answer: str) -> str:
 
 
 class TextClasses:
-    """The answers to one problem, sorted by what `key` makes of them. The first of a class stands for it, gold first."""
+    """The answers to one problem in classes of equal `key`. The first answer of a class represents it; the gold answer is first."""
 
     def __init__(self, gold: str, key: Callable[[str], str | None] = text_key) -> None:
         self.gold, self._key = gold, key

@@ -31,7 +31,7 @@ Number = Any  # mpf or mpc
 
 
 class _UndefinedError(Exception):
-    """A formula has no value here."""
+    """A formula has no value at this point."""
 
 
 class _Arithmetic:

@@ -204,7 +204,7 @@ def _bars(ax: Any, plot: Plot) -> None:
 
 
 def _rows(ax: Any, plot: Plot) -> None:
-    """Values with intervals, rows from top to bottom: for many things with long names."""
+    """Values with intervals, one row each from top to bottom, which leaves room for long names."""
     colours = _colours(plot.series)
     names = list(dict.fromkeys(str(x) for one in plot.series for x in one.x))
     for i, one in enumerate(plot.series):
@@ -259,7 +259,7 @@ def _dumbbells(ax: Any, plot: Plot) -> None:
 
 
 def _heat(ax: Any, plot: Plot) -> None:
-    """A map with its numbers written in; hatched cells do not fit, boxed ones stand out."""
+    """A heat map with the number in each cell; unfit cells are hatched, and marked ones boxed."""
     from matplotlib.patches import Rectangle
 
     grid = plot.grid

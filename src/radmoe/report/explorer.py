@@ -241,7 +241,7 @@ def _evaluated(
 
 
 def _count_on(progress: Callable[[int], None], before: int, done: int, total: int) -> None:
-    """Tell how many rollouts of all pools are done, from how many of one are and how many came before it."""
+    """Report progress over all pools: the rollouts of earlier pools, and those done of this one."""
     progress(before + done)
 
 

@@ -42,14 +42,14 @@ def pooled(panels: Sequence[Panel], tables: Mapping[Panel, Floats], options: Opt
 
 
 def usable(quantity: Quantity) -> Quantity | None:
-    """A quantity with its finite draws alone; None where too few problems or draws are behind it to ask a rule about it."""
+    """A quantity with its finite draws alone; None where there are too few problems or draws for a rule."""
     finite = quantity.draws[np.isfinite(quantity.draws)]
     enough = len(finite) >= max(DRAWS, len(quantity.draws) // 2) and np.isfinite(quantity.estimate)
     return replace(quantity, draws=finite) if enough and quantity.n >= FEWEST else None
 
 
 def mean_of(resampled: Resampled | None, column: int) -> Quantity | None:
-    """The mean of a column, where a rule can be asked about it."""
+    """The mean of a column; None where there are too few problems or draws for a rule."""
     return None if resampled is None else usable(resampled.mean(column))
 
 

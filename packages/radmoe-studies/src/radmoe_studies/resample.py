@@ -49,7 +49,7 @@ class Quantity:
 
     @property
     def finite(self) -> bool:
-        """Whether a rule can be asked about it: it and all its draws are numbers."""
+        """Whether it and all its draws are finite, as a rule needs them."""
         return bool(np.isfinite(self.estimate) and np.isfinite(self.draws).all())
 
     def minus(self, other: Quantity, times: float = 1.0) -> Quantity:

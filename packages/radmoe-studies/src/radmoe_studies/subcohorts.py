@@ -33,7 +33,7 @@ class SubcohortCell(NamedTuple):
     right: int = ANY
 
     def fits(self, right: int, wrong: int) -> bool:
-        """Whether a problem with so many right and wrong rollouts has such sub-cohorts."""
+        """Whether a problem with these numbers of right and wrong rollouts has such sub-cohorts."""
         if self.right == ANY:
             return self.m <= right + wrong
         return self.right <= right and self.m - self.right <= wrong

@@ -135,7 +135,7 @@ def _list(as_json: bool) -> None:
 def _run(
     studies: Any, pools: list[Path], options: Any, confidence_window: int, jobs: int | None, cache: bool
 ) -> list[Any]:
-    """The studies on the pools, with bars; decisions are corrected together."""
+    """Run the studies on the pools, with progress; their decisions are corrected together."""
     from dataclasses import replace
 
     from radmoe.cli.evaluate import cores

@@ -160,7 +160,7 @@ def anchor_rounds(evidence: Evidence, options: Options) -> Findings:
 
 
 def _columns(own: dict[Panel, RoundTrace]) -> dict[str, dict[Panel, Floats]]:
-    """What the table shows, by its title."""
+    """The columns of the table by their titles."""
     shown = {f"label {label}": {panel: one.rounds[label] for panel, one in own.items()} for label in LABELS}
     shown["windows that end before the delimiter"] = {panel: one.before for panel, one in own.items()}
     shown[f"delimiter@{WIDTH}, same rollouts"] = {panel: one.delimiter for panel, one in own.items()}

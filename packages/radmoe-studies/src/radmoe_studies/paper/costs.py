@@ -62,7 +62,7 @@ def timed(panel: Panel, sample: int = SAMPLE) -> Times:
 
 
 class Bytes(NamedTuple):
-    """Bytes per token on disk, of everything and of routing; routing before compression; how far each column shrinks."""
+    """Bytes per token: all columns on disk, routing on disk, routing before compression, and the compression of ids and weights."""
 
     stored: float
     routing: float

@@ -73,7 +73,7 @@ def wanted(panel: Panel) -> list[Request]:
 
 
 def entropies(panel: Panel) -> Floats:
-    """The entropy of the answers of each problem, in nats [P]; NaN where nobody answers."""
+    """The entropy of the answers of each problem, in nats [P]; NaN where no rollout has an answer."""
     counts = np.stack([(panel.answer == a).sum(1) for a in range(int(panel.answer.max(initial=0)) + 1)], 1).astype(
         float
     )

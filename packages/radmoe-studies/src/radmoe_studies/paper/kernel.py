@@ -214,7 +214,7 @@ def _categories(categories: dict[tuple[str, str], KernelCut]) -> Table:
 
 
 def _power(modes: dict[str, KernelCut], pooled: KernelCut) -> Table:
-    """What the test could have seen, given how many cells differ."""
+    """The power of the test, given how many cells differ."""
     rows = []
     for name, one in [*modes.items(), ("all", pooled)]:
         n, d = one.n, one.b + one.c

@@ -62,7 +62,7 @@ BEYOND = Claim(
 
 
 class Leaks(NamedTuple):
-    """Leakages of the problems of panels [P, 5] under COLUMNS, and the crowd of the first for its map."""
+    """The leakages of each panel's problems [P, 5], under COLUMNS, and the rollouts that were compared, for the maps."""
 
     tables: dict[Panel, Floats]
     crowds: list[tuple[Crowd, tuple[Panel, ...], list[str]]]

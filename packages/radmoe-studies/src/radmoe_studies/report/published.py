@@ -89,7 +89,7 @@ def pages(root: Path, results: Results) -> dict[Path, str]:
 
 
 def stale_pages(root: Path) -> list[str]:
-    """One line for each page that does not show the committed result; where there is none, for each that shows one."""
+    """One line for each page that is not up to date: it does not show the committed result, or shows one that does not exist."""
     if not (root / COMMITTED).exists():
         shown = [README] * (BEGIN in (root / README).read_text(encoding="utf-8")) + [PAGE] * (root / PAGE).exists()
         return [f"{page} shows results, but there is no {COMMITTED}: restore it, or delete them" for page in shown]

@@ -130,7 +130,7 @@ def _unusable(path: Path, why: object) -> InputError:
 
 
 def _rounded(value: Any) -> Any:
-    """The same, with six digits of every number that has a point."""
+    """A JSON value with every float rounded to six digits."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
