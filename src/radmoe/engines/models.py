@@ -44,7 +44,10 @@ def resolve_model(name: str) -> Path:
 
 def recorded_name(name: str | Path) -> str:
     """What a pool records as the name of a model: the last part of a path, any other name as it is."""
-    path = Path(name).expanduser()
-    if str(name) not in shipped_models() and (path.exists() or PurePath(name).is_absolute()):
-        return path.resolve().name
-    return str(name)
+    path = Path(name)
+    try:
+        path = path.expanduser()
+        is_path = path.exists() or PurePath(name).is_absolute()
+        return path.resolve().name if is_path and str(name) not in shipped_models() else str(name)
+    except (OSError, ValueError, RuntimeError):  # a name of a server's that this machine cannot look up
+        return str(name)

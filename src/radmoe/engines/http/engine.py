@@ -98,7 +98,7 @@ class HttpEngine(Engine):
     def _open(self, model: str | Path | None, served: str | None, probe: bool) -> None:
         card = _card(self.server, served)
         self.served: str = card.get("id").value
-        self.model_name = _recorded(self.served)
+        self.model_name = recorded_name(self.served)
         self.local = Checkpoint(model if model is not None else _local_root(self.server, card))
         self.checkpoint = self.local.path if self.local.has_weights else None
         self.tokenizer, self.vocab = self.local.tokenizer, self.local.vocab
@@ -333,14 +333,6 @@ def _card(server: ModelServer, served: str | None) -> Field:
         names += [f"{len(cards) - _NAMES} more"] * (len(cards) > _NAMES)
         raise EngineError(f"{server.url} {which}: use one of {', '.join(names) or 'none'}")
     return cards[served]
-
-
-def _recorded(served: str) -> str:
-    """What a pool records as the model's name; a name that this machine cannot look up as a path stays as it is."""
-    try:
-        return recorded_name(served)
-    except (OSError, ValueError, RuntimeError):
-        return served
 
 
 def _local_root(server: ModelServer, card: Field) -> Path:
