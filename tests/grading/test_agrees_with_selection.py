@@ -17,7 +17,7 @@ from radmoe.agents import importer
 from radmoe.grading.answers import boxed, extract, fenced, response
 from radmoe.selection.anchors import locate, locate_extent, markers_for, spec_for, text_response
 from radmoe.selection.closing import BOX, CONTROL_TOKEN, answer_text, text_blocks
-from radmoe.serve import rendered
+from radmoe.serve import prompt_rendering
 from radmoe.serve.prompt_rendering import split_thinking
 from vocabularies import encode, vocab
 
@@ -79,7 +79,7 @@ def check_response(text: str, ids: list[int], table: Any) -> None:
     assert [place(table, ids, token) for token in (first, behind)] == [len(text[:at].encode()) for at in opening]
     assert thinking is None or opening != (0, 0)
     if table is vocab("gpt-oss"):
-        assert answer == (rendered._CONTROL.sub("", text[opening[1] :]) if opening[1] else text)
+        assert answer == (prompt_rendering._CONTROL.sub("", text[opening[1] :]) if opening[1] else text)
     else:
         assert answer == (text[opening[1] :].lstrip("\n") if opening[1] else text)
         located = locate(spec_for("boundary", "agent", table), ids, table)

@@ -177,7 +177,7 @@ class FakeServer:
     def routing(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         if path.endswith("/status"):
             layers, experts, top_k = self.engine.shape.layers, self.engine.shape.experts, self.engine.shape.top_k
-            settings = {"window": "generated", "layers": None, "weights": True, "memory_mib": 64}
+            settings = {"rows": "generated", "layers": None, "weights": True, "memory_mib": 64}
             shape = {"layers": layers, "experts": experts, "top_k": top_k, "captured_layers": self.captured}
             return 200, shape | {"settings": settings}
         try:

@@ -154,7 +154,7 @@ def wrong_fields() -> Iterator[Case]:
             ("top_k",): [None, 0, 9, "4", 2**70, GONE],
             ("captured_layers",): [None, [], [0, 0], [2, 1, 0], [-1], [3], ["0"], [True], {}, "x", 1, GONE],
             ("settings",): [None, [], "x", {}, GONE],
-            ("settings", "window"): [None, 1, [], "x" * 5000, GONE],
+            ("settings", "rows"): [None, 1, [], "x" * 5000, GONE],
             ("settings", "weights"): [None, 1, "yes", GONE],
         },
         plugin=True,

@@ -127,7 +127,7 @@ class PlantedUpstream:
         async def status() -> Response:
             if self.mode != "plugin":
                 return JSONResponse({"detail": "Not Found"}, 404)
-            settings = {"window": "generated", "layers": None, "weights": True, "memory_mib": 64}
+            settings = {"rows": "generated", "layers": None, "weights": True, "memory_mib": 64}
             shape = {"layers": self.shape.layers, "experts": self.shape.experts, "top_k": self.shape.top_k}
             return JSONResponse(shape | {"captured_layers": list(range(self.shape.layers)), "settings": settings})
 

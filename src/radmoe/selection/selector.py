@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe.selection.confidence import likelihood, rollout_confidence
-from radmoe.selection.kernels import binary_jaccard, climb, knn, knn_density, levels, weighted_jaccard
+from radmoe.selection.kernels import binary_jaccard, climb, knn, knn_density, levels, ranks, weighted_jaccard
 from radmoe.selection.kinds import infer_kind, needs_marker
 from radmoe.selection.layers import Layers
 from radmoe.selection.overlap import answer_texts, text_similarity
@@ -189,12 +189,6 @@ def with_text(
     anchors = tuple(anchor if here else None for anchor, here in zip(reading.anchors, both, strict=True))
     told = [text for text, here in zip(texts, both, strict=True) if text is not None and here]
     return S[np.ix_(keep, keep)], Reading(reading.Z[keep], both, anchors), text_similarity(told)
-
-
-def ranks(values: NDArray[Any]) -> Floats:
-    """Ascending ranks from 1. Equal values share the mean of their ranks."""
-    ordered = np.sort(values)
-    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2.0
 
 
 _NOTHING = np.zeros((0, 0), np.float32)

@@ -66,8 +66,8 @@ def test_tensor_parallelism(checkpoint: Any, replay: Any, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("settings", "tokens", "layers"),
     [
-        ({"window": "all", "layers": "0-2"}, range(-31, 24), 3),
-        ({"window": "tail:8", "layers": "s1", "weights": False}, range(16, 24), 1),
+        ({"rows": "all", "layers": "0-2"}, range(-31, 24), 3),
+        ({"rows": "tail:8", "layers": "s1", "weights": False}, range(16, 24), 1),
     ],
 )
 def test_windows_and_layers(checkpoint: Any, replay: Any, settings: dict[str, Any], tokens: range, layers: int) -> None:

@@ -24,12 +24,12 @@ def test_settings_survive_json() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"window": "last"}, "unknown capture window 'last': use all, generated or tail:W"),
-        ({"window": "tail:0"}, "unknown capture window"),
-        ({"window": 3}, "unknown capture window 3"),
+        ({"rows": "last"}, "unknown rows 'last': use all, generated or tail:W"),
+        ({"rows": "tail:0"}, "unknown rows"),
+        ({"rows": 3}, "unknown rows 3"),
         ({"memory_mib": 0}, "memory_mib of a capture must be at least 1"),
         ({"layers": [1, 2]}, "layers of a capture must be a text"),
-        ({"windows": "all"}, "an object with window, layers, weights, memory_mib"),
+        ({"windows": "all"}, "an object with rows, layers, weights, memory_mib"),
         ([], "an object with"),
     ],
 )

@@ -19,9 +19,10 @@ from radmoe.evaluation.methods.overlap import edit_similarity
 from radmoe.evaluation.pools import measure_problem, open_graded
 from radmoe.evaluation.problem import Marks
 from radmoe.pool import Profile
+from radmoe.selection.kernels import ranks
 from radmoe.selection.overlap import words
 from radmoe.selection.rule import PRESETS, Rule
-from radmoe.selection.selector import ranks, select
+from radmoe.selection.selector import select
 from radmoe.types import Rollout
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup

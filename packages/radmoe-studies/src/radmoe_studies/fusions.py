@@ -11,8 +11,7 @@ from typing import get_args
 import numpy as np
 
 from radmoe.errors import InputError
-from radmoe.selection.kernels import knn_density, levels
-from radmoe.selection.selector import ranks
+from radmoe.selection.kernels import knn_density, levels, ranks
 from radmoe.types import Fusion
 from radmoe_studies.evidence import Floats, Ints, Panel, Request
 from radmoe_studies.picks import hits, standard

@@ -17,9 +17,9 @@ from radmoe.errors import MethodUnavailable
 from radmoe.evaluation.methods.overlap import text_overlap
 from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
 from radmoe.selection.anchors import find_all, spec_for
-from radmoe.selection.kernels import binary_jaccard, knn_density, levels
+from radmoe.selection.kernels import binary_jaccard, knn_density, levels, ranks
 from radmoe.selection.rule import Rule
-from radmoe.selection.selector import ranks, similarity
+from radmoe.selection.selector import similarity
 from radmoe.types import RolloutGroup
 
 NEIGHBOURS = (1, 2, 3, 4, 5, 6, 7, 8)

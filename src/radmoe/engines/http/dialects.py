@@ -93,11 +93,11 @@ class Vllm:
             status = server.get(STATUS_PATH)
         except Refused:  # 404: not installed; 409: installed and not switched on
             return None
-        window = status.get("settings").get("window").text(_LONGEST_VERSION)
-        if window not in ("all", "generated"):
+        rows = status.get("settings").get("rows").text(_LONGEST_VERSION)
+        if rows not in ("all", "generated"):
             raise EngineError(
-                f"the plugin in this server keeps only {window}: start it with "
-                f"""--additional-config '{{"{NAME}": {{"window": "generated"}}}}' to capture whole rollouts"""
+                f"the plugin in this server keeps only {rows}: start it with "
+                f"""--additional-config '{{"{NAME}": {{"rows": "generated"}}}}' to capture whole rollouts"""
             )
         return _plugin_status(status)
 

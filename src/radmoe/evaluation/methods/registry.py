@@ -32,7 +32,7 @@ import numpy as np
 from radmoe.errors import InputError
 from radmoe.evaluation.baselines import highest
 from radmoe.evaluation.problem import Floats, GradedProblem
-from radmoe.selection.selector import ranks
+from radmoe.selection.kernels import ranks
 
 Reads = Literal["routing", "logprobs", "answers", "nothing", "truth"]
 READS: tuple[Reads, ...] = get_args(Reads)

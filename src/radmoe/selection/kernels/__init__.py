@@ -1,13 +1,13 @@
 """Similarity between route vectors and density under it: arrays in, arrays out.
 
 jaccard.py     weighted and binary Jaccard between all rows of a route matrix
-density.py     nearest neighbours, K-NN density, ties, basins
+density.py     nearest neighbours, K-NN density, ties, ranks, basins
 gather.py      route vectors summed from rows of expert ids and weights
 simd.py        the few vector operations in LLVM that jaccard.py is built from
 reference.py   the same definitions in plain NumPy
 """
 
-from radmoe.selection.kernels.density import TIE, climb, knn, knn_density, levels, tied
+from radmoe.selection.kernels.density import TIE, climb, knn, knn_density, levels, ranks, tied
 from radmoe.selection.kernels.jaccard import (
     binary_jaccard,
     binary_jaccard_many,
@@ -23,6 +23,7 @@ __all__ = [
     "knn",
     "knn_density",
     "levels",
+    "ranks",
     "tied",
     "weighted_jaccard",
     "weighted_jaccard_many",

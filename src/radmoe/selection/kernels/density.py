@@ -55,6 +55,12 @@ def levels(score: Any, k: int) -> Any:
     return count - below
 
 
+def ranks(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Ascending ranks from 1. Equal values share the mean of their ranks."""
+    ordered = np.sort(values)
+    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2.0
+
+
 def climb(S: NDArray[np.float32], k: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:
     """The mode that each rollout climbs to [N], found by mode seeking; `rank` [N] is 0 for the best.
 

@@ -1,6 +1,6 @@
 """Routing with weights out of an unmodified vLLM, which finds this plugin through its own entry points.
 
-settings.py   what is captured: window, layers, weights, memory; travels in vLLM's `additional_config`
+settings.py   what is captured: rows, layers, weights, memory; travels in vLLM's `additional_config`
 worker.py     in every worker: taps on the routers, rows mapped to requests (`vllm.general_plugins`)
 tape.py       device buffers the routers write to, also inside a CUDA graph
 store.py      rows of running and finished requests in bounded host memory (NumPy)

@@ -1,6 +1,6 @@
 """The routes of `vllm serve` that hand routing out (`vllm.endpoint_plugins`).
 
-GET  /v1/radmoe/status     answers what is captured: the router's shape, layers, window; or {"error": ...}
+GET  /v1/radmoe/status     answers what is captured: the router's shape, layers, rows; or {"error": ...}
 POST /v1/radmoe/routing    takes {"key": KEY, "n": 64, "spans": {"0": [[start, stop], ...], ...}}, the last optional;
                            answers application/octet-stream (see payload.py), or 4xx with {"error": ...}
 

@@ -63,7 +63,7 @@ class Routing:
         if len(rows) != len(wanted):
             raise EngineError(
                 f"the capture has {len(rows)} of {len(wanted)} rows of this completion: fetch whole windows, or ask for "
-                'window "generated"'
+                'rows "generated"'
             )
         return self.ids[rows], None if self.weights is None else self.weights[rows]
 
