@@ -95,9 +95,8 @@ def test_layer_subsets_of_one_reading_are_those_of_selection(graded_pool: Path) 
     assert evidence.windows == 2 * int(panel.here.sum())  # one with weights, one without
     for request in subsets:
         for row, problem in enumerate(open_graded(graded_pool)[0]):
-            S, reading = similarity(
-                problem.group, Setting("math", "delimiter@16", 10, request.kernel), layers=request.layers
-            )
+            setting = Setting("math", "delimiter@16", 10, request.kernel, layers=request.layers)
+            S, reading = similarity(problem.group, setting)
             located = panel.read(request).located[row]
             assert np.array_equal(located[: len(problem)], reading.located)
             assert np.array_equal(panel.read(request).values[row][np.ix_(located, located)], S)
