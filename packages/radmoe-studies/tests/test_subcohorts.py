@@ -56,7 +56,7 @@ def by_selection(one: Panel, row: int, cell: SubcohortCell) -> dict[int, float]:
     for sample in range(SAMPLES):
         drawn = numbers[problem.members(cell, sample, problem_key(one, row), 3)]
         S = one.read(DELIMITER).values[row][np.ix_(drawn, drawn)]
-        group = SimpleNamespace(rollout_indices=tuple(range(len(drawn))))
+        group = SimpleNamespace(rollout_indices=tuple(range(len(drawn))), rollouts=drawn, vocab=None)
         reading = Reading(S, np.ones(len(drawn), bool), (None,) * len(drawn))
         for method, way in ((RAD, None), (FUSED, "conf50")):
             pick = choose(group, S, reading, replace(one.setting, fusion=way), confidence=confidence[drawn])  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from pathlib import Path
@@ -154,11 +153,6 @@ def progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
         for item in items:
             yield item
             update(advance=1)
-
-
-def number(value: float) -> float | None:
-    """Return a float that JSON can hold: None, which becomes null, for NaN."""
-    return None if math.isnan(value) else float(value)
 
 
 def size(n: float) -> str:
