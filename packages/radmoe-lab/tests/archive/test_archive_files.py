@@ -275,7 +275,7 @@ def test_the_shipped_problems_of_other_seeds_are_whole_and_of_the_shipped_weight
         assert problems == {task: sizes[task.partition("-")[0]] for task in TASKS}
 
 
-@pytest.mark.parametrize(("seed", "tasks"), [(0, tuple(TASKS))])
+@pytest.mark.parametrize(("seed", "tasks"), [(0, tuple(TASKS)), (471, ("code",))])
 def test_the_rollouts_at_the_papers_sampling_are_whole_and_of_the_shipped_weights(
     seed: int, tasks: tuple[str, ...]
 ) -> None:
