@@ -47,7 +47,10 @@ def test_the_readme_gets_a_block_below_its_heading(adopted: Path) -> None:
     assert before == "# radmoe\n\nAbove.\n\n## Did it help?\n\n"
     assert after == "\n\nBelow.\n"
     rows = [line for line in block.splitlines() if line.startswith("|")]
-    assert [re.split(r" ?\| ?", row)[1] for row in rows[2:]] == ["n", *(name for name in NAMES.values() if name not in LEFT_OUT)]
+    assert [re.split(r" ?\| ?", row)[1] for row in rows[2:]] == [
+        "n",
+        *(name for name in NAMES.values() if name not in LEFT_OUT),
+    ]
     assert rows[0] == "| method | math | choice | all code | text |"
     assert rows[2] == "| n | 12 | 12 | 24 | 12 |"
     for words in (

@@ -33,7 +33,11 @@ END = "<!-- end of results -->"
 HEADING = "## Did it help?"  # a README without a block gets it below this line
 FULL = "make reproduce SCALE=full"
 LEFT_OUT = ("DeepConf", "RAD, marker only", "preset best+text")  # rows of the page that README.md does without
-VERDICTS = ("RAD is ", "RAD beats ", "A baseline ")  # how the notes that compare begin (`radmoe.evaluation.kinds.sentences`)
+VERDICTS = (
+    "RAD is ",
+    "RAD beats ",
+    "A baseline ",
+)  # how the notes that compare begin (`radmoe.evaluation.kinds.sentences`)
 
 
 def readme_block(results: Results) -> str:
