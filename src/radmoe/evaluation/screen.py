@@ -32,12 +32,18 @@ def summary(report: Report, screen: Screen) -> None:
     kinds = next((table for table in report.tables if table.key == "kinds"), None)
     if kinds is not None:
         *_, whole = kinds.by_section().values()
-        rows = tuple(
-            replace(row, cells=tuple(replace(cell, gain_low=None, gain_high=None) for cell in row.cells))
-            for row in whole.rows
-        )
+        shown = replace(whole, title="Percent right, and points over a random rollout [95% CI]")
+        if _width(list(_lines(shown, stacked=False))) > screen.width:
+            shown = replace(
+                shown,
+                title="Percent right, and points over a random rollout (intervals: --full, or a wider terminal)",
+                rows=tuple(
+                    replace(row, cells=tuple(replace(cell, gain_low=None, gain_high=None) for cell in row.cells))
+                    for row in whole.rows
+                ),
+            )
         screen.print()
-        show_table(replace(whole, title="Percent right, and points over a random rollout", rows=rows), screen)
+        show_table(shown, screen)
 
 
 def terminal(report: Report, screen: Screen) -> None:
