@@ -27,7 +27,7 @@ from radmoe import cli
 from radmoe.cli import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("packages/*/docs/*.md")))
 SOURCES = sorted(
     path
     for package in (radmoe, radmoe_lab, radmoe_studies)
@@ -50,7 +50,7 @@ UNRUN = {  # why a printed command or snippet is parsed and not run, by where it
     r": (vllm|podman)|sglang|--engine vllm|doctor vllm|--upstream|LLM\(|VllmEngine|VllmHttpEngine|vllm-http": SERVER,
     r"MODEL|FILE|my_package|theirs/|my\.patch|(hmmt|gpqa)\.jsonl": READERS,
     r"--task (hmmt|gpqa|aime)\w*(?!.*--(data|answers))": HUB,
-    r": (make|pip)|build/|^docs/(confirmation|regimes)|lab pools (?!.*--limit)|lab agent|radmoe (agent )?demo|study all": LONG,
+    r": (make|pip)|build/|^docs/confirmation|docs/regimes|lab pools (?!.*--limit)|lab agent|radmoe (agent )?demo|study all": LONG,
     r"radmoe_lab\.((agent\.)?sample|archive\.pack)|--adopt|sampled/": LONG,
 }
 EXTRAS = {

@@ -28,6 +28,6 @@ def evaluation(path: Path, *models: str) -> Path:
 
 def checkout(root: Path) -> Path:
     """A directory with a README that shows no results yet."""
-    (root / "docs").mkdir(parents=True)
+    (root / "packages/radmoe-studies/docs").mkdir(parents=True)
     (root / "README.md").write_text(TEXT)
     return root

@@ -11,7 +11,7 @@ from radmoe_studies.audit.check import Check
 from radmoe_studies.audit.notes import NOTES
 from radmoe_studies.audit.summary import markdown, note, summarise, total
 
-PAGE = Path(__file__).parents[4] / "docs" / "audit.md"
+PAGE = Path(__file__).parents[4] / "packages/radmoe-studies/docs/audit.md"
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def found() -> list[Check]:
 
 def test_the_committed_page_is_what_the_command_writes(found: list[Check]) -> None:
     assert PAGE.read_text(encoding="utf-8") == markdown(found, dict(load().about)), (
-        "run: radmoe audit --out docs/audit.md"
+        "run: radmoe audit --out packages/radmoe-studies/docs/audit.md"
     )
 
 

@@ -106,7 +106,8 @@ def test_configurations_with_different_numbers_of_rollouts_stand_in_one_table() 
     other = [
         replace(
             panel,
-            here=panel.here[:, :8], correct=panel.correct[:, :8], answer=panel.answer[:, :8], lengths=panel.lengths[:, :8],
+            marks={problem: m._replace(correct=m.correct[:8], answers=m.answers[:8]) for problem, m in panel.marks.items()},
+            lengths=panel.lengths[:, :8],
             reads={wish: Read(read.values[:, :8], read.start[:, :8]) for wish, read in panel.reads.items()},
         )
         for panel in other

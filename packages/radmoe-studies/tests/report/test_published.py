@@ -1,4 +1,4 @@
-"""README.md's block and docs/results.md are written from the committed result."""
+"""README.md's block and packages/radmoe-studies/docs/results.md are written from the committed result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from radmoe.errors import InputError
 from radmoe.evaluation.cache import checksum
 from radmoe.evaluation.kinds import NAMES
 from radmoe_studies.report import published
-from radmoe_studies.report.published import BEGIN, COMMITTED, END, LEFT_OUT, stale_pages, with_block
+from radmoe_studies.report.published import BEGIN, COMMITTED, END, LEFT_OUT, PAGE, stale_pages, with_block
 
 ROOT = Path(__file__).parents[4]
 
@@ -58,13 +58,13 @@ def test_the_readme_gets_a_block_below_its_heading(adopted: Path) -> None:
         "`make reproduce SCALE=full`",
         "RAD",
         "Percent right (gain",
-        "docs/results.md",
+        "packages/radmoe-studies/docs/results.md",
     ):
         assert words in block
 
 
 def test_the_page_has_every_section_the_tests_and_the_pools(adopted: Path) -> None:
-    page = (adopted / "docs" / "results.md").read_text()
+    page = (adopted / PAGE).read_text()
     headings = re.findall(r"^## (.*)", page, re.MULTILINE)
     sections = ["lab-oss low", "lab-oss high", "lab-qwen thinking", "all lab-oss"]
     assert headings == ["All configurations", *sections, "What was evaluated"]
@@ -95,7 +95,10 @@ def test_writing_again_changes_nothing_and_an_edit_is_noticed(
 
 def test_without_a_committed_result_no_page_may_show_one(adopted: Path, tmp_path: Path) -> None:
     (adopted / COMMITTED).unlink()
-    assert [line.split()[0] for line in stale_pages(adopted)] == ["README.md", "docs/results.md"]
+    assert [line.split()[0] for line in stale_pages(adopted)] == [
+        "README.md",
+        "packages/radmoe-studies/docs/results.md",
+    ]
     assert stale_pages(checkout(tmp_path / "new")) == []
 
 
@@ -121,7 +124,7 @@ def test_what_cannot_be_done_is_one_line_and_writes_nothing(
         assert run(monkeypatch, *words, "--root", root) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("radmoe: error: ")
-    assert sorted(path.name for path in root.rglob("*")) == ["README.md", "docs"]
+    assert sorted(path.name for path in root.rglob("*")) == ["README.md", "docs", "packages", "radmoe-studies"]
     assert (root / "README.md").read_text() == TEXT
 
 

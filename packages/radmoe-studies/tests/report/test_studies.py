@@ -69,7 +69,7 @@ def test_the_ledger_has_every_decision_and_what_was_left_out() -> None:
     lacking = StudyRun(study_named("readouts"), lacking=("needs programs: radmoe capture --task code",))
     text = ledger([readouts(), lacking], SOURCE, cited="abc1234")
     assert text.count("| 2 readouts |") == 3
-    assert "docs/rules.md at abc1234" in text
+    assert "packages/radmoe-studies/docs/rules.md at abc1234" in text
     assert "Left out:\n\n- 2 readouts: needs programs: radmoe capture" in text
 
 
@@ -83,7 +83,10 @@ def test_the_ledger_shows_readings_beside_verdicts_and_those_of_before() -> None
     row = next(line for line in text.splitlines() if "The delimiter's own tokens already" in line)
     assert "| cannot tell | **refutes** |" in row
     assert "| new |" in next(line for line in text.splitlines() if "than any other of the five" in line)
-    assert "No longer claims, with their earlier verdicts (docs/rules.md says why): gone.claim (supports)." in text
+    assert (
+        "No longer claims, with their earlier verdicts (packages/radmoe-studies/docs/rules.md says why): gone.claim (supports)."
+        in text
+    )
 
 
 def test_the_ledger_says_how_pools_were_sampled_and_counts_verdicts_with_corrections_beside_them() -> None:
@@ -116,21 +119,23 @@ def test_an_undecided_claim_names_the_problems_that_would_decide_it() -> None:
 
 def test_the_committed_ledger_has_a_reading_for_every_claim() -> None:
     """Where the lab refutes a claim or leaves it open, somebody looked into why."""
-    text = (ROOT / "docs" / "claims.md").read_text()
+    text = (ROOT / "packages/radmoe-studies/docs" / "claims.md").read_text()
     claims = {claim.key for study in load().values() for claim in study.claims}
     keys = [key for key in re.findall(r"^- \*\*([\w.-]+): ", text, re.MULTILINE) if key in claims]
-    readings = read_readings(ROOT / "docs" / "readings.toml", claims).texts
+    readings = read_readings(ROOT / "packages/radmoe-studies/docs" / "readings.toml", claims).texts
     assert len(keys) > 60
     assert set(keys) <= set(readings)
     assert all(markdown_text(readings[key]) in text for key in keys)
 
 
 def test_earlier_verdicts_are_kept_for_every_claim_of_the_ledger_before() -> None:
-    before = read_readings(ROOT / "docs" / "readings.toml", {c.key for s in load().values() for c in s.claims}).before
+    before = read_readings(
+        ROOT / "packages/radmoe-studies/docs" / "readings.toml", {c.key for s in load().values() for c in s.claims}
+    ).before
     assert len(before) >= 77
     assert set(before.values()) == {"supports", "refutes", "cannot tell"}
 
 
 def test_the_page_of_rules_is_that_of_the_code() -> None:
-    page = ROOT / "docs" / "rules.md"
-    assert page.read_text() == rules(load().values()), "radmoe study --rules > docs/rules.md"
+    page = ROOT / "packages/radmoe-studies/docs" / "rules.md"
+    assert page.read_text() == rules(load().values()), "radmoe study --rules > packages/radmoe-studies/docs/rules.md"

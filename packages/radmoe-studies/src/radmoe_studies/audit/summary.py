@@ -69,7 +69,7 @@ def _lines(checks: Sequence[Check], about: dict[str, str]) -> Iterator[str]:
     whole = total(checks)
     yield "# Audit of the paper's published figures"
     yield ""
-    yield "Written by `radmoe audit --out docs/audit.md`; nothing here was typed by hand but the notes."
+    yield "Written by `radmoe audit --out packages/radmoe-studies/docs/audit.md`; nothing here was typed by hand but the notes."
     yield ""
     yield (
         f"{whole.checks:,} checks of {whole.figures:,} published figures: **{whole.agrees:,} agree, "

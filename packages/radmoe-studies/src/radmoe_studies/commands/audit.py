@@ -24,7 +24,7 @@ EXAMPLES = (
     "radmoe audit",
     "radmoe audit --table wjja-power --all",
     "radmoe audit --json",
-    "radmoe audit --out docs/audit.md",
+    "radmoe audit --out packages/radmoe-studies/docs/audit.md",
 )
 
 

@@ -36,7 +36,11 @@ def command(
         bool, typer.Option("--rules", help="Print every claim with the rule that decides it, and exit.")
     ] = False,
     cited: Annotated[
-        str, typer.Option("--cite", help="What claims.md cites for the rules, such as a commit of docs/rules.md.")
+        str,
+        typer.Option(
+            "--cite",
+            help="What claims.md cites for the rules, such as a commit of packages/radmoe-studies/docs/rules.md.",
+        ),
     ] = "",
     readings: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""The pages that show the committed result: README.md's block, and docs/results.md. They are written here, not by hand.
+"""The pages that show the committed result: README.md's block, and packages/radmoe-studies/docs/results.md. They are written here, not by hand.
 
     python -m radmoe_studies.report.published                            # write both from the committed file
     python -m radmoe_studies.report.published --check                    # say which of them is not current
@@ -24,7 +24,7 @@ from radmoe.pool.schema import disk_errors
 from radmoe.system.printing import say
 from radmoe_studies.report.results import Results, condense, read_results, write_results
 
-README, PAGE = Path("README.md"), Path("docs/results.md")
+README, PAGE = Path("README.md"), Path("packages/radmoe-studies/docs/results.md")
 COMMITTED = Path(
     "packages/radmoe-studies/src/radmoe_studies/results/full.json"
 )  # in a checkout; `results.COMMITTED` is the installed one

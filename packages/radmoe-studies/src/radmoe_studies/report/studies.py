@@ -191,11 +191,11 @@ DROPPED = (
 
 
 def rules(studies: Iterable[Study]) -> str:
-    """Every claim with its rule, as it stood before any number: what docs/rules.md holds."""
+    """Every claim with its rule, as it stood before any number: what packages/radmoe-studies/docs/rules.md holds."""
     parts = [
         "# Rules",
         "Every claim of the paper that a study tests, and the rule that decides it. `radmoe study --rules` prints this page, and a "
-        "test holds it to the code, so that its history shows which rules stood when. docs/studies.md says what verdicts mean.",
+        "test holds it to the code, so that its history shows which rules stood when. packages/radmoe-studies/docs/studies.md says what verdicts mean.",
         DROPPED,
     ]
     for study in studies:
@@ -235,7 +235,7 @@ def verdict_counts(decisions: Sequence[ClaimDecision]) -> str:
 def ledger(rans: Sequence[StudyRun], source: ReportSource, *, cited: str = "", readings: Readings | None = None) -> str:
     """The claims ledger: every claim with the paper's number, ours, the verdict by its rule, and our reading of it.
 
-    The decisions must have been corrected together. `cited` says where the rules stood before, such as a commit of docs/rules.md.
+    The decisions must have been corrected together. `cited` says where the rules stood before, such as a commit of packages/radmoe-studies/docs/rules.md.
     `readings` are by the keys of the claims, and so are the verdicts of an earlier ledger, which stand beside the new ones.
     """
     readings = readings or Readings()
@@ -243,7 +243,7 @@ def ledger(rans: Sequence[StudyRun], source: ReportSource, *, cited: str = "", r
     parts = [
         "# Claims of the paper, and what these pools say",
         f"{_made_by(source)} Verdicts follow from rules that were written before the numbers"
-        + (f" (docs/rules.md at {visible(cited)})" if cited else "")
+        + (f" (packages/radmoe-studies/docs/rules.md at {visible(cited)})" if cited else "")
         + ": the whole 95% interval on the claim's side of its threshold supports, the whole interval on the other side refutes. "
         "p-values are one-sided, to be compared with .025; corrections are over all claims below, for and against apart. n counts problems.",
         f"**{verdict_counts(decisions)}**",
@@ -289,5 +289,7 @@ def ledger(rans: Sequence[StudyRun], source: ReportSource, *, cited: str = "", r
     known = {claim.key for study in load().values() for claim in study.claims}
     gone = [f"{key} ({verdict})" for key, verdict in readings.before.items() if key not in known]
     if gone:
-        parts.append(f"No longer claims, with their earlier verdicts (docs/rules.md says why): {', '.join(gone)}.")
+        parts.append(
+            f"No longer claims, with their earlier verdicts (packages/radmoe-studies/docs/rules.md says why): {', '.join(gone)}."
+        )
     return "\n\n".join(parts) + "\n"
