@@ -102,7 +102,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         keep=True,
     )
     assert not [one["said"] for one in made if one["code"]]
-    for name in ("pool", "graded", "new"):
+    for name in ("pool", "graded", "new", "old"):
         shutil.copytree(place / "pools/lab-qwen-thinking-math-2", place / name)
     (place / "other/lab-qwen-thinking-math-1").rename(place / "fresh")
     shutil.copytree(place / "pools/lab-qwen-thinking-code", place / "mine")

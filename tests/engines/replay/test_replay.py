@@ -313,7 +313,7 @@ def test_texts_of_a_pool_of_the_first_version_are_replayed_as_its_page_says(
     shutil.copy(captured / "runs.parquet", tmp_path / "old")  # its columns here are those of version 1, and more
     monkeypatch.chdir(tmp_path)
     exec(recipe, {})
-    replay(tmp_path / "texts.jsonl", engine, tmp_path / "new", raw=True)
+    replay(tmp_path / "old.jsonl", engine, tmp_path / "new", raw=True)
     old, new = open_pool(captured), open_pool(tmp_path / "new")
     assert {name: new.texts(name) for name in new.problems} == {name: old.texts(name) for name in old.problems}
 
