@@ -218,7 +218,7 @@ def test_a_prompt_that_is_far_too_long_is_refused_before_it_is_tokenised(
 
 def test_long_prompts_are_tokenised_one_at_a_time() -> None:
     """They may be within a long context; then others must still find threads."""
-    from radmoe.serve import rendered
+    from radmoe.serve import prompt_rendering
     from radmoe.serve.api_request import ApiRequest
 
     under_way, most = 0, 0
@@ -231,13 +231,13 @@ def test_long_prompts_are_tokenised_one_at_a_time() -> None:
         under_way -= ask.size > 1000
 
     async def main() -> None:
-        render = rendered.Renderer()
+        render = prompt_rendering.Renderer()
         sizes = (1 << 20, 10, 1 << 20, 1 << 20)
         asks = [ApiRequest("chat", "m", {}, 1, False, False, None, size) for size in sizes]
         await asyncio.gather(*(render(ask, None, 0) for ask in asks))  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rendered, "render", slow)
+        patch.setattr(prompt_rendering, "render", slow)
         asyncio.run(main())
     assert most == 1
 

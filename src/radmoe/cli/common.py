@@ -111,7 +111,7 @@ def takes_rule(*parts: str) -> Callable[[Callable[..., None]], Callable[..., Non
         def run(*args: Any, **kwargs: Any) -> None:
             from radmoe.selection.rule import Rule
 
-            given = {name: kwargs.pop(name) for name in parts}
+            given = {name: kwargs.pop(name, None) for name in parts}  # commands call each other with less
             command(*args, rule=Rule().but(**given), **kwargs)
 
         shape = inspect.signature(command, eval_str=True)
