@@ -311,7 +311,7 @@ _PROBING, _PROBED = threading.Lock(), set[tuple[str, int]]()
 
 @contextlib.contextmanager
 def _closing(descriptors: list[int]) -> Iterator[list[int]]:
-    """Close descriptors at the end, those that were added to the list in between included."""
+    """On leaving, close every descriptor in the list, including those added while inside."""
     try:
         yield descriptors
     finally:

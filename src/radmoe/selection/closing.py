@@ -157,7 +157,9 @@ def text_brace(text: str, inside: int) -> int:
 
 
 def paired(lines: Iterable[tuple[re.Match[str], T]]) -> list[tuple[T, T | None]]:
-    """Of lines that may be fences, each with what stands for it: what opens a block, and what closes it or None.
+    """Return the blocks among lines that may be fences, each as what opens it and what closes it (None if nothing does).
+
+    Every line comes with a value that stands for it in the result, such as its token.
 
     A block closes at a bare run of backticks that is at least as long as the one that opened it, and at most three columns
     deeper.

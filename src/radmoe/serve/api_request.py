@@ -66,9 +66,10 @@ class Best:
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """One request. `body` is the client's without `radmoe`, and has the model's own name; `choices` is its own n.
+    """One request to the gateway.
 
-    `size` is the number of bytes that it came in.
+    `body` is what the client sent, without the field `radmoe` and with the name of the model alone (no `#rad-16`). `choices` is
+    the number of answers the client wants (its `n`), and `size` the number of bytes of the request.
     """
 
     route: Route
