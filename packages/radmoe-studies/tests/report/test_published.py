@@ -13,7 +13,8 @@ from radmoe.errors import InputError
 from radmoe.evaluation.cache import checksum
 from radmoe.evaluation.kinds import NAMES
 from radmoe_studies.report import published
-from radmoe_studies.report.published import BEGIN, COMMITTED, END, LEFT_OUT, PAGE, stale_pages, with_block
+from radmoe_studies.report.published import BEGIN, COMMITTED, END, PAGE, stale_pages, with_block
+from radmoe_studies.report.results import LEFT_OUT
 
 ROOT = Path(__file__).parents[4]
 

@@ -90,7 +90,6 @@ def _committed() -> None:
     """Print the table over all configurations from the committed result."""
     from dataclasses import replace
 
-    from radmoe.evaluation.render import visible_table
     from radmoe.evaluation.screen import show_table
 
     try:
@@ -99,10 +98,9 @@ def _committed() -> None:
         say("The results at full size are in radmoe-studies, which is not installed.")
         return
     results = read_results(COMMITTED)
-    methods = visible_table(results.tables["kinds"])
-    *_, whole = methods.by_section().values()
+    overview = results.overview()
     title = f"At full size: a committed result of {results.date}, which {results.command} makes again"
-    show_table(replace(whole, title=title, notes=(f"{results.scale}.", *methods.notes)), console())
+    show_table(replace(overview, title=title, notes=(f"{results.scale}.", *overview.notes)), console())
 
 
 def _problems(path: Path, pictures: Path) -> Iterator[Shown]:

@@ -11,7 +11,6 @@ All but the last run in a checkout. RESULTS.json is what `radmoe evaluate POOL..
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,40 +31,20 @@ BEGIN = "<!-- results: written by python -m radmoe_studies.report.published -->"
 END = "<!-- end of results -->"
 HEADING = "## Did it help?"  # a README without a block gets it below this line
 FULL = "make reproduce SCALE=full"
-LEFT_OUT = ("DeepConf", "RAD, marker only", "preset best+text")  # rows of the page that README.md does without
-VERDICTS = (
-    "RAD is ",
-    "RAD beats ",
-    "A baseline ",
-)  # how the notes that compare begin (`radmoe.evaluation.kinds.sentences`)
 
 
 def readme_block(results: Results) -> str:
-    """A few methods over all configurations, and the sentences that follow, between the two markers."""
-    methods = visible_table(results.tables["kinds"])
-    *_, whole = methods.by_section().values()
-    reading, *_ = methods.notes
-    verdicts = [note for note in methods.notes if note.startswith(VERDICTS)]
+    """The overview of the results, and the sentences that follow from it, between the two markers."""
+    overview = results.overview()
+    reading, *verdicts = overview.notes
     return "\n\n".join(
         [
             BEGIN,
             f"{markdown_text(results.scale)}; `{results.command}`, {results.date}. {markdown_text(reading)}",
-            markdown_table(_short(whole)),
+            markdown_table(overview),
             f"{_notes(tuple(verdicts))}\nEvery method, configuration, task and test is in [{PAGE}]({PAGE}).",
             END,
         ]
-    )
-
-
-def _short(table: Table) -> Table:
-    """The rows that a newcomer needs, without the data sets that another column adds up."""
-    titles = [column.title for column in table.columns]
-    kept = [at for at, title in enumerate(titles) if "all code" not in titles or not title.startswith("code")]
-    rows = [row for row in table.rows if row.cells[0].value not in LEFT_OUT]
-    return replace(
-        table,
-        columns=tuple(table.columns[at] for at in kept),
-        rows=tuple(replace(row, cells=tuple(row.cells[at] for at in kept)) for row in rows),
     )
 
 

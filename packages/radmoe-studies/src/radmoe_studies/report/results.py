@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from radmoe.errors import InputError
+from radmoe.evaluation.render import visible_table
 from radmoe.evaluation.table import Table
 from radmoe.system.printing import json_text
 
 COMMITTED = Path(__file__).parent.parent / "results" / "full.json"
 TABLES = ("kinds", "against")
+LEFT_OUT = ("DeepConf", "RAD, marker only", "preset best+text")  # rows that the overview does without
+VERDICTS = (
+    "RAD is ",
+    "RAD beats ",
+    "A baseline ",
+    "In these sentences ",
+)  # how notes that compare begin (`kinds.sentences`)
 LARGEST = 200_000  # bytes of the file
 POOL_FIELDS = ("model", "dataset", "kind", "readout", "strict", "k", "kernel", "problems", "rollouts", "checksum")
 
@@ -32,6 +40,23 @@ class Results:
     intervals: dict[str, Any]
     pools: tuple[dict[str, Any], ...]
     tables: dict[str, Table]
+
+    def overview(self) -> Table:
+        """The usual methods over all configurations by kind of answer, with the notes that say what follows.
+
+        Data sets that another column adds up are left out. The first note says what a cell holds.
+        """
+        table = visible_table(self.tables["kinds"])
+        *_, whole = table.by_section().values()
+        titles = [column.title for column in table.columns]
+        kept = [at for at, title in enumerate(titles) if "all code" not in titles or not title.startswith("code")]
+        rows = [row for row in whole.rows if row.cells[0].value not in LEFT_OUT]
+        return replace(
+            whole,
+            columns=tuple(table.columns[at] for at in kept),
+            rows=tuple(replace(row, cells=tuple(row.cells[at] for at in kept)) for row in rows),
+            notes=(table.notes[0], *(note for note in table.notes if note.startswith(VERDICTS))),
+        )
 
     @property
     def scale(self) -> str:
