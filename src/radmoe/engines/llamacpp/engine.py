@@ -48,6 +48,7 @@ class LlamaCppEngine(Engine):
     """
 
     name = "llamacpp"
+    tokens_sampled = 0  # by the current or last `generate`, unfinished rollouts included
 
     def __init__(
         self,
@@ -73,7 +74,6 @@ class LlamaCppEngine(Engine):
         self.context = int(self._model.lib.llama_model_n_ctx_train(self._model.handle))
         self.dtype = self._quantisation()
         self.versions = {"xllamacpp": version("xllamacpp")}
-        self._sampled = 0
 
     @classmethod
     def open(cls, model: str | None, options: EngineOptions) -> Self:
@@ -81,11 +81,6 @@ class LlamaCppEngine(Engine):
         refuse_options(options, ("dtype",), "is not of llamacpp: the GGUF file has its own")
         refuse_options(options, ("device",), "is not of llamacpp: the installed wheel decides where it runs")
         return cls(required_model(model, cls.name, "a GGUF file"), threads=options.threads)
-
-    @property
-    def tokens_sampled(self) -> int:
-        """The number of tokens that the current or last `generate` has sampled, unfinished rollouts included."""
-        return self._sampled
 
     def suggested(self, name: str, otherwise: Any) -> Any:
         """A setting of the file's metadata (temperature, top_p), if it has it."""
@@ -115,7 +110,7 @@ class LlamaCppEngine(Engine):
         encoded = [tuple(check_prompt(self.encode(prompt), self._model.words)) for prompt in prompts]
         limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
         jobs = [_Row(i, r, encoded[i], limits[i], each.key) for i, each in enumerate(wanted) for r in each.rollouts]
-        self._sampled = 0
+        self.tokens_sampled = 0
         return self._run(jobs, sampling, batch_size)
 
     def _run(self, jobs: list[_Row], sampling: Sampling, batch_size: int) -> Iterator[Completion]:
@@ -154,7 +149,7 @@ class LlamaCppEngine(Engine):
             row.routing.append((ids[i], weights[i].astype(np.float16)))
             if sampling.topk_logprobs:
                 row.logprobs.append(logprobs(logits[i], token, sampling.topk_logprobs))
-        self._sampled += len(live)
+        self.tokens_sampled += len(live)
         return [(p, row) for p, row in live if row.tokens[-1] in self.eos or len(row.tokens) == row.limit]
 
     def _completion(self, row: _Row) -> Completion:

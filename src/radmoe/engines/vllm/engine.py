@@ -59,6 +59,7 @@ class VllmEngine(Engine):
     """
 
     name = "vllm"
+    tokens_sampled = 0  # of the rollouts that the current or last `generate` has finished
 
     def __init__(
         self,
@@ -101,7 +102,6 @@ class VllmEngine(Engine):
         self._config = self.llm.llm_engine.vllm_config.model_config
         self.dtype = str(self._config.dtype).removeprefix("torch.")
         self.context = self._config.max_model_len
-        self._sampled = 0
         self._layout = RouterLayout.of_config(self._config.hf_text_config, str(model))
         self.shape = self._plugin_shape() if weights else self._layout.shape
 
@@ -118,11 +118,6 @@ class VllmEngine(Engine):
             model_name=recorded_name(name),
             **precision,
         )
-
-    @property
-    def tokens_sampled(self) -> int:
-        """The number of tokens of the rollouts that the current or last `generate` has finished."""
-        return self._sampled
 
     def suggested(self, name: str, otherwise: Any) -> Any:
         """A setting of the checkpoint's generation config, if it has it."""
@@ -155,7 +150,7 @@ class VllmEngine(Engine):
         encoded = [check_prompt(self.encode(prompt, raw=raw), self._config.get_vocab_size()) for prompt in prompts]
         for ids, each in zip(encoded, wanted, strict=True):
             self.room(ids, each.key, sampling.max_tokens)
-        self._sampled = 0
+        self.tokens_sampled = 0
         most = n if sampling.temperature else 1  # vLLM refuses a greedy request for more than one completion
         jobs = [
             _RequestJob(i, r, min(most, stop - r), encoded[i], each.key, each.kind)
@@ -201,7 +196,7 @@ class VllmEngine(Engine):
             rollout = to_rollout(
                 completion, where, self._layout, routing.get(index), positions[index], sampling.topk_logprobs
             )
-            self._sampled += len(rollout)
+            self.tokens_sampled += len(rollout)
             text = completion_text(self.tokenizer, rollout.token_ids, completion.finish_reason)
             yield Completion(job.prompt, job.first + index, rollout, text, completion.finish_reason)
 
