@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.common import Json, KindName, takes_rule
+from radmoe.cli.evaluate import check_statistics
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, json_text, say, say_json
 
@@ -57,10 +58,7 @@ def command(
     many picks are wrong among the surest. The file is for radmoe select --calibration; outside of what was fitted it
     gives no number.
     """
-    try:
-        import scipy  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"calibrate needs {error.name}: pip install 'radmoe[eval]'") from None
+    check_statistics("calibrate")
     from radmoe.evaluation.calibrate import calibrate
     from radmoe.evaluation.calibration_tables import tables
     from radmoe.evaluation.render import visible_table

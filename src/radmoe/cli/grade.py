@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -96,28 +96,15 @@ def command(
         problems = read_answers(answers)
     elif named:
         problems = problems_of(opened, task=task, data=data, seed=seed)
+    limits: dict[str, Any] = {"jobs": jobs, "timeout": timeout, "unconfined": unconfined}
     with bar("grading", total=len(opened)) as update:
-        summary = grade_pool(
-            pool,
-            problems,
-            jobs=jobs,
-            timeout=timeout,
-            unconfined=unconfined,
-            progress=lambda done: update(advance=done),
-        )
+        summary = grade_pool(pool, problems, progress=lambda done: update(advance=done), **limits)
     behaving = None
     if behaviours:
         from radmoe.grading.behaviours import write_behaviours
 
         with bar("running programs", "programs") as update:
-            behaving = write_behaviours(
-                pool,
-                problems,
-                jobs=jobs,
-                timeout=timeout,
-                unconfined=unconfined,
-                progress=lambda done: update(advance=done),
-            )
+            behaving = write_behaviours(pool, problems, progress=lambda done: update(advance=done), **limits)
     if not summary.parseable:
         say(
             f"radmoe: no rollout of {pool} has an answer (no \\boxed{{...}}, fenced block or final response): "
