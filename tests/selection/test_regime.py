@@ -90,3 +90,13 @@ def test_without_log_probabilities_there_is_one_way_to_select() -> None:
 def test_choices_are_said_to_share_their_letters_across_problems() -> None:
     assert "share the letters" in advise(Survey((SIGNS,), 0.4, "choice")).sentences[0]
     assert "letters" not in advise(Survey((SIGNS,), 0.4, "math")).sentences[0]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
+def test_programs_sampled_with_a_nucleus_are_chosen_by_the_routing_of_the_whole_answer(share: float) -> None:
+    signs = (replace(SIGNS, alike=0.4 + 0.5 * share),)
+    advice = advise(Survey(signs, 0.4, "code", nucleus=True))
+    assert (advice.preset, advice.fusion) == ("best", "none")
+    assert "--fusion none" in advice.sentences[1]
+    for other in (Survey(signs, 0.4, "code"), Survey(signs, 0.4, "text", nucleus=True)):
+        assert advise(other).fusion is None

@@ -25,23 +25,27 @@ def command(
 ) -> None:
     """Say which preset suits a pool, without labels.
 
-    Routing and likelihoods tell which regime the pool is in; docs/choosing.md says what the regimes mean. A pool of
+    Routing, likelihoods and how the rollouts were sampled tell which regime the pool is in; docs/choosing.md says what the regimes mean. A pool of
     several kinds gets one answer per kind.
     """
     from radmoe.pool import open_pool
+    from radmoe.selection.origin import origin_of
     from radmoe.selection.regime import advise, survey
 
     opened = open_pool(pool)
     problems = limited(limit, opened.problems)
     kinds = settled_kinds(opened, kind, None, problems)
+    top_p = origin_of(opened).top_p
+    nucleus = top_p is not None and top_p < 1
     advice = {}
     for own in dict.fromkeys(kinds.values()):
         names = [problem for problem in problems if kinds[problem] == own]
         groups = (replace(opened.group(name), kind=own) for name in progress(names, len(names), f"comparing {own}"))
-        advice[own] = advise(survey(groups, own))
+        advice[own] = advise(survey(groups, own, nucleus=nucleus))
     if as_json:
         say_json({own: asdict(one) for own, one in advice.items()})
         return
     for own, one in advice.items():
         say(f"{own}: {one.regime}. {' '.join(one.sentences)}")
-        say(f"  radmoe select {quote(str(pool))} --preset {one.preset}")
+        fusion = "" if one.fusion is None else f" --fusion {one.fusion}"
+        say(f"  radmoe select {quote(str(pool))} --preset {one.preset}{fusion}")

@@ -60,6 +60,7 @@ PRESETS = (
     Comparison("preset:best", "majority", "best - majority"),
     Comparison("preset:best+text", "text-overlap+likelihood", "best+text - (text overlap + likelihood)"),
     Comparison("preset:best+text", "preset:best", "best+text - best"),
+    Comparison("best-routing", "preset:paper", "best without likelihood - paper"),
 )
 
 THIRDS = ("under 1/3", "1/3 to 2/3", "over 2/3")
