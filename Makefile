@@ -43,23 +43,24 @@ bench: .venv/bench
 
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PACKAGES := --editable . --editable packages/radmoe-lab --editable packages/radmoe-studies  # radmoe itself too: pip finds it for them
+AGENT := --editable packages/radmoe-agent  # apart: it brings mini-swe-agent, which the demo does without
 
 .venv/installed: .venv/created constraints.txt pyproject.toml packages/radmoe-lab/pyproject.toml packages/radmoe-studies/pyproject.toml
 	$(INSTALL) $(PACKAGES) --editable '.[demo]'
 	touch $@
 
-.venv/agent: .venv/installed
+.venv/agent: .venv/installed packages/radmoe-agent/pyproject.toml
 	scripts/system-packages git
-	$(INSTALL) $(PACKAGES) --editable '.[agent]'
+	$(INSTALL) $(PACKAGES) $(AGENT)
 	touch $@
 
-.venv/dev: .venv/installed
+.venv/dev: .venv/installed packages/radmoe-agent/pyproject.toml
 	scripts/system-packages
-	$(INSTALL) $(PACKAGES) --editable '.[dev]'
+	$(INSTALL) $(PACKAGES) $(AGENT) --editable '.[dev]'
 	touch $@
 
 .venv/bench: .venv/installed
-	$(INSTALL) $(PACKAGES) --editable '.[bench]'
+	$(INSTALL) $(PACKAGES) $(AGENT) --editable '.[bench]'
 	touch $@
 
 clean:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from radmoe.agents.candidates import POOL, Candidate, write_candidates
-from radmoe.agents.patches import decide_all
 from radmoe.pool import PoolWriter, Profile
 from radmoe.types import Rollout, RouterShape, Step
+from radmoe_agent.candidates import POOL, Candidate, write_candidates
+from radmoe_agent.patches import decide_all
 from radmoe_lab import planted
 
 SHAPE = RouterShape(40, 256, 8)

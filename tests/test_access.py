@@ -17,7 +17,7 @@ from radmoe.selection.rule import PRESETS
 from radmoe.selection.selector import select
 
 ROOT = Path(__file__).parent.parent
-SOURCES = ["src", "packages/radmoe-lab/src", "packages/radmoe-studies/src"]
+SOURCES = ["src", "packages/radmoe-agent/src", "packages/radmoe-lab/src", "packages/radmoe-studies/src"]
 
 
 def test_deleting_the_labels_changes_no_selection(pool_path: Path) -> None:
@@ -65,8 +65,7 @@ def copied_house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SELECTS = "Access boundary: what selects, captures or serves never sees what grades"
 GOLD = "Capture never sees gold answers"
-PRODUCT = "The product does not know its companions"
-STUDIES = "The studies do not need the lab"
+COMPANIONS = "The product does not know its companions, and the lab alone knows them all"
 SELECTION = [
     "anchors",
     "readout",
@@ -93,13 +92,14 @@ SELECTION = [
         ),
         ("radmoe/capture/run", "radmoe.evaluation.methods", SELECTS),
         ("radmoe/serve/best_of", "radmoe.grading.labels", SELECTS),
-        ("radmoe/agents/patches", "radmoe.grading.labels", SELECTS),
+        ("radmoe_agent/patches", "radmoe.grading.labels", SELECTS),
         ("radmoe/capture/run", "radmoe.problems.gold", GOLD),
         ("radmoe/engines/base", "radmoe.problems.gold", GOLD),
         ("radmoe/problems/questions", "radmoe.problems.gold", GOLD),
-        ("radmoe/cli/capture", "radmoe_lab.tasks", PRODUCT),
-        ("radmoe/report/charts", "radmoe_studies.base", PRODUCT),
-        ("radmoe_studies/base", "radmoe_lab.planted", STUDIES),
+        ("radmoe/cli/capture", "radmoe_lab.tasks", COMPANIONS),
+        ("radmoe/report/charts", "radmoe_studies.base", COMPANIONS),
+        ("radmoe_studies/base", "radmoe_lab.planted", COMPANIONS),
+        ("radmoe_agent/patches", "radmoe_studies.base", COMPANIONS),
     ],
 )
 def test_a_contract_fails_when_a_module_imports_what_it_may_not_know(

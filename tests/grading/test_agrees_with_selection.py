@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radmoe.agents import importer
 from radmoe.grading.answers import boxed, extract, fenced, response
 from radmoe.selection.anchors import locate, locate_extent, markers_for, spec_for, text_response
 from radmoe.selection.closing import BOX, CONTROL_TOKEN, answer_text, text_blocks
 from radmoe.serve import prompt_rendering
 from radmoe.serve.prompt_rendering import split_thinking
+from radmoe_agent import importer
 from vocabularies import encode, vocab
 
 COMMON = [

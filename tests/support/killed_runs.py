@@ -466,7 +466,6 @@ def main() -> None:
     import pandas  # noqa: F401  (by pyarrow, when it first makes an array)
     import transformers  # noqa: F401
 
-    import radmoe.agents.run
     import radmoe.capture
     import radmoe.engines.torch.engine  # noqa: F401
 

@@ -235,7 +235,7 @@ def _data_commands(where: Place) -> dict[str, Work]:
 
 
 def _read_one(file: Path) -> None:
-    from radmoe.agents.candidates import candidate, read_trajectory
+    from radmoe_agent.candidates import candidate, read_trajectory
 
     candidate("one", 0, read_trajectory(file))
 

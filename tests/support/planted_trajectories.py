@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from radmoe.agents.candidates import POOL, Candidate, write_candidates
 from radmoe.pool import PoolWriter, Profile
 from radmoe.types import Rollout, RouterShape, Step
+from radmoe_agent.candidates import POOL, Candidate, write_candidates
 from radmoe_lab import planted
 
 SHAPE = RouterShape(4, 32, 2)

@@ -20,6 +20,7 @@ from typing import Any
 import typer
 
 import radmoe
+import radmoe_agent.commands
 import radmoe_lab.commands
 import radmoe_studies.commands
 from printed_driver import hints
@@ -30,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("packages/*/docs/*.md")))
 SOURCES = sorted(
     path
-    for package in (radmoe, radmoe_lab, radmoe_studies)
+    for package in (radmoe, radmoe_agent, radmoe_lab, radmoe_studies)
     for path in Path(str(package.__file__)).parent.rglob("*")
     if path.suffix in (".py", ".js", ".html")
 )
@@ -54,7 +55,7 @@ UNRUN = {  # why a printed command or snippet is parsed and not run, by where it
     r"radmoe_lab\.((agent\.)?sample|archive\.pack)|--adopt|sampled/": LONG,
 }
 EXTRAS = {
-    r"radmoe agent (run|select)": "agent",
+    r"radmoe (lab )?agent": "demo,agent",
     r"--engine llamacpp|LlamaCppEngine": "llamacpp",
 }  # else what make demo installs
 
@@ -108,7 +109,7 @@ def printed_commands(directory: Path) -> dict[tuple[str, ...], str]:
         if snippet.language == "commands":
             for call in expanded(snippet.text, directory):
                 found.setdefault(tuple(call), snippet.where)
-    for package in (cli, radmoe_lab.commands, radmoe_studies.commands):
+    for package in (cli, radmoe_agent.commands, radmoe_lab.commands, radmoe_studies.commands):
         for module in pkgutil.iter_modules(package.__path__):
             examples = getattr(importlib.import_module(f"{package.__name__}.{module.name}"), "EXAMPLES", ())
             calls = "\n".join(examples).replace("\\\n", " ").splitlines()

@@ -72,7 +72,7 @@ def hide_all_but(extras: str) -> None:
         module
         for module, owners in packages_distributions().items()
         if not allowed & {canonicalize_name(owner) for owner in owners}
-    } - {"radmoe", "radmoe_lab", "radmoe_studies", "pip", "setuptools", "packaging"}
+    } - {"radmoe", "radmoe_agent", "radmoe_lab", "radmoe_studies", "pip", "setuptools", "packaging"}
 
     class Finder:
         def __init__(self, original: Any) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import tiny_moe
-from radmoe.agents.instances import Instance
-from radmoe.agents.responder import ScriptedResponder
-from radmoe.agents.run import AgentPlan, AgentRun, run_agents
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.pool import Profile
+from radmoe_agent.instances import Instance
+from radmoe_agent.responder import ScriptedResponder
+from radmoe_agent.run import AgentPlan, AgentRun, run_agents
 
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"

@@ -248,8 +248,8 @@ NO_PLUGINS = "import importlib.metadata; importlib.metadata.entry_points = lambd
         ("bench pool/ --limit 3", "radmoe-lab"),
         ("lab pools --out pools/", "radmoe-lab"),
         ("lab --help", "radmoe-lab"),
-        ("agent demo -n 4", "radmoe-lab"),
-        ("agent evaluate runs/ --verdicts v.jsonl", "radmoe-studies"),
+        ("agent run --model m --out runs/", "radmoe-agent"),
+        ("agent demo -n 4", "radmoe-agent"),
         ("study all", "radmoe-studies"),
         ("audit", "radmoe-studies"),
     ],
@@ -257,8 +257,7 @@ NO_PLUGINS = "import importlib.metadata; importlib.metadata.entry_points = lambd
 def test_a_command_of_a_companion_that_is_not_installed_says_what_to_install(words: str, companion: str) -> None:
     process = start(words.split(), NO_PLUGINS)  # type: ignore[arg-type]
     out, line = process.communicate(timeout=60)
-    name = " ".join(words.split()[: 2 if words.startswith("agent") else 1])
-    wanted = f"radmoe {name} is part of {companion}, which is not installed: pip install {companion}"
+    wanted = f"radmoe {words.split()[0]} is part of {companion}, which is not installed: pip install {companion}"
     assert (process.returncode, out, line) == (2, "", f"radmoe: error: {wanted}\n")
 
 

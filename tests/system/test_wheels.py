@@ -18,9 +18,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from command_line import lines, radmoe
+from planted_trajectories import write_runs
 
 ROOT = Path(__file__).parents[2]
-SOURCES = {"radmoe": ".", "radmoe-lab": "packages/radmoe-lab", "radmoe-studies": "packages/radmoe-studies"}
+SOURCES = {"radmoe": ".", **{name: f"packages/{name}" for name in ("radmoe-agent", "radmoe-lab", "radmoe-studies")}}
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +96,10 @@ def test_the_base_wheel_is_small_and_alone_selects_from_a_pool(
         "radmoe"
     }
     home = environment(tmp_path / "venv", [wheels["radmoe"]])
-    assert installed(home, "torch", "transformers", "scipy", "matplotlib", "radmoe_lab", "radmoe_studies") == []
+    assert (
+        installed(home, "torch", "transformers", "scipy", "matplotlib", "radmoe_agent", "radmoe_lab", "radmoe_studies")
+        == []
+    )
     assert lines(run(home, "select", shared_pool, "--json")) == lines(radmoe("select", shared_pool, "--json"))
     assert "every byte as written" in run(home, "verify", shared_pool).stdout
     assert run(home, "evaluate", shared_pool, expect=2).stderr.endswith("pip install 'radmoe[eval]'\n")
@@ -108,19 +112,30 @@ def test_the_lab_samples_and_grades_without_the_studies(wheels: dict[str, Path],
         assert sum(name.endswith("model.safetensors") for name in archive.namelist()) == 4
         assert "radmoe_lab/tokenizers/chatml.json" in archive.namelist()
     home = environment(tmp_path / "venv", [wheels["radmoe"], wheels["radmoe-lab"]])
-    assert installed(home, "torch", "scipy", "sklearn", "radmoe_studies") == ["torch", "scipy"]
+    assert installed(home, "torch", "scipy", "sklearn", "radmoe_agent", "radmoe_studies") == ["torch", "scipy"]
     pool = tmp_path / "pool"
     run(home, "capture", "--model", "lab-qwen", "--task", "math-1", "--limit", 1, "-n", 4, "--out", pool)
     assert json.loads(run(home, "grade", pool, "--json").stdout)["graded"] == 4
     assert len(lines(run(home, "select", pool, "--json"))) == 1
     assert run(home, "study", "all", expect=2).stderr.endswith("pip install radmoe-studies\n")
+    assert run(home, "agent", "demo", expect=2).stderr.endswith("pip install radmoe-agent\n")
 
 
 def test_the_studies_audit_and_study_without_the_lab(
     wheels: dict[str, Path], shared_pool: Path, tmp_path: Path
 ) -> None:
     home = environment(tmp_path / "venv", [wheels["radmoe"], wheels["radmoe-studies"]])
-    assert installed(home, "torch", "scipy", "sklearn", "radmoe_lab") == ["scipy", "sklearn"]
+    assert installed(home, "torch", "scipy", "sklearn", "radmoe_agent", "radmoe_lab") == ["scipy", "sklearn"]
     assert "0.248" in run(home, "audit", "--out", tmp_path / "audit.md").stdout + (tmp_path / "audit.md").read_text()
     assert "same-token" in run(home, "study", "--list").stdout
     assert run(home, "demo", expect=2).stderr.endswith("pip install radmoe-lab\n")
+
+
+def test_the_agent_selects_without_the_lab_and_the_studies(wheels: dict[str, Path], tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs")
+    home = environment(tmp_path / "venv", [wheels["radmoe"], wheels["radmoe-agent"]])
+    found = installed(home, "torch", "minisweagent", "sklearn", "radmoe_lab", "radmoe_studies")
+    assert found == ["torch", "minisweagent"]
+    run(home, "agent", "select", tmp_path / "runs")
+    assert run(home, "agent", "demo", expect=2).stderr.endswith("pip install radmoe-lab\n")
+    assert run(home, "agent", "evaluate", expect=2).stderr.endswith("pip install radmoe-studies\n")

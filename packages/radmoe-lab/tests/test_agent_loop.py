@@ -124,7 +124,7 @@ def test_the_configuration_says_what_the_templates_say() -> None:
     assert SETTINGS["agent"]["step_limit"] == STEP_LIMIT
     assert SETTINGS["agent"]["max_consecutive_format_errors"] == FORMAT_ERRORS
     assert SETTINGS["environment"]["timeout"] == COMMAND_S
-    assert SETTINGS["environment"]["environment_class"] == "radmoe.agents.confined.ConfinedEnvironment"
+    assert SETTINGS["environment"]["environment_class"] == "radmoe_agent.confined.ConfinedEnvironment"
     assert SUBMIT in SETTINGS["agent"]["instance_template"]
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from radmoe.agents.importer import import_requests
 from radmoe.engines import EngineOptions, open_engine
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
+from radmoe_agent.importer import import_requests
 from radmoe_lab.agent.loop import BOUNDARY
 from radmoe_lab.agent.records import AgentTrajectory, judged, read_trajectories
 from radmoe_lab.agent.repositories import repositories

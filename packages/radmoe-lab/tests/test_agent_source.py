@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from radmoe.agents.candidates import read_candidates
-from radmoe.agents.importer import import_requests
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
 from radmoe.problems import DEFAULT_SEED
+from radmoe_agent.candidates import read_candidates
+from radmoe_agent.importer import import_requests
 from radmoe_lab.agent.records import AgentStep, AgentTrajectory, write_trajectories
 from radmoe_lab.agent.repositories import repositories
 from radmoe_lab.agent.source import lab_source

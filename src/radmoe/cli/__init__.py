@@ -17,7 +17,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from radmoe.cli import (
     advise,
-    agent,
     calibrate,
     capture,
     doctor,
@@ -162,10 +161,12 @@ def _heading(module: Any) -> str:
 def _add_plugins() -> None:
     """Add the commands of installed plugins. A companion's command that is not installed becomes one that says so."""
     missing = dict(_COMPANIONS)
-    for name, path in added("commands").items():
+    for name, path in sorted(added("commands").items(), key=lambda item: not _of_companion(*item)):
         if name in _NAMES or name in _GROUPS:
             continue  # radmoe's own stays
         group = name.rpartition(" ")[0]
+        if group in missing and not _of_companion(name, path):
+            continue  # the companion whose group it joins is not installed
         try:
             command = attribute(path)
             module = sys.modules[command.__module__]
@@ -178,9 +179,16 @@ def _add_plugins() -> None:
         missing.pop(name, None)
         missing.pop(group, None)
     for name, companion in missing.items():
+        if name.rpartition(" ")[0] in missing:
+            continue  # its whole group is missing, and says so
         parent = _GROUPS[name.rpartition(" ")[0]] if " " in name else app
         settings = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
         parent.command(name.rpartition(" ")[2], hidden=True, context_settings=settings)(_missing(name, companion))
+
+
+def _of_companion(name: str, path: str) -> bool:
+    """Whether a command of a group is from the companion that the group belongs to."""
+    return _COMPANIONS.get(name.rpartition(" ")[0]) == path.partition(".")[0].replace("_", "-")
 
 
 def _missing(name: str, companion: str) -> Callable[[typer.Context], None]:
@@ -196,6 +204,7 @@ _COMPANIONS = {  # commands that stand in the documentation, and the package tha
     "demo": "radmoe-lab",
     "bench": "radmoe-lab",
     "lab": "radmoe-lab",
+    "agent": "radmoe-agent",
     "agent demo": "radmoe-lab",
     "agent evaluate": "radmoe-studies",
     "study": "radmoe-studies",
@@ -206,17 +215,12 @@ _HEADINGS: dict[str, tuple[Any, ...]] = {  # of `radmoe --help`, each with its c
     "Select": (select, advise, calibrate),
     "Capture": (capture, replay, inspect, verify, merge, doctor),
     "Judge": (grade, evaluate, report),
-    "Serve": (serve, agent),
+    "Serve": (serve,),
 }
 
 for module in (module for modules in _HEADINGS.values() for module in modules):
     name = module.__name__.rpartition(".")[2]
-    if hasattr(module, "COMMANDS"):
-        _add_group(name, module)
-        for inner, command in module.COMMANDS.items():
-            _add(f"{name} {inner}", command, module)
-    else:
-        _add(name, module.command, module)
+    _add(name, module.command, module)
 _add_plugins()
 
 

@@ -6,7 +6,7 @@ A package describes what it adds in a `Plugin` and names that object under the e
     mine = "my_package.plugin:PLUGIN"
 
 Everything in a `Plugin` is a dotted path, which is imported when it is first used, so that the module of the plugin costs nothing to
-load. radmoe-lab and radmoe-studies add what they have in this way, and so does any other package.
+load. radmoe's companions add what they have in this way, and so does any other package.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 
 from command_line import error, radmoe
 from printed_commands import follow
-from radmoe.agents.candidates import read_candidates
+from radmoe_agent.candidates import read_candidates
 from radmoe_lab.agent.records import read_trajectories
 from radmoe_lab.models import shipped_trajectories
 

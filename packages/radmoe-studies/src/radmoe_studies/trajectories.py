@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.agents.trajectory import count_steps
 from radmoe.errors import MethodUnavailable
 from radmoe.evaluation.methods.overlap import text_overlap
 from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
@@ -20,6 +19,7 @@ from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.kernels import binary_jaccard, knn_density, levels, ranks
 from radmoe.selection.rule import Rule
 from radmoe.selection.selector import similarity
+from radmoe.selection.steps import count_steps
 from radmoe.types import RolloutGroup
 
 NEIGHBOURS = (1, 2, 3, 4, 5, 6, 7, 8)

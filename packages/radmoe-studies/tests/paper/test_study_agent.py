@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from planted_trajectories import Verdicts, write_runs
-from radmoe.agents.candidates import read_candidates
 from radmoe.evaluation.pools import open_graded
 from radmoe.evaluation.table import Table
 from radmoe.pool import Profile
+from radmoe_agent.candidates import read_candidates
 from radmoe_studies.base import Findings, Options, load
 from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import gather

@@ -6,10 +6,10 @@ import hashlib
 from functools import partial
 from pathlib import Path
 
-from radmoe.agents.candidates import Candidate
-from radmoe.agents.importer import ReplayRequest, RequestSource, why_not
 from radmoe.engines.base import Engine
 from radmoe.errors import InputError
+from radmoe_agent.candidates import Candidate
+from radmoe_agent.importer import ReplayRequest, RequestSource, why_not
 from radmoe_lab.agent.records import read_trajectories
 from radmoe_lab.agent.repositories import TASK, repositories
 

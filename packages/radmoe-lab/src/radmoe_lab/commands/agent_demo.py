@@ -11,7 +11,7 @@ import typer
 from radmoe.system.printing import console, say
 
 if TYPE_CHECKING:
-    from radmoe.agents.patches import PatchDecision
+    from radmoe_agent.patches import PatchDecision
 
 MODEL = "lab-agent-qwen"
 EXAMPLES = ("radmoe agent demo",)
@@ -28,10 +28,10 @@ def demo_command(
     The agent is mini-swe-agent with a lab model, and the selection is by routing. Everything is real and local: the model (7M parameters, trained for this project), bash commands in a sandbox, the
     routing, the patches, the hidden tests. What was run already is not run again.
     """
-    from radmoe.agents.candidates import read_candidates
-    from radmoe.agents.instances import load_instances
-    from radmoe.agents.patches import decide_all
-    from radmoe.cli.agent import run_command, select_command
+    from radmoe_agent.candidates import read_candidates
+    from radmoe_agent.commands.agent import run_command, select_command
+    from radmoe_agent.instances import load_instances
+    from radmoe_agent.patches import decide_all
     from radmoe_lab.agent.export import write_instances, write_verdicts
     from radmoe_lab.agent.repositories import repositories
     from radmoe_lab.agent.templates import CONFIG

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from radmoe.cli.agent import Directory
 from radmoe.cli.common import Json
 from radmoe.errors import InputError
 from radmoe.system.printing import say
+from radmoe_agent.commands.agent import Directory
 
 EXAMPLES = ("radmoe agent evaluate runs/ --labels verdicts.jsonl",)
 
@@ -37,7 +37,7 @@ def evaluate_command(
 
     Verdicts are SWE-bench's reports or a file of labels. They are read here and by nothing that selects. Without any, those of an earlier call are used.
     """
-    from radmoe.agents.candidates import POOL, read_candidates
+    from radmoe_agent.candidates import POOL, read_candidates
     from radmoe_studies.commands import study
     from radmoe_studies.verdicts import label_patches, read_reports, read_verdicts
 

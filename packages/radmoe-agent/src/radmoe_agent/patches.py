@@ -19,9 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.agents.candidates import POOL, Candidate, read_candidates
-from radmoe.agents.instances import Instance
-from radmoe.agents.trajectory import count_steps
 from radmoe.errors import EngineError, InputError
 from radmoe.pool import Pool, open_pool
 from radmoe.pool.files import write_atomic
@@ -30,7 +27,10 @@ from radmoe.selection.kernels import knn
 from radmoe.selection.readout import Reading
 from radmoe.selection.rule import Rule, Setting
 from radmoe.selection.selector import choose, similarity
+from radmoe.selection.steps import count_steps
 from radmoe.types import SELECTION_KEYS, RolloutGroup, Selection, Trace
+from radmoe_agent.candidates import POOL, Candidate, read_candidates
+from radmoe_agent.instances import Instance
 
 PREDS, RECORDS = "preds.json", "records.jsonl"
 
@@ -168,10 +168,10 @@ def _facts(
 
 def _check_confinement() -> None:
     """Refuse a machine that cannot run git confined, with an EngineError: that is the fault of no repository."""
-    from radmoe.agents.run import silence
+    from radmoe_agent.run import silence
 
     silence()
-    from radmoe.agents.confined import check_confinement
+    from radmoe_agent.confined import check_confinement
 
     check_confinement()
 
@@ -181,10 +181,10 @@ def check_patches(instance: Instance, members: Sequence[Candidate]) -> list[Cand
 
     git runs confined, in a copy of the repository that this process neither reads nor writes.
     """
-    from radmoe.agents.run import silence
+    from radmoe_agent.run import silence
 
     silence()
-    from radmoe.agents.confined import ConfinedEnvironment
+    from radmoe_agent.confined import ConfinedEnvironment
 
     checked = list(members)
     repository = "" if instance.repository is None else str(instance.repository)

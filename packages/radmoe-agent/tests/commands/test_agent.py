@@ -12,11 +12,12 @@ from typer.testing import CliRunner, Result
 import tiny_moe
 from command_line import interrupted
 from planted_trajectories import write_runs
-from radmoe.agents.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
-from radmoe.cli import agent, app
-from radmoe.cli.agent_screen import MOST_LINES, say_problems
+from radmoe.cli import app
 from radmoe.errors import RadmoeError
 from radmoe.pool import open_pool
+from radmoe_agent.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
+from radmoe_agent.commands import agent
+from radmoe_agent.commands.screen import MOST_LINES, say_problems
 
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
@@ -134,7 +135,7 @@ def test_an_interrupt_keeps_what_is_finished(model: Path, folder: Path, tmp_path
     assert not [one for members in read_candidates(out).values() for one in members if one.status == "EngineError"]
 
 
-@pytest.mark.parametrize("command", [["agent"], *(["agent", name] for name in agent.COMMANDS)])
+@pytest.mark.parametrize("command", [["agent"], *(["agent", name] for name in ("run", "import", "select"))])
 def test_help_shows_its_examples_in_eighty_columns(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERMINAL_WIDTH", "80")

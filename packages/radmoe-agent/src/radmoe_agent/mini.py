@@ -15,12 +15,12 @@ from minisweagent.models import GLOBAL_MODEL_STATS
 from minisweagent.models.utils.actions_text import format_observation_messages, parse_regex_actions
 from pydantic import BaseModel
 
-from radmoe.agents.conversation import Conversation
-from radmoe.agents.responder import Responder
-from radmoe.agents.trajectory import Turn
 from radmoe.engines.base import Completion
 from radmoe.errors import InputError
 from radmoe.selection.anchors import find_all, spec_for
+from radmoe_agent.conversation import Conversation
+from radmoe_agent.responder import Responder
+from radmoe_agent.trajectory import Turn
 
 CONTEXT_EXCEEDED = "ContextExceeded"
 _OBSERVATION = (

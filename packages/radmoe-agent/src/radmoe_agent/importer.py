@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from radmoe.agents.candidates import (
+from radmoe.engines.base import Engine
+from radmoe.engines.prompts import render
+from radmoe.engines.replay import replay
+from radmoe.engines.replay.sources import RETOKENISED, SAMPLED, Source, SourceRollout
+from radmoe.errors import InputError
+from radmoe.pool import Profile, open_pool
+from radmoe.selection.anchors import MARKERS, markers_for, text_response
+from radmoe.types import Kind, check_steps
+from radmoe_agent.candidates import (
     POOL,
     Candidate,
     Trajectory,
@@ -24,16 +32,8 @@ from radmoe.agents.candidates import (
     refuse_other_models,
     write_candidates,
 )
-from radmoe.agents.conversation import Conversation, plain
-from radmoe.agents.trajectory import steps_of
-from radmoe.engines.base import Engine
-from radmoe.engines.prompts import render
-from radmoe.engines.replay import replay
-from radmoe.engines.replay.sources import RETOKENISED, SAMPLED, Source, SourceRollout
-from radmoe.errors import InputError
-from radmoe.pool import Profile, open_pool
-from radmoe.selection.anchors import MARKERS, markers_for, text_response
-from radmoe.types import Kind, check_steps
+from radmoe_agent.conversation import Conversation, plain
+from radmoe_agent.trajectory import steps_of
 
 _MARKERS = MARKERS["qwen3"]  # of the models whose trajectories are imported
 _OPEN, _CLOSE = (marker.pattern.decode() for marker in (_MARKERS.thinking, _MARKERS.boundary))

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from radmoe.agents.candidates import read_candidates
-from radmoe.agents.instances import Instance
-from radmoe.agents.trajectory import count_steps
 from radmoe.engines.replay import replay
 from radmoe.errors import InputError
 from radmoe.pool import Profile, open_pool
+from radmoe.selection.steps import count_steps
+from radmoe_agent.candidates import read_candidates
+from radmoe_agent.instances import Instance
 from scripted_agents import CONFIG, FORGETFUL, SUBMIT, engine, mend, run_script, step
 
 SCRIPT = {

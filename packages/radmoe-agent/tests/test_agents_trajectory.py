@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radmoe.agents.instances import Instance, load_instances
-from radmoe.agents.trajectory import Turn, joined, steps_of
 from radmoe.engines.replay.run import passes
 from radmoe.errors import InputError, RolloutError
 from radmoe.types import Rollout
+from radmoe_agent.instances import Instance, load_instances
+from radmoe_agent.trajectory import Turn, joined, steps_of
 
 TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from radmoe.system.printing import console, say
 
 if TYPE_CHECKING:
-    from radmoe.agents.patches import PatchDecision
-    from radmoe.agents.run import AgentRun
+    from radmoe_agent.patches import PatchDecision
+    from radmoe_agent.run import AgentRun
 
 MOST_LINES = 20  # about trajectories that cannot be submitted
 
@@ -28,7 +28,7 @@ def run_line(done: AgentRun) -> str:
 
 def say_problems(directory: Path) -> None:
     """Print a line for every trajectory that cannot be submitted, up to a screenful."""
-    from radmoe.agents.candidates import CANDIDATES, read_candidates
+    from radmoe_agent.candidates import CANDIDATES, read_candidates
 
     every = [(name, one) for name, members in read_candidates(directory).items() for one in members]
     lines = [f"radmoe: {name}, run {one.run}: {one.problem}" for name, one in every if one.problem is not None]

@@ -1,6 +1,6 @@
-"""One patch out of N finished trajectories of a coding agent.
+"""radmoe-agent: one patch out of N finished trajectories of a coding agent.
 
-trajectory.py    requests and answers of an agent become one rollout with steps; steps and boundaries are counted apart
+trajectory.py    requests and answers of an agent become one rollout with steps
 conversation.py  chat messages to token ids, so that tokens the model sampled are never tokenised again
 responder.py     who answers an agent's requests: an engine whose batch all agents share, or a script
 mini.py          the model that mini-swe-agent drives
@@ -10,6 +10,7 @@ candidates.py    what is known of each finished trajectory: its patch, how it en
 run.py           N trajectories of every instance by mini-swe-agent, with their routing, into run directories and a pool
 importer.py      routing for trajectories that exist already, of whatever model class
 patches.py       the selection, `preds.json`, and a record of every decision
+commands/        `radmoe agent run`, `import` and `select`
 
 Nothing here reads a verdict: those are grading's, and an import contract holds the two apart.
 """

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import RolloutError
-from radmoe.selection.anchors import find_all, spec_for
-from radmoe.types import Rollout, Step, Trace
-from radmoe.vocab import Vocab
+from radmoe.types import Rollout, Step
 
 
 class Turn(NamedTuple):
@@ -20,14 +18,6 @@ class Turn(NamedTuple):
     prompt: tuple[int, ...]
     rollout: Rollout
     finish_reason: str
-
-
-class Counts(NamedTuple):
-    """How many steps a trajectory has, how many boundaries, and how many of its steps have no boundary."""
-
-    steps: int
-    boundaries: int
-    without: int
 
 
 def joined(turns: Sequence[Turn]) -> Rollout:
@@ -57,14 +47,6 @@ def steps_of(requests: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[S
         start += len(generated)
         before = [*prompt, *generated]
     return tuple(steps)
-
-
-def count_steps(rollout: Trace, vocab: Vocab) -> Counts:
-    """Steps and boundaries of a trajectory, counted apart; a rollout of one prompt is one step."""
-    starts = rollout.starts if len(rollout.starts) else np.zeros(1, np.int64)
-    at = [anchor.start for anchor in find_all(spec_for("boundary", "agent", vocab), rollout.token_ids, vocab)]
-    closed = np.unique(np.searchsorted(starts, at, "right"))
-    return Counts(len(starts), len(at), len(starts) - len(closed))
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from radmoe.agents.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
-from radmoe.agents.instances import Instance
-from radmoe.agents.patches import PREDS, RECORDS, PatchDecision, check_patches, decide_all, record, write_predictions
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
 from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
+from radmoe_agent.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
+from radmoe_agent.instances import Instance
+from radmoe_agent.patches import PREDS, RECORDS, PatchDecision, check_patches, decide_all, record, write_predictions
 from scripted_agents import BUG, SUBMIT, instances, mend, run_script, step
 
 SCRIPT = {

@@ -15,11 +15,11 @@ os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.models.test_models import DeterministicModel, make_output
 
-from radmoe.agents.candidates import Candidate, read_candidates
-from radmoe.agents.confined import ConfinedEnvironment
-from radmoe.agents.importer import ReplayRequest, RequestSource, import_requests, import_trajectories
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
+from radmoe_agent.candidates import Candidate, read_candidates
+from radmoe_agent.confined import ConfinedEnvironment
+from radmoe_agent.importer import ReplayRequest, RequestSource, import_requests, import_trajectories
 from scripted_agents import BUG, CONFIG, FORGETFUL, SUBMIT, engine, mend, run_script, step
 
 ANSWERS = {

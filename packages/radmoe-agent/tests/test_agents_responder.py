@@ -11,13 +11,13 @@ import pytest
 
 import tiny_moe
 from fake_server import FakeServer
-from radmoe.agents.candidates import read_candidates
-from radmoe.agents.responder import EngineResponder, ScriptedResponder
-from radmoe.agents.run import AgentPlan, run_agents
 from radmoe.engines.base import Engine, Sampling
 from radmoe.engines.http.engine import VllmHttpEngine
 from radmoe.errors import InputError
 from radmoe.pool import Profile, open_pool
+from radmoe_agent.candidates import read_candidates
+from radmoe_agent.responder import EngineResponder, ScriptedResponder
+from radmoe_agent.run import AgentPlan, run_agents
 from scripted_agents import CONFIG, engine, instances
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=12, topk_logprobs=2)

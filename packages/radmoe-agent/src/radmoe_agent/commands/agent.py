@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -10,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.agent_screen import run_line, say_problems, show_decisions
 from radmoe.cli.common import Device, Dtype, IdsOnly, Json, Threads, limited, progress, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, json_text, say, say_json
+from radmoe_agent.commands.screen import run_line, say_problems, show_decisions
 
 if TYPE_CHECKING:
-    from radmoe.agents.run import AgentPlan, AgentProgress, AgentRun
+    from radmoe_agent.run import AgentPlan, AgentProgress, AgentRun
 
+HEADING = "Serve"
 HELP = "Pick one patch out of N trajectories of a coding agent."
 EXAMPLES = (
     "radmoe agent run --model MODEL --data issues/ -n 16 --out runs/",
@@ -101,12 +101,12 @@ def run_command(
     Each command is confined, and the routing of every step is kept. A trajectory is safe on disk once finished: run the same command again to go on, or with a higher -n for more. Nothing
     is graded.
     """
-    from radmoe.agents.instances import load_instances
-    from radmoe.agents.responder import EngineResponder
-    from radmoe.agents.run import AgentPlan, load_config, silence
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import sampling_for
     from radmoe.engines.kept_rows import profile_for
+    from radmoe_agent.instances import load_instances
+    from radmoe_agent.responder import EngineResponder
+    from radmoe_agent.run import AgentPlan, load_config, silence
 
     silence()
     if data is None:
@@ -180,10 +180,10 @@ def import_command(
     Each step is replayed as its own request through a local model. Run r of an issue is its trajectory in the r-th directory. What cannot be used is listed with its reason, and the rest
     goes on. Tokens of texts are those of the model's tokenizer, which may not be those that were sampled.
     """
-    from radmoe.agents.importer import import_requests, import_trajectories
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.kept_rows import profile_for
     from radmoe.system.plugins import added, attribute
+    from radmoe_agent.importer import import_requests, import_trajectories
 
     opened = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
     profile = profile_for(opened, weights=not ids_only, readouts=None if every_row else (BOUNDARIES,))
@@ -233,9 +233,9 @@ def select_command(
     Writes the predictions and a record of every decision. With --data, a patch that does not apply to its repository is not submitted. An issue with nothing to submit gets an
     empty patch, and a line that says so.
     """
-    from radmoe.agents.candidates import read_candidates
-    from radmoe.agents.instances import load_instances
-    from radmoe.agents.patches import PREDS, RECORDS, decide_all, record, write_predictions
+    from radmoe_agent.candidates import read_candidates
+    from radmoe_agent.instances import load_instances
+    from radmoe_agent.patches import PREDS, RECORDS, decide_all, record, write_predictions
 
     if limit is not None:
         limited(limit, [0])
@@ -256,13 +256,6 @@ def select_command(
     say(f"{len(decisions):,} predictions in {preds}, and why in {records or preds.with_name(RECORDS)}")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "run": run_command,
-    "import": import_command,
-    "select": select_command,
-}
-
-
 def _arguments(style: str | None) -> dict[str, object]:
     from radmoe.engines.prompts import template_arguments
 
@@ -270,7 +263,7 @@ def _arguments(style: str | None) -> dict[str, object]:
 
 
 def _run_with_bar(plan: AgentPlan, out: Path) -> AgentRun:
-    from radmoe.agents.run import run_agents
+    from radmoe_agent.run import run_agents
 
     with bar("running agents", "trajectories") as update:
 

@@ -14,7 +14,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from radmoe.agents.candidates import (
+from radmoe.errors import InputError
+from radmoe.pool import PoolWriter, Profile
+from radmoe.pool.files import write_atomic
+from radmoe_agent.candidates import (
     POOL,
     SUFFIX,
     Candidate,
@@ -23,12 +26,9 @@ from radmoe.agents.candidates import (
     read_trajectory,
     write_candidates,
 )
-from radmoe.agents.instances import Instance
-from radmoe.agents.responder import Responder
-from radmoe.agents.trajectory import joined
-from radmoe.errors import InputError
-from radmoe.pool import PoolWriter, Profile
-from radmoe.pool.files import write_atomic
+from radmoe_agent.instances import Instance
+from radmoe_agent.responder import Responder
+from radmoe_agent.trajectory import joined
 
 STEP_LIMIT = 50  # App. "Agentic best-of-N"
 COMMAND_SECONDS = 60
@@ -137,7 +137,7 @@ def run_agents(
     """
     silence()
     if plan.environment == CONFINED:
-        from radmoe.agents.confined import check_confinement
+        from radmoe_agent.confined import check_confinement
 
         check_confinement()
     out = Path(out)
@@ -213,7 +213,7 @@ class _Work:
         """Run one trajectory by mini-swe-agent, and put it into the pool."""
         from minisweagent.run.benchmarks.swebench import process_instance
 
-        from radmoe.agents.mini import SESSIONS, AgentSession, open_session
+        from radmoe_agent.mini import SESSIONS, AgentSession, open_session
 
         if self.stopped:
             return
@@ -283,7 +283,7 @@ class _Work:
             "timeout": plan.command_seconds,
         }
         own = {
-            "environment_class": "radmoe.agents.confined.ConfinedEnvironment",
+            "environment_class": "radmoe_agent.confined.ConfinedEnvironment",
             **{key: value for key, value in plan.config.get("environment", {}).items() if key in ("env", "disk_mb")},
             "timeout": plan.command_seconds,
             "memory_mb": plan.memory_mb,
@@ -294,7 +294,7 @@ class _Work:
             "agent": plan.config["agent"] | {"step_limit": plan.step_limit, "cost_limit": 0.0},
             "model": model
             | {
-                "model_class": "radmoe.agents.mini.RoutedModel",
+                "model_class": "radmoe_agent.mini.RoutedModel",
                 "model_name": plan.responder.engine.model_name,
                 "session": session,
             },
@@ -315,7 +315,7 @@ class _Unwatched:
 
 def _run_all(work: _Work, wanted: Sequence[tuple[Instance, int]], progress: Callable[[AgentProgress], None]) -> None:
     """Run trajectories in parallel. An interrupt starts no more of them and gives up those under way."""
-    from radmoe.agents.confined import stop_commands
+    from radmoe_agent.confined import stop_commands
 
     with _logged(work.out), ThreadPoolExecutor(work.plan.workers, "radmoe-agent") as pool:
         under_way: set[Future[None]] = {pool.submit(work, *one) for one in wanted}
@@ -363,7 +363,7 @@ def silence() -> None:
     try:
         import minisweagent  # noqa: F401
     except ModuleNotFoundError as error:
-        raise InputError(f"this needs {error.name}: pip install 'radmoe[agent]'") from None
+        raise InputError(f"this needs {error.name}: pip install radmoe-agent") from None
 
 
 @contextmanager

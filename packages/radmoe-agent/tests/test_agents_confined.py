@@ -14,9 +14,9 @@ os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
 
 from crippled import NO_MOUNTS, cripple
 from leftovers import leftovers
-from radmoe.agents.candidates import read_candidates
-from radmoe.agents.confined import ConfinedEnvironment, check_confinement, stop_commands
 from radmoe.errors import EngineError
+from radmoe_agent.candidates import read_candidates
+from radmoe_agent.confined import ConfinedEnvironment, check_confinement, stop_commands
 from scripted_agents import BUG, SUBMIT, run_script, step
 
 
@@ -132,6 +132,6 @@ def test_a_machine_that_cannot_confine_commands_is_refused(tmp_path: Path, monke
 
 
 def test_a_machine_without_git_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radmoe.agents.confined._FIRST_COMMIT", "no-git init")
+    monkeypatch.setattr("radmoe_agent.confined._FIRST_COMMIT", "no-git init")
     with pytest.raises(EngineError, match="the first commit of a repository failed"):
         check_confinement()
