@@ -29,7 +29,7 @@ _GOES_ON = re.compile(
 
 
 def joined_numbers(text: str) -> str:
-    """The text with every number in plain digits, with a decimal point, and with a line over a period."""
+    """Rewrite every number in one way: no separators between digits, a decimal point, `\\overline` over repeating decimals."""
     text = _DOTS.sub(r"\\ldots ", text)
     text = _DOTTED.sub(lambda m: f"{m[1]}\\overline{{{m[2]}{m[3] or ''}{m[4] or ''}}}", text)
     text = _BRACKETED.sub(r"\1\\overline{\2}", text)

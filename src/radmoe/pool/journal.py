@@ -59,7 +59,7 @@ class Journal:
         self.append(encode({"provenance": provenance}, {}))
 
     def append(self, *payloads: bytes) -> None:
-        """Write a record of each. If that fails, the file is cut back to what it was before the first."""
+        """Write one record per payload. If that fails, the file is cut back to its length before the first."""
         size = self.size
         try:
             for payload in payloads:

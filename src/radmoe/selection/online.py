@@ -71,8 +71,8 @@ class OnlineSelector:
     """Takes the rollouts of one problem as they finish. Each is compared once with those before it, and then forgotten.
 
     `most` is the number of rollouts at which it stops in any case. `rule` is that of `select`, and once all
-    rollouts have been added, in whatever order, the pick is that of `select`. What depends on the whole group cannot be read
-    so: the random controls, and occurrences that all rollouts share; nor are the texts of answers compared.
+    rollouts have been added, in whatever order, the pick is that of `select`. Rules that need the whole
+    group at once are refused: random controls, occurrences that all rollouts share, and comparison by answer texts.
 
     Cost of a rollout: one window, n comparisons of route vectors, and O(n^2) for the pick among n.
     """

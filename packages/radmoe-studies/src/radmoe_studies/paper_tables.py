@@ -27,5 +27,5 @@ def percent(text: str) -> float | None:
 
 
 def pool_of(row: Mapping[str, str]) -> str:
-    """The pool of problems of a row, by our name."""
+    """The name that this package has for the pool of problems of a row."""
     return POOLS.get(row["pool"], row["pool"])

@@ -51,7 +51,7 @@ def rad(panel: Panel, request: Request | None = None) -> Floats:
 
 
 def majority(panel: Panel, mask: Bools | None = None) -> Floats:
-    """How often one of the most frequent answers, drawn at random among tied ones, is right: by expectation."""
+    """Whether the most frequent answer is right [P]; where several are tied, the share of them that is right."""
     inside = panel.answered & (panel.here if mask is None else mask)
     out = np.full(len(panel), NAN)
     for row, (answers, right, voting) in enumerate(zip(panel.answer, panel.correct, inside, strict=True)):

@@ -1,9 +1,10 @@
 """The batch that samples on a GPU: thousands of rows of fixed size, whose step is one CUDA graph.
 
 A step of a small model is some hundred kernels, which take less time to run than to launch. A graph launches them at
-once. So nothing in a step may depend on what the CPU knows: every row writes its cache and its columns where it is, rows
-that have ended go on without counting, and the CPU looks after some steps which rows have ended, takes what they have
-recorded, and begins others in their places. While it hands rollouts over, the next steps run already.
+once. So nothing in a step may depend on what the CPU knows: every row writes to its own place in the cache and in the
+columns, and rows that have ended keep computing, but their results are ignored. Every few steps the CPU finds the rows
+that have ended, takes what they have recorded, and starts new rollouts in their places. The next steps already run
+while it hands the finished rollouts over.
 
 The random numbers are those of `decode`, so a rollout is the same as on a CPU up to rounding. On a CPU the same code
 runs without a graph, which serves tests.

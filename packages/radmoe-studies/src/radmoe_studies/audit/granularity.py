@@ -1,7 +1,7 @@
 """Percentages that must be a whole number of problems.
 
 A selector picks one rollout per problem, so its accuracy over n problems is k / n. Where the steps of k / n are wider
-than the last printed place, a wrong figure shows: at n = 30 only one in thirty-three tenths of a percent is possible.
+than the last printed place, a wrong figure shows: at n = 30 accuracies are 3.33% apart, and one figure in 33 is possible.
 """
 
 from __future__ import annotations

@@ -104,7 +104,10 @@ def most_rollouts(panels: Sequence[Panel]) -> int:
 
 
 def request_of(panel: Panel, preset: PresetName) -> Request | None:
-    """What a preset reads of a panel; None where it picks by what the panel lacks, or by more than ranks."""
+    """What a preset reads of a panel.
+
+    None where the preset compares something else than routing, or fuses it by anything but a rank sum with a score of the panel.
+    """
     setting = Rule(preset=preset).settle(panel.kind, panel.n)
     if setting.fusion is not None and (setting.fusion != "ranksum" or setting.confidence not in panel.scalars):
         return None

@@ -117,7 +117,10 @@ def lift(rates: Rates, cell: SubcohortCell, method: int, options: Options) -> Qu
 
 
 def crossings(shares: Floats, lifts: Floats) -> Floats:
-    """Where each curve [rows, shares] first rises to zero after its lowest point; 0 if it is never below, 1 if it stays."""
+    """The share at which each curve [rows, shares] first rises to zero after its lowest point.
+
+    It is 0 for a curve that is never negative, and 1 for a curve that does not rise to zero again.
+    """
     out = np.empty(len(lifts))
     for row, curve in enumerate(lifts):
         lowest = int(np.argmin(curve))

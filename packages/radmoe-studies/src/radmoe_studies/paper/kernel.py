@@ -72,7 +72,10 @@ def cells(panel: Panel, readout: str) -> Floats:
 
 
 class KernelCut(NamedTuple):
-    """Some of the cells: means with their draws, and the counts that the paper prints."""
+    """The means over a part of the cells, and McNemar's test of the two kernels on them.
+
+    Of `n` cells, only the binary kernel is right in `b` and only the weighted one in `c`.
+    """
 
     means: Resampled
     n: int

@@ -100,7 +100,7 @@ def marker_only(evidence: Evidence, options: Options) -> Findings:
 
 
 def lifts(panels: Sequence[Panel], pool: str, strict: str, whole: str, options: Options) -> Resampled | None:
-    """The lift over Avg@N of a marker-only method, of its whole form, and the first minus the share `MOST` of the second."""
+    """Three columns: the lift over Avg@N of the method `strict`, that of the method `whole`, and the first minus `MOST` times the second."""
 
     def columns(panel: Panel) -> Floats:
         floor = of_method(panel, "average")

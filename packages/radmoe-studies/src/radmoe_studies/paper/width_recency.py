@@ -80,7 +80,10 @@ def wanted(panel: Panel) -> list[Request]:
 
 
 class Arms(NamedTuple):
-    """Gains by width of both strategies; their delta-full and the bonus [3 * widths] over resampled problems."""
+    """The gains of both strategies, one per width, and three means per width over resampled problems.
+
+    The columns of `means` are delta-full of `fixed` at each width, then that of `recency`, then the second minus the first.
+    """
 
     fixed: list[Gains]
     recency: list[Gains]

@@ -18,7 +18,7 @@ BEFORE = "before"
 
 
 class Readings(NamedTuple):
-    """Readings by the keys of their claims, and the verdicts that an earlier ledger had."""
+    """A comment on each claim (`texts`), and its verdict in an earlier ledger (`before`), both by the key of the claim."""
 
     texts: Mapping[str, str] = MappingProxyType({})
     before: Mapping[str, str] = MappingProxyType({})

@@ -113,7 +113,7 @@ def _why(decision: ClaimDecision) -> str:
 
 
 def p_values(decision: ClaimDecision) -> str:
-    """p for and against the claim, raw, and after corrections for the number of claims where there were some."""
+    """The p-values for and against the claim, and those corrected for the number of claims where that was done."""
     text = f"p for it {_p(decision.p_for)}, against it {_p(decision.p_against)}"
     for name, pair in (("Holm", decision.holm), ("Benjamini-Hochberg", decision.bh)):
         if pair is not None:
