@@ -1,4 +1,4 @@
-"""Commands of an agent that do not behave. They run only in the confinement of `radmoe.sandbox.session`.
+"""Commands of an agent that do not behave. They run only in the confinement of `radmoe_agent.session`.
 
 Each one tries something, and prints ESCAPED if that succeeds. Whoever runs them may put a file `secret` into
 /tmp/hidden-from-commands-*, listen on the abstract socket `hidden-from-commands` and hold SECRET in the environment.
@@ -225,7 +225,7 @@ HOSTILE = {
 
 def attack(name: str) -> tuple[str, float]:
     """Run a command in a session of its own. Returns what became of it, and how long that took."""
-    from radmoe.sandbox.session import Session
+    from radmoe_agent.session import Session
 
     started = time.monotonic()
     with Session(

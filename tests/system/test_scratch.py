@@ -16,8 +16,8 @@ from radmoe.grading.labels import Label, write_labels
 from radmoe.pool import merge_pools
 from radmoe.pool.files import write_atomic
 from radmoe.sandbox.run import Sandbox
-from radmoe.sandbox.session import Session
 from radmoe.system.scratch import Scratch, remove_abandoned
+from radmoe_agent.session import Session
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 
@@ -49,7 +49,7 @@ with Sandbox() as sandbox:
 """
 CONFINE = """
 import time
-from radmoe.sandbox.session import Session
+from radmoe_agent.session import Session
 def wait(session, deadline):
     print(1, flush=True)
     time.sleep(60)

@@ -4,8 +4,6 @@ run.py       Sandbox, which calls a program's function or feeds it a text; Outco
 library.py   the modules that programs are promised
 jail.py      the helper process: it is confined once, then runs one program after another
 worker.py    the process of one program
-session.py   Session: commands, such as an agent's bash or git, in the same confinement, with a work tree of their own
-commands.py  the helper process of a session
 root.py      what can be seen from inside: namespaces with a root of their own, or rules for Landlock
 filters.py   which system calls are let through
 kernel.py    system calls that Python does not offer
@@ -14,6 +12,8 @@ spelling.py  how returned values are written down
 
 `spell` is how returned values are written down: plain values that are equal are spelled alike, and nothing else is. What
 an outcome is worth is decided by whoever asked, where the program cannot reach (`radmoe.grading.programs`).
+
+An agent's commands run in the same confinement by `radmoe_agent.session` (radmoe-agent), with a work tree of their own.
 """
 
 from radmoe.sandbox.run import MEMORY, TIMEOUT_S, Mechanism, Outcome, Sandbox, run_many

@@ -1,4 +1,4 @@
-"""A mini-swe-agent environment that runs commands in radmoe's own confinement (`radmoe.sandbox.session`).
+"""A mini-swe-agent environment that runs commands in radmoe's own confinement (`radmoe_agent.session`).
 
 A command sees a read-only system, the work tree of its own instance at `/testbed`, and an empty `/tmp`. It has no
 network, no other process, and limits of time, memory, processes, disk and output. It is never root, and the work tree
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from radmoe.errors import EngineError, InputError
 from radmoe.sandbox.root import WORKDIR
-from radmoe.sandbox.session import Finished, Session
+from radmoe_agent.session import Finished, Session
 
 _FINISHED = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # the first line by which mini-swe-agent's agents submit
 _ENVIRONMENT = {

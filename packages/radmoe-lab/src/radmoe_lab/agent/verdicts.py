@@ -16,8 +16,8 @@ from pathlib import Path
 
 from radmoe.errors import InputError, RadmoeError
 from radmoe.sandbox import Sandbox
-from radmoe.sandbox.session import Session
 from radmoe.system.printing import say
+from radmoe_agent.session import Session
 from radmoe_lab.agent.repositories import Repository, repository_named
 from radmoe_lab.agent.running import parse_call
 from radmoe_lab.agent.workplace import ENVIRONMENT

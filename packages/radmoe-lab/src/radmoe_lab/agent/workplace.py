@@ -1,4 +1,4 @@
-"""Where an agent's commands run: a repository of its own, in the confinement of `radmoe.sandbox.session`.
+"""Where an agent's commands run: a repository of its own, in the confinement of `radmoe_agent.session`.
 
 No mini-swe-agent is needed. A command sees the system's programs and its own work tree, and has no network, ten seconds
 and a gibibyte of memory. Where a system has no namespaces, commands are refused unless the caller says that they may run
@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from radmoe.errors import InputError
 from radmoe.sandbox.root import WORKDIR
-from radmoe.sandbox.session import ENVIRONMENT as MINIMAL
-from radmoe.sandbox.session import SYSTEM, Session
+from radmoe_agent.session import ENVIRONMENT as MINIMAL
+from radmoe_agent.session import SYSTEM, Session
 from radmoe_lab.agent.git_stand_in import difference
 from radmoe_lab.agent.templates import COMMAND_S
 

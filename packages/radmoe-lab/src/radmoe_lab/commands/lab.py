@@ -128,10 +128,6 @@ def agent_command(
     The trajectories are replayed, joined with the hidden tests' verdicts, and analysed by study 28. What is replayed already is not replayed again. Everything is in --out: runs/ as radmoe agent import makes it (with
     the routing of every token), verdicts.jsonl, and results/ with tables and figures.
     """
-    from radmoe_lab.agent.export import verdicts_of, write_verdicts
-    from radmoe_lab.agent.records import read_trajectories
-    from radmoe_lab.models import shipped_trajectories
-
     try:
         from radmoe_agent.commands.agent import import_command
         from radmoe_studies.commands.agent import evaluate_command
@@ -140,6 +136,10 @@ def agent_command(
             "radmoe lab agent imports with radmoe-agent and ends with study 28, which is in radmoe-studies: "
             "pip install radmoe-agent radmoe-studies"
         ) from None
+    from radmoe_lab.agent.export import verdicts_of, write_verdicts
+    from radmoe_lab.agent.records import read_trajectories
+    from radmoe_lab.models import shipped_trajectories
+
     source = shipped_trajectories(model)
     import_command([source], model, out / "runs", limit=limit, every_row=True, device=device, threads=threads)
     header, trajectories = read_trajectories(source)

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import radmoe
 from available import needs_namespaces
 from crippled import NO_MOUNTS, cripple, without_filter
 from leftovers import leftovers
 from radmoe.errors import InputError
-from radmoe.sandbox.session import Session
+from radmoe_agent.session import Session
 from readable import readable_copy
 
 pytestmark = needs_namespaces
@@ -148,10 +147,10 @@ def test_closing_ends_all_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest
 
 def test_a_caller_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom radmoe.sandbox.session import Session\nsession = Session(timeout=60)\n"
+        "import sys\nfrom radmoe_agent.session import Session\nsession = Session(timeout=60)\n"
         "print(session._helper.pid, flush=True)\nsession.run(['sleep', '50'])"
     )
-    environment = {"PYTHONPATH": str(Path(radmoe.__file__).parent.parent), "TMPDIR": str(tmp_path)}
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
@@ -170,7 +169,7 @@ def test_a_caller_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
 
 WHO = """
 from radmoe.errors import InputError
-from radmoe.sandbox.session import Session
+from radmoe_agent.session import Session
 FORK = '''
 import os, time
 for n in range(300):

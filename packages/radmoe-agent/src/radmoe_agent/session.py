@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from radmoe.errors import InputError
-from radmoe.sandbox import boot, commands, kernel
+from radmoe.sandbox import boot, kernel
 from radmoe.sandbox.root import WORKDIR
 from radmoe.system.scratch import Scratch
+from radmoe_agent import session_helper
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"}
@@ -95,9 +96,10 @@ class Session:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         file = kernel.anonymous_file(json.dumps(order).encode())
         with theirs:
+            arguments = str(file), str(theirs.fileno()), str(place.path)
             try:
                 self._helper = subprocess.Popen(
-                    boot.command_line("commands", str(file), str(theirs.fileno()), str(place.path)),
+                    boot.command_line("session_helper", *arguments, beside=Path(__file__).parent),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -114,7 +116,7 @@ class Session:
             raise
         finally:
             place.remove()  # the root that was built on it needs it no longer
-        if hello != commands.STARTED:
+        if hello != session_helper.STARTED:
             self.close()
             reason = hello.decode("utf-8", "replace") or "its helper process ended at once"
             raise InputError(f"commands cannot be run in confinement: {reason}")
@@ -151,7 +153,7 @@ class Session:
         try:
             try:
                 passed[:0] = [kernel.anonymous_file(json.dumps(order).encode()), kernel.anonymous_file(stdin)]
-                socket.send_fds(self._control, [commands.RUN], passed)
+                socket.send_fds(self._control, [session_helper.RUN], passed)
             finally:
                 for descriptor in passed:
                     os.close(descriptor)
@@ -163,15 +165,15 @@ class Session:
             stopped = stopped or _OUT_OF_TIME
             self.stop()
             answer = self._said(time.monotonic() + _GRACE_S)
-        if len(answer) != commands.END.size:
+        if len(answer) != session_helper.END.size:
             return None
         stopped += f" ({seconds:g} s)" if stopped == _OUT_OF_TIME else ""
-        return Finished(commands.END.unpack(answer)[0], output, stopped, left_out)
+        return Finished(session_helper.END.unpack(answer)[0], output, stopped, left_out)
 
     def stop(self) -> None:
         """End the command that runs, if there is one, and all that it started."""
         with contextlib.suppress(OSError):
-            self._control.send(commands.STOP)
+            self._control.send(session_helper.STOP)
 
     def _collect(self, read: int, deadline: float) -> tuple[bytes, int, str]:
         """What a command writes until it ends, how much of that is left out, and the reason if it should be stopped."""
