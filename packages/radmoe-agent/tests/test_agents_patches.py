@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from dataclasses import replace
@@ -12,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from radmoe.errors import InputError
+from radmoe.errors import InputError, PoolCorrupt
 from radmoe.pool import open_pool
 from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
 from radmoe_agent.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
-from radmoe_agent.instances import Instance
-from radmoe_agent.patches import PREDS, RECORDS, PatchDecision, check_patches, decide_all, record, write_predictions
-from scripted_agents import BUG, SUBMIT, instances, mend, run_script, step
+from radmoe_agent.patches import PREDS, RECORDS, PatchDecision, decide, decide_all, record, write_predictions
+from scripted_agents import SUBMIT, instances, mend, run_script, step
 
 SCRIPT = {
     "one": [[mend(""), step(SUBMIT)], [step("cat sums.py"), mend(" + 0"), step(SUBMIT)], [mend(""), step(SUBMIT)]],
@@ -41,7 +39,7 @@ def decisions(out: Path, **options: object) -> dict[str, PatchDecision]:
 
 @pytest.mark.slow
 def test_the_densest_candidate_wins_and_the_record_says_why(out: Path) -> None:
-    one = decisions(out)["one"]
+    one = decisions(out, method="rad")["one"]
     picked = select(open_pool(out / "pool").group("one"))
     assert one.run == picked.rollout_index == 0  # 0 and 2 are the same: ties go to the lower
     assert one.patch == read_candidates(out)["one"][0].patch
@@ -62,10 +60,56 @@ def test_the_densest_candidate_wins_and_the_record_says_why(out: Path) -> None:
 
 def test_an_instance_with_one_patch_gets_it_and_one_with_none_an_empty_one(out: Path) -> None:
     made = decisions(out)
-    assert (made["two"].run, made["two"].why) == (2, "the only candidate that can be submitted")
+    assert (made["two"].run, made["two"].why) == (2, "the only trajectory that can be submitted")
     assert [one.problem for one in made["two"].candidates][:2] == ["its patch is empty (it ended with Submitted)"] * 2
     assert (made["three"].run, made["three"].patch) == (None, "")
-    assert made["three"].why == "no candidate can be submitted: the patch is empty"
+    assert made["three"].why == "no trajectory can be submitted: the patch is empty"
+
+
+def test_every_method_chooses_among_those_that_can_be_submitted(out: Path) -> None:
+    for method in ("rad", "patch-overlap", "patch-overlap+rad"):
+        made = decisions(out, method=method)
+        assert made["two"].run == 2
+        assert made["three"].run is None
+        assert made["one"].run == int(np.argmax([one.score for one in made["one"].candidates]))
+        assert record(made["one"])["method"] == method
+    with pytest.raises(InputError, match="unknown method 'best': use rad, patch-overlap, likelihood, or some of them"):
+        next(decide_all(out, method="best"))
+    with pytest.raises(InputError, match="pool keeps no log-probabilities, which likelihood reads"):
+        next(decide_all(out, method="rad+likelihood"))
+
+
+def test_equal_patches_are_grouped_and_counted(out: Path) -> None:
+    one = decisions(out)["one"]
+    assert [c.same for c in one.candidates] == [(0, 2), (1,), (0, 2)]
+    assert one.run == 0
+    words = "its patch has most in common with the others: 0.95 on average, against 0.89 for the best of another patch"
+    assert one.why == f"{words}; 2 of 3 left this patch"
+    assert [c.same for c in decisions(out)["two"].candidates] == [(), (), (2,)]
+
+
+def test_routing_that_cannot_be_read_costs_its_trajectory_alone(out: Path) -> None:
+    whole = open_pool(out / "pool").group("one")
+    setting = Rule().settle("agent")
+    members = read_candidates(out)["one"]
+
+    class Damaged:
+        """A stored trajectory whose rows cannot be read."""
+
+        def __getattr__(self, name: str) -> object:
+            raise PoolCorrupt(f"the column {name} is damaged")
+
+        def __len__(self) -> int:
+            return 5
+
+    broken = replace(whole, kind="agent", rollouts=[whole.rollouts[0], whole.rollouts[1], Damaged()])
+    for method in ("rad", "patch-overlap", "likelihood"):
+        made = decide("one", members, broken, setting, "tiny", method=method)
+        assert made.run in (0, 1)
+        assert [one.density is None for one in made.candidates] == [False, False, True]
+        assert made.candidates[2].notes[-1].startswith("its routing cannot be read (the column")
+        assert made.candidates[2].steps is None
+    assert decide("one", members, broken, setting, "tiny").candidates[2].overlap == pytest.approx(0.9457, abs=1e-3)
 
 
 def test_predictions_pass_the_loader_of_swe_bench(out: Path, tmp_path: Path) -> None:
@@ -97,42 +141,6 @@ def test_a_patch_that_does_not_apply_is_not_submitted(out: Path, tmp_path: Path)
     assert made["two"].run == 2
 
 
-def test_a_patch_goes_to_git_without_a_file_in_the_repository(out: Path, tmp_path: Path) -> None:
-    """A stranger's repository may have a link where a file would be written, or hooks and settings that run programs."""
-    victim, repository = tmp_path / "victim", tmp_path / "repository"
-    victim.write_text("what the user has\n")
-    (repository / ".git").mkdir(parents=True)
-    (repository / "sums.py").write_text(BUG["sums.py"])
-    for name in ("candidate.patch", "index", "config.lock", "FETCH_HEAD"):
-        (repository / ".git" / name).symlink_to(victim)
-    (repository / ".git" / "config").write_text(
-        f"[core]\n fsmonitor = touch {tmp_path}/ran\n pager = touch {tmp_path}/ran\n"
-    )
-    before = sorted(path.name for path in repository.rglob("*"))
-    checked = check_patches(Instance("one", "total adds 1", repository=repository), read_candidates(out)["one"])
-    assert victim.read_text() == "what the user has\n"
-    assert not (tmp_path / "ran").exists()
-    assert sorted(path.name for path in repository.rglob("*")) == before
-    assert [one.usable for one in checked] == [True, True, True]
-
-
-@pytest.mark.parametrize(
-    ("files", "reason"),
-    [
-        ({"a": "", "a/b": ""}, "a: File exists"),
-        ({"a\0b": ""}, r"'a\\x00b' is no name of a file"),
-        ({"\ud800": ""}, r"'\\ud800' is no name of a file"),
-    ],
-)
-def test_a_repository_that_cannot_be_made_costs_no_other(out: Path, files: dict[str, str], reason: str) -> None:
-    theirs = {one.instance_id: one for one in instances(*SCRIPT)} | {"two": Instance("two", "two", files=files)}
-    made = decisions(out, instances=tuple(theirs.values()))
-    assert made["one"].patch == decisions(out)["one"].patch
-    assert made["two"].patch == ""
-    problem = made["two"].candidates[2].problem or ""
-    assert re.search(rf"its patch cannot be checked \(.*its work tree cannot be made: {reason}", problem)
-
-
 def test_steps_without_a_boundary_can_be_read_at_their_first_row(tmp_path: Path) -> None:
     bare = "```mswea_bash_command\nsed -i 's/ + 1//' sums.py\n```"
     run_script(tmp_path, {"one": [[bare, step(SUBMIT)], [bare, step(SUBMIT)], [bare, SUBMIT, bare, step(SUBMIT)]]})
@@ -150,12 +158,14 @@ def test_without_any_boundary_the_first_usable_candidate_is_taken(tmp_path: Path
     bare = "```mswea_bash_command\nsed -i 's/ + 1//' sums.py\n```"
     submit = f"```mswea_bash_command\n{SUBMIT}\n```"
     run_script(tmp_path, {"one": [[submit], [bare, submit], [bare, submit]]})
-    one = decisions(tmp_path)["one"]
+    one = decisions(tmp_path, method="rad")["one"]
     assert (one.run, one.why) == (
         1,
-        "fewer than two of 2 candidates have boundary@union: the first that can be submitted",
+        "fewer than two of 2 trajectories have boundary@union: the first that can be submitted",
     )
-    assert decisions(tmp_path, rule=Rule(readout="step@union"))["one"].why.startswith("the densest of 2")
+    read = decisions(tmp_path, method="rad", rule=Rule(readout="step@union"))["one"]
+    assert read.why == "all 2 trajectories that can be submitted left this patch"
+    assert read.candidates[1].density is not None
 
 
 def test_a_selection_does_not_depend_on_the_order_of_other_candidates(out: Path) -> None:

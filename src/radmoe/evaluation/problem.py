@@ -14,7 +14,6 @@ from radmoe.errors import InputError, MethodUnavailable, RolloutError
 from radmoe.grading.labels import Label
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.confidence import SCALARS, every_scalar, likelihood, token_confidence
-from radmoe.selection.kernels import knn_density, levels
 from radmoe.selection.layers import Layers, layer_subset
 from radmoe.selection.readout import Reading, same_anchors
 from radmoe.selection.rule import Setting
@@ -205,18 +204,6 @@ class GradedProblem:
             if np.isnan(values[-1]):
                 return f"rollout {i} of {self.problem_id}: logprobs contain NaN: recapture this rollout"
         return np.array(values, np.float64)
-
-
-def density_scores(S: NDArray[np.float32], scored: NDArray[np.bool_], k: int) -> Floats:
-    """K-NN densities (Eq. 5) of the rollouts that are `scored` [N], as levels: the densest has the highest.
-
-    S [n, n] compares the scored ones in their order. Densities that float32 similarities cannot tell apart share a
-    level, as in `choose`. A rollout that is not scored has NaN, and with fewer than two nobody is.
-    """
-    scores = np.full(len(scored), np.nan)
-    if len(S) >= 2:
-        scores[scored] = levels(knn_density(S, k), k)
-    return scores
 
 
 def _or_raise(value: T | str) -> T:

@@ -19,13 +19,17 @@ _EXAMPLE = '{"instance_id": "a__b-1", "problem_statement": "..", "repository": "
 
 @dataclass(frozen=True)
 class Instance:
-    """One issue, and the repository that has it: its directory, its files by their paths, or the image of a container."""
+    """One issue, and the repository that has it: its directory, its files by their paths, or the image of a container.
+
+    `visible_tests` is the bash command that runs the tests which the repository ships; empty where there is none to run.
+    """
 
     instance_id: str
     problem_statement: str
     repository: Path | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
+    visible_tests: str = ""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.instance_id):
@@ -41,7 +45,7 @@ def load_instances(folder: str | Path, *, limit: int | None = None) -> list[Inst
     """The instances of a folder: the lines of its `instances.jsonl`.
 
     A line has `instance_id`, `problem_statement`, and `repository` (a path relative to the folder) or `files` (texts by
-    their paths in the repository). Lines of SWE-bench have neither: they are solved in containers, whose `image_name`
+    their paths in the repository), and may have `visible_tests`. Lines of SWE-bench have neither: they are solved in containers, whose `image_name`
     follows from the id unless given.
     """
     folder = Path(folder)
@@ -67,9 +71,12 @@ def _instance(row: dict[str, Any], folder: Path, where: str) -> Instance:
         raise InputError(
             f"{where} has both repository and files, or a repository that is no text; a line is {_EXAMPLE}"
         )
+    tests = row.get("visible_tests", "")
+    if not isinstance(tests, str):
+        raise InputError(f"{where}: visible_tests must be a command of bash, got {str(tests)[:60]}")
     repository = None if path is None else _below(folder, path, where)
     try:
-        return Instance(row["instance_id"], row["problem_statement"], repository, files, row.get("image_name"))
+        return Instance(row["instance_id"], row["problem_statement"], repository, files, row.get("image_name"), tests)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

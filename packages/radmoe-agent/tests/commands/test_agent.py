@@ -69,11 +69,11 @@ def test_a_sampled_run_is_selected_from_and_goes_on(model: Path, folder: Path, t
     assert all(rollout.positions is not None for rollout in open_pool(out / "pool").group("i0").rollouts)
     chosen = radmoe("select", out, "--out", tmp_path / "preds.json")
     assert chosen.stderr.splitlines() == [
-        f"radmoe: i{k}: no candidate can be submitted: the patch is empty" for k in range(3)
+        f"radmoe: i{k}: no trajectory can be submitted: the patch is empty" for k in range(3)
     ]
     preds = json.loads((tmp_path / "preds.json").read_text())
     assert [row["model_patch"] for row in preds.values()] == [""] * 3
-    assert len((tmp_path / "records.jsonl").read_text().splitlines()) == 3
+    assert len((out / "records.jsonl").read_text().splitlines()) == 3
 
 
 def test_finished_trajectories_are_imported(model: Path, folder: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_finished_trajectories_are_imported(model: Path, folder: Path, tmp_path:
     assert "1 issues, 3 trajectories, 3 steps; 3 replayed now, 0 cannot be used" in done.stdout
     assert done.stderr == "radmoe: i0, run 2: its patch is empty (it ended with Submitted)\n"
     row = json.loads(radmoe("select", tmp_path / "in", "--json").stdout)
-    assert (row["run"], row["why"][:14]) == (0, "the densest of")
+    assert (row["run"], row["why"][:34]) == (0, "its patch has most in common with ")
     assert (tmp_path / "in" / "preds.json").is_file()
 
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation.pools import GradedPool, check_distinct, open_graded
-from radmoe.evaluation.problem import GradedProblem, density_scores
+from radmoe.evaluation.problem import GradedProblem
 from radmoe.pool.reader import manifest
+from radmoe.selection.kernels import density_scores
 from radmoe.selection.rule import Rule
 from radmoe_studies.reading import COSINE, Bools, Reader, Request
 

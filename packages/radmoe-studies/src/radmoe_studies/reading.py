@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe.evaluation.methods import GradedProblem
-from radmoe.evaluation.problem import density_scores
-from radmoe.selection.kernels import binary_jaccard, weighted_jaccard
+from radmoe.selection.kernels import binary_jaccard, density_scores, weighted_jaccard
 from radmoe.selection.layers import layer_subset
 from radmoe.selection.readout import Anchors, Reading, read, same_anchors
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape

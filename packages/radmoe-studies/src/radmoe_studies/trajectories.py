@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from radmoe.errors import MethodUnavailable
 from radmoe.evaluation.methods.overlap import text_overlap
-from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
+from radmoe.evaluation.problem import Floats, GradedProblem
 from radmoe.selection.anchors import find_all, spec_for
-from radmoe.selection.kernels import binary_jaccard, knn_density, levels, ranks
+from radmoe.selection.kernels import binary_jaccard, density_scores, knn_density, levels, ranks
 from radmoe.selection.rule import Rule
 from radmoe.selection.selector import similarity
 from radmoe.selection.steps import count_steps

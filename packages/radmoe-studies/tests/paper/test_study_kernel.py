@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planted_panels import evidence, panel
-from radmoe.evaluation.problem import density_scores
+from radmoe.selection.kernels import density_scores
 from radmoe_studies.base import Options
 from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Read, Request

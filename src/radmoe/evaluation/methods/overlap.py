@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from radmoe.errors import MethodUnavailable
 from radmoe.evaluation.methods.registry import score_method
-from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
+from radmoe.evaluation.problem import Floats, GradedProblem
+from radmoe.selection.kernels import density_scores
 from radmoe.selection.overlap import bigram_jaccard, compare_once, words
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from functools import partial
 
 from radmoe.evaluation.methods.registry import pick_method, score_method
-from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
+from radmoe.evaluation.problem import Floats, GradedProblem
+from radmoe.selection.kernels import density_scores
 from radmoe.selection.rule import PRESETS, Rule
 from radmoe.types import PresetName
 

@@ -32,7 +32,7 @@ import numpy as np
 from radmoe.errors import InputError
 from radmoe.evaluation.baselines import highest
 from radmoe.evaluation.problem import Floats, GradedProblem
-from radmoe.selection.kernels import ranks
+from radmoe.selection import kernels
 
 Reads = Literal["routing", "logprobs", "answers", "nothing", "truth"]
 READS: tuple[Reads, ...] = get_args(Reads)
@@ -151,13 +151,7 @@ class RankSum:
     names: tuple[str, ...]
 
     def __call__(self, problem: GradedProblem) -> Floats:
-        table = np.stack([METHODS[name].score(problem) for name in self.names])
-        scored = ~np.isnan(table).any(axis=0)
-        among = [ranks(row[scored]) for row in table]
-        totals = np.full(len(problem), np.nan)
-        # Ranks are multiples of a half: less than a quarter more decides between equal sums, and between no others.
-        totals[scored] = np.sum(among, axis=0) + among[-1] / (4 * len(problem) + 4)
-        return totals
+        return kernels.rank_sum(np.stack([METHODS[name].score(problem) for name in self.names]))
 
 
 def rank_sum(*names: str, label: str | None = None, citation: str = 'App. "DeepConf and fusion": rank-sum') -> Method:

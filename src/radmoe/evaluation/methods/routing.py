@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from radmoe.errors import MethodUnavailable
 from radmoe.evaluation.methods.registry import pick_method, score_method
-from radmoe.evaluation.problem import Floats, GradedProblem, density_scores
+from radmoe.evaluation.problem import Floats, GradedProblem
+from radmoe.selection.kernels import density_scores
 
 MAIN = 'Sec. "Routing Agreement Decoding (RAD)", Eq. 5'
 FUSED = 'Sec. "Confidence fusion (RAD+DC)"'

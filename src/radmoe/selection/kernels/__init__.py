@@ -7,7 +7,7 @@ simd.py        the few vector operations in LLVM that jaccard.py is built from
 reference.py   the same definitions in plain NumPy
 """
 
-from radmoe.selection.kernels.density import TIE, climb, knn, knn_density, levels, ranks, tied
+from radmoe.selection.kernels.density import TIE, climb, density_scores, knn, knn_density, levels, rank_sum, ranks, tied
 from radmoe.selection.kernels.jaccard import (
     binary_jaccard,
     binary_jaccard_many,
@@ -20,9 +20,11 @@ __all__ = [
     "binary_jaccard",
     "binary_jaccard_many",
     "climb",
+    "density_scores",
     "knn",
     "knn_density",
     "levels",
+    "rank_sum",
     "ranks",
     "tied",
     "weighted_jaccard",

@@ -61,6 +61,31 @@ def ranks(values: NDArray[Any]) -> NDArray[np.float64]:
     return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2.0
 
 
+def density_scores(S: NDArray[np.float32], scored: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
+    """K-NN densities (Eq. 5) of the rollouts that are `scored` [N], as levels: the densest has the highest.
+
+    S [n, n] compares the scored ones in their order. Densities that float32 similarities cannot tell apart share a
+    level. A rollout that is not scored has NaN, and with fewer than two nobody is.
+    """
+    scores = np.full(len(scored), np.nan)
+    if len(S) >= 2:
+        scores[scored] = levels(knn_density(S, k), k)
+    return scores
+
+
+def rank_sum(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of the ranks that several scores [m, N] give, over the rollouts that all of them score (others have NaN).
+
+    Ranks rise with the score and ties share their mean rank. Equal sums go to the higher score of the last row.
+    """
+    scored = ~np.isnan(scores).any(axis=0)
+    among = [ranks(row[scored]) for row in scores]
+    totals = np.full(scores.shape[1], np.nan)
+    # Ranks are multiples of a half: less than a quarter more decides between equal sums, and between no others.
+    totals[scored] = np.sum(among, axis=0) + among[-1] / (4 * scores.shape[1] + 4)
+    return totals
+
+
 def climb(S: NDArray[np.float32], k: int, rank: NDArray[np.int64]) -> NDArray[np.int64]:
     """The mode that each rollout climbs to [N], found by mode seeking; `rank` [N] is 0 for the best.
 

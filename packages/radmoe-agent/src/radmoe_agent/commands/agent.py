@@ -12,7 +12,9 @@ import typer
 from radmoe.cli.common import Device, Dtype, IdsOnly, Json, Threads, limited, progress, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, json_text, say, say_json
+from radmoe_agent.checks import TEST_SECONDS
 from radmoe_agent.commands.screen import run_line, say_problems, show_decisions
+from radmoe_agent.methods import DEFAULT
 
 if TYPE_CHECKING:
     from radmoe_agent.run import AgentPlan, AgentProgress, AgentRun
@@ -215,23 +217,33 @@ def import_command(
 def select_command(
     directory: Directory,
     rule: Any,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method", help="rad, patch-overlap or likelihood; joined by +, their ranks are added: rad+likelihood."
+        ),
+    ] = DEFAULT,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Predictions in SWE-bench's form.", show_default="preds.json in RUNS"),
     ] = None,
     records: Annotated[
         Path | None,
-        typer.Option("--records", help="JSON lines that say why.", show_default="records.jsonl beside --out"),
+        typer.Option("--records", help="JSON lines that say why.", show_default="records.jsonl in RUNS"),
     ] = None,
     data: Data = None,
+    test_seconds: Annotated[
+        int, typer.Option("--test-seconds", help="Seconds for the visible tests of one patch.")
+    ] = TEST_SECONDS,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Threads; changes no result.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Pick one patch per issue by routing agreement.
+    """Pick one patch per issue.
 
-    Writes the predictions and a record of every decision. With --data, a patch that does not apply to its repository is not submitted. An issue with nothing to submit gets an
-    empty patch, and a line that says so.
+    What cannot be submitted leaves first: no patch, and with --data a patch that does not apply to its repository or fails the tests
+    that instances.jsonl names (visible_tests). The method picks among the rest; no verdict is read. Writes the predictions and a record
+    of every decision. An issue with nothing to submit gets an empty patch, and a line that says so.
     """
     from radmoe_agent.candidates import read_candidates
     from radmoe_agent.instances import load_instances
@@ -241,10 +253,12 @@ def select_command(
         limited(limit, [0])
     instances = () if data is None else load_instances(data)
     total = len(read_candidates(directory))
-    made = decide_all(directory, rule=rule, limit=limit, instances=instances, threads=jobs)
+    made = decide_all(
+        directory, method=method, rule=rule, limit=limit, instances=instances, test_seconds=test_seconds, threads=jobs
+    )
     decisions = list(progress(made, min(total, limit or total), "selecting"))
-    preds = out or directory / PREDS
-    write_predictions(decisions, preds, records or preds.with_name(RECORDS))
+    preds, reasons = out or directory / PREDS, records or directory / RECORDS
+    write_predictions(decisions, preds, reasons)
     if as_json:
         for one in decisions:
             say(json_text(record(one)))
@@ -253,7 +267,7 @@ def select_command(
     for one in decisions:
         if one.run is None:
             say(f"radmoe: {one.instance_id}: {one.why}", err=True)
-    say(f"{len(decisions):,} predictions in {preds}, and why in {records or preds.with_name(RECORDS)}")
+    say(f"{len(decisions):,} predictions in {preds}, and why in {reasons}")
 
 
 def _arguments(style: str | None) -> dict[str, object]:

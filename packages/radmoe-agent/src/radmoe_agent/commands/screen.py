@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from radmoe.system.printing import console, say
 
@@ -39,22 +40,33 @@ def say_problems(directory: Path) -> None:
 
 
 def show_decisions(decisions: list[PatchDecision]) -> None:
+    """Print every decision on a line, and how many trajectories left before anything was chosen."""
     from radmoe.system.screen import ScreenTable
 
-    first: Any = decisions[0] if decisions else None
-    title = "" if first is None else str(first.setting)
-    table = ScreenTable(title=title, box=None)
+    if not decisions:
+        return
+    routing = f" ({decisions[0].setting})" if "rad" in decisions[0].method.split("+") else ""
+    table = ScreenTable(title=f"Picked by {decisions[0].method}{routing}", box=None)
     table.add_column("issue")
-    for heading in ("candidates", "usable", "pick", "density", "steps", "boundaries", "patch lines"):
+    for heading in ("trajectories", "usable", "patches", "pick", "same patch", "steps", "boundaries", "patch lines"):
         table.add_column(heading, justify="right")
     for one in decisions:
-        usable = sum(c.problem is None for c in one.candidates)
-        counts = (str(len(one.candidates)), str(usable))
-        pick = next((c for c in one.candidates if c.run == one.run), None)
+        usable = [c for c in one.candidates if c.problem is None]
+        counts = (len(one.candidates), len(usable), len({c.same for c in usable}))
+        pick = next((c for c in usable if c.run == one.run), None)
         if pick is None:
-            table.add_row(one.instance_id, *counts, "none", "", "", "", "0", style="yellow")
+            table.add_row(one.instance_id, *map(str, counts), "none", "", "", "", "0", style="yellow")
             continue
-        mean = "-" if pick.density is None else f"{pick.density:.3f}"
         facts = ("-" if fact is None else str(fact) for fact in (pick.steps, pick.boundaries))
-        table.add_row(one.instance_id, *counts, str(pick.run), mean, *facts, str(pick.patch_lines))
+        shared = f"{len(pick.same)} of {len(usable)}"
+        table.add_row(one.instance_id, *map(str, counts), str(pick.run), shared, *facts, str(pick.patch_lines))
     console().print(table)
+    say(_left(decisions))
+
+
+def _left(decisions: list[PatchDecision]) -> str:
+    """How many trajectories can be submitted, and why the others cannot."""
+    every = [c for one in decisions for c in one.candidates]
+    reasons = Counter(c.problem.partition(" (")[0] for c in every if c.problem is not None)
+    line = f"{len(every) - reasons.total():,} of {len(every):,} trajectories can be submitted"
+    return line + "".join(f"; {count:,}: {reason}" for reason, count in reasons.most_common(5))

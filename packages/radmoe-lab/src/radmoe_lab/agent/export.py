@@ -20,11 +20,21 @@ from radmoe_lab.agent.repositories import SIZE, Repository, repositories
 from radmoe_lab.agent.templates import CONFIG
 from radmoe_lab.agent.verdicts import RESOLVED, UNKNOWN
 
+VISIBLE_TESTS = "python3 check.py"  # what the repositories ship, and the agent runs too
+
 
 def write_instances(folder: Path, tasks: Iterable[Repository]) -> Path:
     """Write the instances of repositories, and mini-swe-agent's configuration, into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [{"instance_id": task.repository_id, "problem_statement": task.issue, "files": task.files} for task in tasks]
+    rows = [
+        {
+            "instance_id": task.repository_id,
+            "problem_statement": task.issue,
+            "files": task.files,
+            "visible_tests": VISIBLE_TESTS,
+        }
+        for task in tasks
+    ]
     (folder / CONFIG.name).write_text(CONFIG.read_text())
     return _write(folder / "instances.jsonl", rows)
 
