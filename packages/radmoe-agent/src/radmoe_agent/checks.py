@@ -18,8 +18,8 @@ from radmoe_agent.instances import Instance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from radmoe.sandbox.session import Finished
     from radmoe_agent.confined import ConfinedEnvironment
+    from radmoe_agent.session import Finished
 
 TEST_SECONDS = 300
 FAILS = "its patch fails the visible tests"
