@@ -1,4 +1,4 @@
-"""What strangers can do: malformed pools and journals, servers that misbehave, and hostile commands of an agent.
+"""What strangers can do: malformed pools and journals, servers that misbehave, and hostile commands and patches of an agent.
 
 `python -m benchmarks.hardening` prints a table: no traceback, no hang over 15 s, no process over 1 GB, no byte written
 outside the pool, no command that leaves its confinement or exceeds its limits, as root or as a user, and nothing that a
@@ -93,6 +93,26 @@ def kills() -> Iterator[Case]:
         yield "all of them", {"run again": Outcome(f"CRASH {process.returncode}", 0.0, 0)}
 
 
+def patches() -> Iterator[Case]:
+    """10,000 fuzzed patches of a repository whose links and paths lead out of it, applied without any confinement."""
+    import random
+
+    from patch_fuzz import Place, check, fuzzed
+
+    rng = random.Random(0)
+    with place() as where:
+        tree = Place(where.root / "tree")
+        before = tree.state()
+        for number in range(10_000):
+            began = time.monotonic()
+            try:
+                line = check(fuzzed(rng), tree, before)
+            except AssertionError as error:
+                line = f"ESCAPED {error}"
+                tree.reset()
+            yield f"patch {number}", {"apply_patch": Outcome(line, time.monotonic() - began, 0)}
+
+
 def report(title: str, cases: Iterable[Case], *, every: bool = False) -> int:
     """Print one line of the table, and one for each case that broke a condition. Returns how many did."""
     started = time.monotonic()
@@ -138,6 +158,7 @@ def main() -> int:
         "journals": journals,
         "files": files,
         "commands": commands,
+        "patches": patches,
         "servers": servers,
         "gateway": gateway,
         "server_kills": server_kills,

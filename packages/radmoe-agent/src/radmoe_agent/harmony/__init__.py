@@ -1,0 +1,1 @@
+"""The Harmony harness: see `radmoe_agent` for its files."""
