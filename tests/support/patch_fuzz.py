@@ -9,9 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from radmoe.sandbox.session import Finished
 from radmoe_agent.harmony.apply_patch import PatchError, changes, read_patch
 from radmoe_agent.harmony.repository import Repository
+from radmoe_agent.session import Finished
 
 CODE = "".join(f"def f{n}(x):\n    return x + {n}\n\n\n" for n in range(12))
 TEXTS = {

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 from radmoe.errors import EngineError, InputError
 from radmoe.sandbox.root import WORKDIR
-from radmoe.sandbox.session import Finished
 from radmoe_agent.harmony.apply_patch import PatchError, changes, paths_of, read_patch, repository_path
+from radmoe_agent.session import Finished
 
 MOST_BYTES = 2_000_000  # of a file that is patched
 _MOST_FILES = 200  # that one patch names
