@@ -97,7 +97,7 @@ SELECTION = [
         ("radmoe/engines/base", "radmoe.problems.gold", GOLD),
         ("radmoe/problems/questions", "radmoe.problems.gold", GOLD),
         ("radmoe/cli/capture", "radmoe_lab.tasks", COMPANIONS),
-        ("radmoe/report/charts", "radmoe_studies.base", COMPANIONS),
+        ("radmoe/report/explorer", "radmoe_studies.base", COMPANIONS),
         ("radmoe_studies/base", "radmoe_lab.planted", COMPANIONS),
         ("radmoe_agent/patches", "radmoe_studies.base", COMPANIONS),
     ],

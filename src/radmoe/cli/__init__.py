@@ -17,7 +17,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from radmoe.cli import (
     advise,
-    calibrate,
     capture,
     doctor,
     evaluate,
@@ -209,10 +208,11 @@ _COMPANIONS = {  # commands that stand in the documentation, and the package tha
     "agent evaluate": "radmoe-studies",
     "study": "radmoe-studies",
     "audit": "radmoe-studies",
+    "calibrate": "radmoe-studies",
 }
 
 _HEADINGS: dict[str, tuple[Any, ...]] = {  # of `radmoe --help`, each with its commands in their order
-    "Select": (select, advise, calibrate),
+    "Select": (select, advise),
     "Capture": (capture, replay, inspect, verify, merge, doctor),
     "Judge": (grade, evaluate, report),
     "Serve": (serve,),

@@ -85,7 +85,7 @@ def command(
     self-certainty, text overlap, edit distance, programs grouped by what they do, and a majority vote, and says to
     which of them routing adds something.
     """
-    check_statistics("evaluate")
+    _check_statistics()
     chosen = output_format(style, out, as_json)
     names: list[str | None] = list(name or [])
     if names and len(names) != len(pools):
@@ -139,12 +139,12 @@ def show(report: Report, chosen: str, out: Path | None, *, full: bool) -> None:
         write_atomic(out, text.encode())
 
 
-def check_statistics(command: str) -> None:
+def _check_statistics() -> None:
     """Raise an InputError that names the extra to install if the statistics are missing."""
     try:
         import scipy  # noqa: F401
     except ImportError as error:
-        raise InputError(f"{command} needs {error.name}: pip install 'radmoe[eval]'") from None
+        raise InputError(f"evaluate needs {error.name}: pip install 'radmoe[eval]'") from None
 
 
 def output_format(style: str | None, out: Path | None, as_json: bool) -> str:

@@ -11,7 +11,6 @@ scores.py              evaluated pools put together, and compared
 tables.py, kinds.py, rivals.py    the tables
 report.py              all tables of some pools, and the verdict
 table.py, render.py, screen.py    a table as data, in files and on a terminal
-calibrate.py, calibration_tables.py    how sure a pick is: fitted, and measured
 """
 
 from radmoe.evaluation.pools import GradedPool, evaluate_pool, open_graded

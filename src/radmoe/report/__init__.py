@@ -1,1 +1,1 @@
-"""Output for people: the explorer's HTML file, charts, and the page of a calibration."""
+"""The explorer's HTML file, written from a pool; the page itself is `radmoe.explorer`'s."""

@@ -1,6 +1,6 @@
 """How sure is a pick: the probability that it is right, where a calibration was fitted for such picks, and else nothing.
 
-A calibration is fitted on graded pools (`radmoe calibrate`, in `radmoe.evaluation.calibrate`) and applied here, where no
+A calibration is fitted on graded pools (`radmoe calibrate`, in `radmoe_studies.calibration.fit`) and applied here, where no
 label can be seen. It is for one checkpoint in one style, sampled in one way and selected by one rule. For each kind of answer it
 has a curve per number of rollouts N: a logistic function of the pick's density, which never falls as the density rises.
 Between two fitted N the curve is interpolated. Outside of what was fitted there is no number but a reason.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.errors import InputError
 from radmoe.explorer.layout import by_basin, plane
 from radmoe.pool.schema import disk_errors
 from radmoe.selection.kinds import infer_kind
@@ -42,10 +41,8 @@ def draw_problem(
 
     `kind` is the group's own unless given; where neither says it, it is inferred from the markers in the rollouts.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("pictures need matplotlib: pip install 'radmoe[report]'") from None
+    from matplotlib.figure import Figure
+
     kind = kind or group.kind or infer_kind([group], f"problem {group.problem_id!r}")
     runs = np.empty(0, np.intp)  # no marker anywhere: nothing is located
     if kind is not None:

@@ -27,4 +27,7 @@ What is computed over problems:
     base.py        what a study is, and the table of all; run.py running them
     paper/         the studies themselves, one module each
     beyond/        studies of what the paper does not have
+    report/        pages, charts, published tables
+
+calibration/ is apart: how sure a pick is, fitted on graded pools.
 """

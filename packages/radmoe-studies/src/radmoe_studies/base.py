@@ -14,11 +14,11 @@ from functools import wraps
 
 from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation.table import Table
-from radmoe.report.figures import Chart
 from radmoe_studies.decision import Claim, ClaimDecision
 from radmoe_studies.evidence import Evidence, Panel, Request
 from radmoe_studies.needs import Need
 from radmoe_studies.pooling import EVERYONE, Population, others
+from radmoe_studies.report.figures import Chart
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from radmoe.evaluation.stats import poisson_binomial_test
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Options
 from radmoe_studies.evidence import Floats, Panel
 from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.pooling import clusters, shown
+from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Resampled, resample
 from radmoe_studies.trajectories import NEIGHBOURS, SIZES, MeasuredIssue, hit, measure, share
 

@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 
 from radmoe.evaluation.table import Cell, missing
-from radmoe.report.figures import Series
 from radmoe_studies.base import Options
 from radmoe_studies.decision import FEWEST
 from radmoe_studies.evidence import Floats, Panel
 from radmoe_studies.pooling import configuration, groups, problems_of
+from radmoe_studies.report.figures import Series
 from radmoe_studies.resample import Quantity, Resampled, interval, resample
 
 ALL = "all"

@@ -14,11 +14,11 @@ import numpy as np
 
 from radmoe.evaluation import table
 from radmoe.evaluation.families import WELL_POSED
-from radmoe.report.figures import Series
 from radmoe_studies.base import Options
 from radmoe_studies.decision import FEWEST, Claim, ClaimDecision, above, all_of, below, within
 from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel, Request
 from radmoe_studies.pooling import clusters as clusters_of
+from radmoe_studies.report.figures import Series
 from radmoe_studies.resample import Quantity, Resampled, intervals, resample
 from radmoe_studies.subcohorts import CHANCE, METHODS, SubcohortCell, hit_rates
 

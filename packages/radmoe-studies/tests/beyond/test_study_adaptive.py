@@ -10,7 +10,6 @@ import pytest
 
 from planted_panels import evidence, panel
 from planted_pools import graded_pool
-from radmoe.report.charts import draw
 from radmoe.types import Kind, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
@@ -18,6 +17,7 @@ from radmoe_studies.base import Findings, Options
 from radmoe_studies.beyond.adaptive import ARMS, BETTER, CHEAPER, adaptive, most_rollouts
 from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Read, Request, gather
+from radmoe_studies.report.charts import draw
 from radmoe_studies.run import chosen, run_studies
 
 REQUEST = Request("delimiter@16")

@@ -9,12 +9,12 @@ import pytest
 
 from planted_panels import evidence, panel
 from radmoe.evaluation.table import Cell
-from radmoe.report.charts import draw
 from radmoe.types import Kind
 from radmoe_studies.base import Findings, Options
 from radmoe_studies.basins import densest
 from radmoe_studies.beyond.recipes import READOUTS, SHARES, TEXT, Recipe, first, picks, recipes, requests
 from radmoe_studies.evidence import Panel, Request
+from radmoe_studies.report.charts import draw
 
 OPTIONS = Options(resamples=200)
 

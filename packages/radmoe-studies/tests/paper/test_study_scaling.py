@@ -11,7 +11,6 @@ import pytest
 from planted_panels import evidence, panel
 from planted_pools import graded_pool
 from radmoe.evaluation.table import Row
-from radmoe.report.charts import draw
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.base import Findings, Options
@@ -19,6 +18,7 @@ from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, gather
 from radmoe_studies.paper.scaling import FLATTENS, SHARPENS, SIZES, TIES, scaling
 from radmoe_studies.rates import ANCHORS, DELIMITER
+from radmoe_studies.report.charts import draw
 from radmoe_studies.run import chosen, run_studies
 
 OPTIONS = Options(resamples=300, subcohorts=30)

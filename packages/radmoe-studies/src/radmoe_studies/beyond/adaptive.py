@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe.selection.online import Stopping
 from radmoe.selection.rule import Rule
 from radmoe.types import PresetName
@@ -26,6 +25,7 @@ from radmoe_studies.needs import MANY
 from radmoe_studies.online_filter import WindowLows, filtered, window_lows
 from radmoe_studies.pooling import clusters
 from radmoe_studies.pruning import WARM_UP, LogProbs, log_probs, prune
+from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Quantity, Resampled, resample
 from radmoe_studies.subcohorts import SubcohortProblem, problem_key
 

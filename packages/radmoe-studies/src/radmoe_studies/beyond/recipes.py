@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import densest
 from radmoe_studies.evidence import Evidence, Floats, Ints, Panel, Read, Request
@@ -23,6 +22,7 @@ from radmoe_studies.fusions import fused_picks
 from radmoe_studies.needs import LOGPROBS
 from radmoe_studies.picks import highest, hits, majority, rate
 from radmoe_studies.quantities import mean_cell, pooled, series
+from radmoe_studies.report.figures import Chart, Line, Plot
 from radmoe_studies.resample import Resampled
 
 READOUTS = (

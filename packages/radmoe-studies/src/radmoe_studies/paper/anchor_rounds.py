@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import majority_label, neighbours, purities_of
 from radmoe_studies.decision import EFFECT, Claim, ClaimDecision, above, all_of, changed
@@ -21,6 +20,7 @@ from radmoe_studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe_studies.needs import MATH
 from radmoe_studies.pooling import QWEN_THINKING
 from radmoe_studies.quantities import mean_cell, mean_of, pooled, series
+from radmoe_studies.report.figures import Chart, Line, Plot
 from radmoe_studies.resample import Resampled
 
 ANCHORS = {"so": "so", "paragraph break": ".\n\n"}

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINT, Claim, ClaimDecision, above, changed
 from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel
 from radmoe_studies.lifts import wanted
 from radmoe_studies.pooling import Rows, groups, no_science, of_pool, shown, stack
+from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Resampled
 
 TIED = 3  # answers that share the most votes

@@ -10,7 +10,6 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table
-from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, changed
 from radmoe_studies.evidence import Evidence, Floats, Request
@@ -36,6 +35,7 @@ from radmoe_studies.rates import (
     remarks,
     wanted,
 )
+from radmoe_studies.report.figures import Chart, Line, Plot
 from radmoe_studies.resample import Quantity, resample
 from radmoe_studies.subcohorts import CHANCE, DC, FUSED, MAJORITY, METHODS, RAD, SubcohortCell
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe.pool import Pool, schema
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe.selection.kernels import binary_jaccard, weighted_jaccard
 from radmoe.selection.readout import read
 from radmoe.selection.selector import choose
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.quantities import number
+from radmoe_studies.report.figures import Chart, Plot, Series
 
 SAMPLE = 20  # problems of a panel that are timed
 PAPER_MS = "tens of ms"

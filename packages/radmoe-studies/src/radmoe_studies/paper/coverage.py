@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.picks import standard
 from radmoe_studies.quantities import ALL, by_configuration, mean_cell, pooled, series
+from radmoe_studies.report.figures import Chart, Plot
 from radmoe_studies.resample import Resampled
 
 COLUMNS = ("a: all located", "b: some located", "c: fewer than two", "rollouts located", "rollouts with an answer")

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.evidence import Evidence, Request
 from radmoe_studies.needs import MANY
@@ -30,6 +29,7 @@ from radmoe_studies.rates import (
     remarks,
     wanted,
 )
+from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Quantity
 from radmoe_studies.subcohorts import DC, FUSED, METHODS, RAD
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.evidence import Evidence
 from radmoe_studies.lifts import COHORT, DENSE, FULL, MAJORITY, Lift, lifts, wanted
 from radmoe_studies.paper_tables import percent, pool_of, printed
 from radmoe_studies.pooling import POOLS, configuration, groups, of_pool, shown, stars_of
+from radmoe_studies.report.figures import Chart, Plot, Series
 
 MEANS = ("avg_full", "avg_coh", "maj", "dens")  # columns of the paper's table
 

@@ -12,7 +12,6 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.correlations import ENT, HIT, RATE, Moments, correlations, moments
@@ -21,6 +20,7 @@ from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.needs import VOTES
 from radmoe_studies.paper_tables import printed
 from radmoe_studies.pooling import configuration, groups, of_pool, shown, stack
+from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Quantity, interval
 
 FEWEST = 4  # configurations of which a correlation between configurations is made

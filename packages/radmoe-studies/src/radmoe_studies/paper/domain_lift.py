@@ -10,7 +10,6 @@ import numpy as np
 from radmoe.evaluation.stats import holm
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, FEWEST, POINT, Claim, changed
 from radmoe_studies.evidence import Evidence, Request
@@ -31,6 +30,7 @@ from radmoe_studies.rates import (
     remarks,
     wanted,
 )
+from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Quantity, resample
 from radmoe_studies.subcohorts import DC, FUSED, METHODS, RAD
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.budgets import LATE, request
 from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, ClaimDecision, above, all_of, changed, within
 from radmoe_studies.evidence import Evidence, Panel, Request
 from radmoe_studies.gains import DOMAINS, Gains, all_arrive, gain_cells, gains, of_domains, pooled
 from radmoe_studies.pooling import THINKING, configuration, groups, problems_of, shown
+from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Quantity, Resampled, resample
 
 ANCHORS = ("So*", "boundary")

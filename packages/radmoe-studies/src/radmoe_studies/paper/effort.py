@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINTS, Claim, ClaimDecision, above, all_of, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel
@@ -30,6 +29,7 @@ from radmoe_studies.needs import EFFORTS
 from radmoe_studies.paper_tables import percent, pool_of, printed
 from radmoe_studies.picks import standard
 from radmoe_studies.pooling import of_pool, shown, stars_of
+from radmoe_studies.report.figures import Chart, Plot, Series
 
 STYLES = ("low", "medium", "high")
 POOLS = ("math", "well-posed")

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.budgets import ANCHORS, BUDGETS, EARLY, LATE, MAIN, Frontier, frontier_of, request, wanted
 from radmoe_studies.decision import (
@@ -32,6 +31,7 @@ from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.gains import all_arrive, gain_cells, of_domains
 from radmoe_studies.picks import rate
 from radmoe_studies.pooling import THINKING, configuration, groups, shown
+from radmoe_studies.report.figures import Chart, Line, Plot, Series
 
 MARGIN = 0.01  # of what a trajectory cohort may differ from all rollouts
 # tab:frontier: points and z for So, So*, Now, boundary and delimiter, then the coverage of late anchors.

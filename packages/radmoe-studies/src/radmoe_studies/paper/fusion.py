@@ -12,7 +12,6 @@ import numpy as np
 
 from radmoe.evaluation.stats import Paired, holm, paired_test
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import Claim, ClaimDecision, within
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
@@ -21,6 +20,7 @@ from radmoe_studies.needs import LOGPROBS
 from radmoe_studies.paper_tables import percent, pool_of, printed
 from radmoe_studies.picks import rad, standard
 from radmoe_studies.pooling import PAIRED, POOLS, configuration, groups, of_pool, shown, stack
+from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Resampled, resample
 
 MARGIN = 0.01  # a point: what the paper resolves over all configurations

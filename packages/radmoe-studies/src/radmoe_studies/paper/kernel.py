@@ -20,13 +20,13 @@ from radmoe.evaluation.stats import (
     mcnemar_power,
 )
 from radmoe.evaluation.table import Cell, Column, Row, Table, Unit
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import PEOPLED, Claim, ClaimDecision, below, changed, within
 from radmoe_studies.evidence import COSINE, Evidence, Floats, Panel, Request
 from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.picks import highest, hits
 from radmoe_studies.pooling import THINKING, Rows, clusters, configuration, groups, shown
+from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Resampled, resample
 
 READOUTS = ("boundary@marker", "delimiter@marker", "delimiter@16", "boundary@16")

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.bands import (
     BANDS,
     FULL,
@@ -44,6 +43,7 @@ from radmoe_studies.decision import (
 from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.gains import of_domains
 from radmoe_studies.pooling import THINKING, configuration, groups, no_science, shown
+from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Quantity
 
 SHALLOW, MIDDLE = SINGLE[:3], SINGLE[3:7]

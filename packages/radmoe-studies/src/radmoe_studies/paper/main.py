@@ -12,13 +12,13 @@ import numpy as np
 
 from radmoe.evaluation.stats import paired_test
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.accuracies import POOLED, VOTES, accuracy_table
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, ClaimDecision, above, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.picks import of_method
 from radmoe_studies.pooling import PAIRED, configuration, groups, of_pool, problems_of, shown, stack
+from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Resampled
 
 MARGIN = 0.01  # one point: the resolution at which the paper calls RAD and the vote tied

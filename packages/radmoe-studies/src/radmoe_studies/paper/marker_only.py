@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.accuracies import accuracy_table
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINTS, Claim, ClaimDecision, above, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.picks import of_method
 from radmoe_studies.pooling import configuration, groups, of_pool, shown, stack
+from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Resampled
 
 MOST = 0.5  # of the lift: "most" is more than half

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import densities
 from radmoe_studies.decision import PEOPLED, Claim, ClaimDecision, above, all_of, changed, within
@@ -21,6 +20,7 @@ from radmoe_studies.needs import LOGPROBS
 from radmoe_studies.picks import standard
 from radmoe_studies.pooling import THINKING
 from radmoe_studies.quantities import by_configuration, mean_cell, mean_of, number, pooled
+from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Resampled
 
 KERNELS = ("weighted", "binary")

@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import CORRELATION, EFFECT, PEOPLED, Claim, ClaimDecision, above, all_of, changed
 from radmoe_studies.evidence import Evidence, Panel, Request
@@ -32,6 +31,7 @@ from radmoe_studies.purity_curves import (
     with_windows,
 )
 from radmoe_studies.quantities import by_configuration, mean_cell, number, usable
+from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import intervals
 
 STEPS, WIDER = 3, 0.10  # widths that must differ for a trend; the share of rollouts in which a width is one

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.report.figures import Chart, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import Chance, first_characters, majority_label, purities
 from radmoe_studies.decision import EFFECT, PEOPLED, PURITY, Claim, ClaimDecision, above, all_of, changed, within
@@ -19,6 +18,7 @@ from radmoe_studies.evidence import COSINE, Bools, Evidence, Floats, Ints, Panel
 from radmoe_studies.needs import VOTES
 from radmoe_studies.pooling import THINKING
 from radmoe_studies.quantities import mean_cell, mean_of, pooled, series
+from radmoe_studies.report.figures import Chart, Plot
 from radmoe_studies.resample import Resampled
 
 READOUTS = ("rand@16", "rand-one-loc@16", "pre-delim@16", "delimiter@marker", "delimiter@16")

@@ -12,13 +12,13 @@ import numpy as np
 
 from radmoe.evaluation.stats import Envelope, poisson_binomial_test, random_envelope
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.fusions import fused
 from radmoe_studies.lifts import wanted
 from radmoe_studies.pooling import groups, shown, stack
+from radmoe_studies.report.figures import Chart, Plot, Series
 
 
 class EnvelopeShard(NamedTuple):

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.report.figures import Chart, Line, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.basins import purities
 from radmoe_studies.decision import (
@@ -30,6 +29,7 @@ from radmoe_studies.evidence import Bools, Evidence, Floats, Panel, Request
 from radmoe_studies.needs import VOTES
 from radmoe_studies.pooling import THINKING
 from radmoe_studies.quantities import ALL, by_configuration, mean_cell, mean_of, pooled, series, usable
+from radmoe_studies.report.figures import Chart, Line, Plot
 from radmoe_studies.resample import Resampled
 
 RAND, ONE, PRE, MARKER, WINDOW = (

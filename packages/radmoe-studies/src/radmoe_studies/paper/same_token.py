@@ -14,12 +14,12 @@ import numpy as np
 
 from radmoe.errors import RolloutError
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.cross_problem import Crowd, compare, embed, end_token, leakage, of_like_length
 from radmoe_studies.decision import EFFECT, Claim, ClaimDecision, all_of, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Ints, Panel
 from radmoe_studies.quantities import by_configuration, mean_cell, mean_of, pooled
+from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Resampled
 
 PROBLEMS = 10

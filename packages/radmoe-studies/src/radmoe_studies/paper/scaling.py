@@ -13,7 +13,6 @@ import numpy as np
 from radmoe.evaluation.families import WELL_POSED
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
-from radmoe.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, FEWEST, POINT, Claim, changed
 from radmoe_studies.evidence import Evidence, Request
@@ -41,6 +40,7 @@ from radmoe_studies.rates import (
     remarks,
     wanted,
 )
+from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Quantity
 from radmoe_studies.subcohorts import CHANCE, DC, FUSED, MAJORITY, METHODS, ORACLE, RAD, SubcohortCell
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, ClaimDecision, above, changed
 from radmoe_studies.evidence import Evidence, Panel
@@ -16,6 +15,7 @@ from radmoe_studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, lif
 from radmoe_studies.needs import PAIRS
 from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.pooling import configuration, groups, of_pool, shown, stars_of
+from radmoe_studies.report.figures import Chart, Plot, Series
 
 STYLES = ("instruct", "thinking")
 POOLS = ("math", "science", "well-posed")

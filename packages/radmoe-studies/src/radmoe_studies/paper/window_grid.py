@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe.report.figures import Chart, Grid, Plot
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.budgets import BUDGETS, LATE
 from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, ClaimDecision, above, all_of, below, changed
 from radmoe_studies.evidence import Evidence, Floats, Panel, Request
 from radmoe_studies.gains import Gains, gain_cells, gains, of_domains, pooled
 from radmoe_studies.pooling import THINKING, problems_of, shown
+from radmoe_studies.report.figures import Chart, Grid, Plot
 from radmoe_studies.resample import Quantity, Resampled, resample
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)

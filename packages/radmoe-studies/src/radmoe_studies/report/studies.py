@@ -12,10 +12,10 @@ from radmoe import __version__
 from radmoe.evaluation.render import csv_of, markdown_table, markdown_text, visible_table
 from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
-from radmoe.report.charts import draw
 from radmoe.system.printing import json_text, visible
 from radmoe_studies.base import Study, StudyRun, load
 from radmoe_studies.decision import ClaimDecision, ClaimVerdict
+from radmoe_studies.report.charts import draw
 from radmoe_studies.report.readings import Readings
 
 

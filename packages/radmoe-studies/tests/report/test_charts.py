@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from radmoe.report.charts import draw
-from radmoe.report.figures import Chart, Grid, Line, Plot, Series
+from radmoe_studies.report.charts import draw
+from radmoe_studies.report.figures import Chart, Grid, Line, Plot, Series
 
 BAND = Series("RAD", [2, 4, 8], [0.5, 0.6, 0.7], [0.4, 0.5, 0.6], [0.6, 0.7, 0.8])
 PLOTS = {

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from radmoe.evaluation.calibrate import (
+from radmoe.evaluation.stats import cluster_bootstrap
+from radmoe.evaluation.table import Cell, Column, Row, Table
+from radmoe.selection.curves import Curve
+from radmoe.system.printing import visible
+from radmoe_studies.calibration.fit import (
     MEASURED,
     Bools,
     Calibrated,
@@ -17,10 +21,6 @@ from radmoe.evaluation.calibrate import (
     calibration_error,
     error_by_chance,
 )
-from radmoe.evaluation.stats import cluster_bootstrap
-from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.selection.curves import Curve
-from radmoe.system.printing import visible
 
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 ALL = "all"

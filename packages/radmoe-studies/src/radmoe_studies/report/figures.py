@@ -1,4 +1,4 @@
-"""What a figure shows, as data. A study fills these in; `radmoe.report.charts` draws them and computes nothing."""
+"""What a figure shows, as data. A study fills these in; `radmoe_studies.report.charts` draws them and computes nothing."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe.system.printing import visible
+from radmoe_studies.report.figures import Chart, Plot, Series
 
 # Okabe and Ito's colours, in an order in which neighbours differ in lightness too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#666666", "#000000")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.common import Json, KindName, takes_rule
-from radmoe.cli.evaluate import check_statistics
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, json_text, say, say_json
 
 if TYPE_CHECKING:
-    from radmoe.evaluation.calibrate import Calibrated
+    from radmoe_studies.calibration.fit import Calibrated
 
+HEADING = "Select"
 EXAMPLES = (
     "radmoe calibrate graded/ --out sure.json",
     "radmoe calibrate pools/lab-qwen-thinking-*/ --out sure.json --report report/",
@@ -58,11 +58,10 @@ def command(
     many picks are wrong among the surest. The file is for radmoe select --calibration; outside of what was fitted it
     gives no number.
     """
-    check_statistics("calibrate")
-    from radmoe.evaluation.calibrate import calibrate
-    from radmoe.evaluation.calibration_tables import tables
     from radmoe.evaluation.render import visible_table
     from radmoe.evaluation.screen import NAME, show_table
+    from radmoe_studies.calibration.fit import calibrate
+    from radmoe_studies.calibration.tables import tables
 
     with bar("selecting") as update:
         calibrated = calibrate(
@@ -77,7 +76,7 @@ def command(
     made = tables(calibrated, resamples=resamples, seed=seed)
     written = _write(calibrated, out, ship)
     if report is not None:
-        from radmoe.report.calibration import write_calibration
+        from radmoe_studies.calibration.page import write_calibration
 
         typed = str(rule) if rule.to_json() else ""
         names = " ".join(pool.name for pool in pools)

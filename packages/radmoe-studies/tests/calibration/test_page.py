@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from planted_pools import graded_pool
-from radmoe.evaluation.calibrate import calibrate
-from radmoe.evaluation.calibration_tables import tables
-from radmoe.report.calibration import chart, write_calibration
 from radmoe.types import RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
+from radmoe_studies.calibration.fit import calibrate
+from radmoe_studies.calibration.page import chart, write_calibration
+from radmoe_studies.calibration.tables import tables
 
 
 @pytest.mark.slow

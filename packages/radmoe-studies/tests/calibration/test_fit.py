@@ -11,7 +11,14 @@ import pytest
 
 from planted_pools import graded_pool
 from radmoe.errors import InputError
-from radmoe.evaluation.calibrate import (
+from radmoe.grading.labels import Label, write_labels
+from radmoe.pool import open_pool
+from radmoe.selection.rule import Rule
+from radmoe.selection.selector import select
+from radmoe.types import RolloutGroup, RouterShape
+from radmoe_lab import planted
+from radmoe_lab.planted import Planted
+from radmoe_studies.calibration.fit import (
     Graded,
     Name,
     brier,
@@ -24,14 +31,7 @@ from radmoe.evaluation.calibrate import (
     logistic,
     measures,
 )
-from radmoe.evaluation.calibration_tables import risk, tables
-from radmoe.grading.labels import Label, write_labels
-from radmoe.pool import open_pool
-from radmoe.selection.rule import Rule
-from radmoe.selection.selector import select
-from radmoe.types import RolloutGroup, RouterShape
-from radmoe_lab import planted
-from radmoe_lab.planted import Planted
+from radmoe_studies.calibration.tables import risk, tables
 
 SHAPE = RouterShape(4, 16, 2)
 SHIFTS = {8: 0.0, 16: 0.5, 64: 1.0}  # by which picks among more rollouts are denser, and no more often right
@@ -224,9 +224,9 @@ def test_every_table_says_what_cross_validation_found(pool: Path) -> None:
 
 @pytest.mark.slow
 def test_probabilities_that_are_too_high_fail_the_check() -> None:
-    from radmoe.evaluation.calibrate import Calibrated
     from radmoe.selection.calibration import Calibration
     from radmoe.selection.origin import Origin
+    from radmoe_studies.calibration.fit import Calibrated
 
     picks = graded(8000)
     honest = held_out("math", picks, graded(600, seed=3))

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from radmoe import __version__
-from radmoe.evaluation.calibrate import Calibrated, bins
-from radmoe.evaluation.calibration_tables import ALL, measured_on, pooled
 from radmoe.evaluation.render import csv_of, markdown_table, markdown_text, visible_table
 from radmoe.evaluation.table import Cell, Table
 from radmoe.pool.files import write_atomic
 from radmoe.pool.schema import disk_errors
-from radmoe.report.charts import draw
-from radmoe.report.figures import Chart, Plot, Series
 from radmoe.system.printing import json_text, visible
+from radmoe_studies.calibration.fit import Calibrated, bins
+from radmoe_studies.calibration.tables import ALL, measured_on, pooled
+from radmoe_studies.report.charts import draw
+from radmoe_studies.report.figures import Chart, Plot, Series
 
 
 def write_calibration(calibrated: Calibrated, tables: Sequence[Table], directory: Path, command: str) -> list[Path]:
