@@ -20,6 +20,8 @@ import pytest
         (["--deadline", "0"], "deadline must be a positive number of seconds"),
         (["--port", "70000"], "port must lie in [0, 65536), got 70000"),
         (["--keys", "KEYS"], "holds no API key"),
+        (["--host", "0.0.0.0"], "give --keys FILE, or --no-keys"),
+        (["--cors", "example.org"], "the origin of a page, such as https://example.org"),
         (["--upstream", "http://user:password@host"], "holds a password"),
         (["--upstream", "ftp://host"], "is no address of a server"),
         (["--upstream", "http://127.0.0.1:9", "--model", "./nowhere"], "no model './nowhere'"),

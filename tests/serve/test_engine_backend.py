@@ -242,8 +242,10 @@ def test_long_prompts_are_tokenised_one_at_a_time() -> None:
     assert most == 1
 
 
-def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any) -> None:
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_rollouts_of_a_client_that_left_are_given_up(tiny: Any, adaptive: bool) -> None:
     body = {"model": "tiny#rad-64", "messages": MESSAGES, "max_tokens": 200, "temperature": 1.5}
+    body |= {"radmoe": {"adaptive": adaptive}}
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{tiny.url}/v1/chat/completions", json=body, timeout=httpx.Timeout(20, read=0.05))
     end = time.monotonic() + 20

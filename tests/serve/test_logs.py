@@ -57,7 +57,7 @@ def test_an_error_in_a_request_is_logged_and_counted(
     (error,) = [line for line in lines if line["event"] == "error"]
     assert (request["status"], request["code"], request["n"]) == (500, "internal_error", 8)
     assert error["reason"] == f"RuntimeError: {REASON}"
-    assert error["id"] == request["id"]
+    assert error["request_id"] == request["request_id"] == answer.headers["x-request-id"]
     assert "in broken" in error["trace"]
     assert 'radmoe_requests_total{mode="best",route="chat",status="500"} 1.0' in made.client.get("/metrics").text
 

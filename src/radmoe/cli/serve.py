@@ -12,8 +12,9 @@ from radmoe.system.printing import say
 EXAMPLES = (
     "radmoe serve --model lab-qwen",
     "radmoe serve --upstream http://localhost:8000 --model ./checkpoint",
-    "radmoe serve --upstream URL --upstream URL --model DIR --keys keys.txt",
+    "radmoe serve --upstream URL --upstream URL --model DIR --keys keys.txt --host 0.0.0.0",
     "radmoe serve --model lab-qwen --record served/",
+    "radmoe serve --model lab-qwen --host 0.0.0.0 --no-keys",
 )
 
 
@@ -41,6 +42,16 @@ def command(
     port: Annotated[int, typer.Option("--port", help="The port to listen on; 0 for a free one.")] = 8100,
     keys: Annotated[
         Path | None, typer.Option("--keys", help="A file of API keys, one a line, that clients must have one of.")
+    ] = None,
+    no_keys: Annotated[
+        bool, typer.Option("--no-keys", help="Let everybody ask who reaches a --host that is not this machine alone.")
+    ] = False,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cors",
+            help="A page's origin that a browser may let ask, such as https://example.org; may be given often.",
+        ),
     ] = None,
     upstream_key: Annotated[
         str | None,
@@ -94,6 +105,8 @@ def command(
         host=host,
         port=port,
         keys=() if keys is None else read_keys(keys),
+        no_keys=no_keys,
+        cors=tuple(cors or ()),
         upstream_key=upstream_key,
         preset=check_preset(preset),
         rollouts=rollouts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from radmoe.engines.base import TEMPERATURES
@@ -54,7 +54,7 @@ _MOST_STOPS, _LONGEST_STOP = 16, 1000  # texts at which a rollout ends, and char
 class Best:
     """The options of a best-of-N request: n rollouts, compared by a preset, and the kind if the client gave one.
 
-    If it is `adaptive`, n is the most, and sampling stops once the pick is settled.
+    If it is `adaptive`, n is the most, and sampling stops once the pick is settled. At temperature 0 n is 1.
     """
 
     n: int
@@ -109,6 +109,13 @@ def read_request(data: bytes, route: Route, settings: Settings) -> ApiRequest:
     if arguments is not None and not isinstance(arguments, dict):
         raise bad_request(f"chat_template_kwargs must be an object, got {_shown(arguments)}", "chat_template_kwargs")
     best = _best(body.get("radmoe"), suffix, settings)
+    if best is not None and body.get("temperature") == 0:
+        if choices > 1:
+            raise bad_request(
+                f"n is {choices} at temperature 0, where all rollouts are equal: leave n out, or raise the temperature",
+                "n",
+            )
+        best = replace(best, n=1, adaptive=False)
     rest = {name: value for name, value in body.items() if name != "radmoe"} | {"model": own}
     ask = ApiRequest(route, own, rest, choices, stream, options.get("include_usage") is True, best, len(data))
     if best is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -12,7 +13,9 @@ from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,7 +26,7 @@ from radmoe.serve.api_request import ApiRequest, Route, read_request
 from radmoe.serve.backends import Plain, RequestProgress, in_thread
 from radmoe.serve.same_site import SameSiteOnly
 from radmoe.serve.service import Service
-from radmoe.serve.telemetry import log, log_error
+from radmoe.serve.telemetry import REQUEST_ID, as_fault, log, log_error
 from radmoe.system.printing import json_text
 
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -31,6 +34,7 @@ _STREAM = "text/event-stream; charset=utf-8"
 _LARGE = 1 << 16  # bytes of a body that is not read on the event loop
 _BODY_SECONDS = 60.0  # in which the body of a request must be there
 _DRAIN_SECONDS, _DRAIN_BYTES = 1.0, 16 << 20  # of a body that is refused
+_REQUEST_ID, _PRINTABLE = "x-request-id", re.compile(r"[!-~]{1,128}")
 _GONE = 499  # a client that left, as nginx numbers it; nobody reads it
 
 
@@ -46,7 +50,16 @@ def build(service: Service) -> FastAPI:
 
     app = FastAPI(title="radmoe", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     if not service.settings.keys:
-        app.add_middleware(SameSiteOnly, own=service.settings.host, refuse=_refuse_unread)
+        own, pages = service.settings.host, service.settings.cors
+        app.add_middleware(SameSiteOnly, own=own, pages=pages, refuse=_refuse_unread)
+    if service.settings.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=service.settings.cors,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=[_REQUEST_ID, "retry-after"],
+        )
     digests = [hashlib.sha256(key.encode()).digest() for key in service.settings.keys]
 
     def check_key(request: Request) -> None:
@@ -94,9 +107,7 @@ def build(service: Service) -> FastAPI:
 
     @app.exception_handler(ApiError)
     async def fault(request: Request, error: ApiError) -> Response:
-        if error.detail:
-            log("fault", level="warning", path=request.url.path, code=error.code, detail=error.detail)
-        return refuse(error)
+        return refuse(as_fault(error))
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
@@ -105,7 +116,7 @@ def build(service: Service) -> FastAPI:
             ApiError(error.status_code, code, "this gateway has no such route: it answers /v1/chat/completions")
         )
 
-    app.add_middleware(_Caught, service=service)
+    app.add_middleware(_Framed, service=service)
     return app
 
 
@@ -185,107 +196,90 @@ async def read_body(request: Request, service: Service, progress: RequestProgres
 
 async def _complete(request: Request, route: Route, service: Service) -> Response:
     """Answer one of OpenAI's completion routes, and log it."""
-    progress, identity, ask, status, code = RequestProgress(), _identity(route), None, 200, None
-    streams = False
+    client = None if request.client is None else request.client.host
+    progress = RequestProgress(route, f"{'chatcmpl' if route == 'chat' else 'cmpl'}-{uuid.uuid4().hex}", client)
     try:
         data = await read_body(request, service, progress)
-        large = len(data) > _LARGE
-        ask = (
-            await in_thread(read_request, data, route, service.settings)
-            if large
-            else read_request(data, route, service.settings)
-        )
+        parsed = partial(read_request, data, route, service.settings)
+        ask = progress.ask = await in_thread(parsed) if len(data) > _LARGE else parsed()
         if ask.best is None and service.forwarder is not None:
             plain = await _while_here(request, lambda: service.plain(ask, data, progress))
-            streams = ask.stream
-            end = partial(_note_stream, service, ask, identity, progress) if streams else None
-            response: Response = _Passing(plain, end)
-        elif ask.stream:
-            streams = True
-            parts = replies.stream(
-                ask,
-                identity,
-                lambda: _work(service, ask, identity, progress, streams=True),
-                progress,
-                service.settings.keep_alive,
-            )
-            response = StreamingResponse(parts, 200, _HEADERS, _STREAM)
-        else:
-            document = await _while_here(request, lambda: service.answer(ask, identity, progress))
-            response = answer(document)
-    except ApiError as fault:
-        status, code = fault.status, fault.code
-        if fault.detail:
-            log("fault", level="warning", id=identity, code=fault.code, detail=fault.detail)
+            return _Passing(plain, partial(_note_end, service, progress))
+        if ask.stream:
+            work, seconds = partial(_work, service, ask, progress), service.settings.keep_alive
+            return StreamingResponse(replies.stream(ask, work, progress, seconds), 200, _HEADERS, _STREAM)
+        response = answer(await _while_here(request, lambda: service.answer(ask, progress)))
+    except Exception as error:
+        fault = _fault(error)
         if fault.unread and fault.status == 429:  # the others have sent too much, or nothing
             fault.unread = not await _drained(request.receive)
-        response = refuse(fault)
-    except (ClientDisconnect, ConnectionResetError):
-        status, code = _GONE, "client_gone"
-        service.metrics.gone.inc()
-        response = Response(status_code=_GONE)
-    except Exception as error:
-        status, code = 500, "internal_error"
-        log_error(error, id=identity)
-        response = refuse(internal(""))
-    if not streams:
-        _note(service, ask, route, identity, progress, status, code)
+        _note(service, progress, fault)
+        return refuse(fault)
+    _note(service, progress, None)
     return response
 
 
-async def _work(
-    service: Service, ask: ApiRequest, identity: str, progress: RequestProgress, *, streams: bool
-) -> dict[str, Any]:
+async def _work(service: Service, ask: ApiRequest, progress: RequestProgress) -> dict[str, Any]:
     """The answer to a streamed request; its end is logged here, as its response has begun long before."""
-    status, code = 200, None
+    fault = None
     try:
-        return await service.answer(ask, identity, progress)
-    except ApiError as fault:
-        status, code = fault.status, fault.code
-        if fault.detail:
-            log("fault", level="warning", id=identity, code=code, detail=fault.detail)
-        raise
-    except asyncio.CancelledError:
-        status, code = _GONE, "client_gone"
-        service.metrics.gone.inc()
+        return await service.answer(ask, progress)
+    except asyncio.CancelledError as error:
+        fault = _fault(error)
         raise
     except Exception as error:
-        status, code = 500, "internal_error"
-        log_error(error, id=identity)
-        raise internal("") from None
+        fault = _fault(error)
+        raise fault from None
     finally:
-        _note(service, ask, ask.route, identity, progress, status, code)
+        _note(service, progress, fault)
 
 
-class _Caught:
-    """Middleware for unexpected errors: each is logged, counted, and answered with status 500 if no answer has begun."""
+def _fault(error: BaseException) -> ApiError:
+    """The error that a request ends with, which is logged."""
+    if isinstance(error, ClientDisconnect | ConnectionResetError | asyncio.CancelledError):
+        return ApiError(_GONE, "client_gone", "the client has left")
+    return as_fault(error)
+
+
+class _Framed:
+    """Middleware around every request: the id that its answer and its lines of the log have, and unexpected errors.
+
+    The id is the client's own X-Request-Id where it sends one that can be printed. An unexpected error is logged, counted, and
+    answered with status 500 if no answer has begun.
+    """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(_REQUEST_ID, "")
+        identity = given if _PRINTABLE.fullmatch(given) else uuid.uuid4().hex
+        REQUEST_ID.set(identity)
         began = False
 
         async def sending(message: Message) -> None:
             nonlocal began
             began = True
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[_REQUEST_ID] = identity
             await send(message)
 
         try:
             await self._app(scope, receive, sending)
         except Exception as error:
-            if scope["type"] != "http":
-                raise
             log_error(error, path=scope["path"][:200])
             self._service.metrics.requests.labels("other", "none", "500").inc()
             if not began:
-                await refuse(internal(""))(scope, receive, send)
+                await refuse(internal(""))(scope, receive, sending)
 
 
 class _Passing(StreamingResponse):
-    """Streams the answer of an upstream, and releases its connection even if the client leaves before the first byte."""
+    """Passes the answer of an upstream on, and releases its connection even if the client leaves before the first byte."""
 
-    def __init__(self, plain: Plain, end: Callable[[], None] | None) -> None:
+    def __init__(self, plain: Plain, end: Callable[[], None]) -> None:
         super().__init__(plain.parts, 200, _HEADERS, plain.content_type)
         self._close, self._end = plain.close, end
 
@@ -294,8 +288,7 @@ class _Passing(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await self._close()
-            if self._end is not None:
-                self._end()
+            self._end()
 
 
 async def _while_here(request: Request, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -321,49 +314,39 @@ async def _left(request: Request) -> None:
         pass
 
 
-def _note_stream(service: Service, ask: ApiRequest, identity: str, progress: RequestProgress) -> None:
-    """Note a stream that was passed on, once it has ended; one that neither ended nor failed was left by its client."""
-    fault = progress.fault
-    if fault is not None:
-        log("fault", level="warning", id=identity, code=fault.code, detail=fault.detail)
-        _note(service, ask, ask.route, identity, progress, fault.status, fault.code)
-    elif progress.stage == "done":
-        _note(service, ask, ask.route, identity, progress, 200, None)
-    else:
-        service.metrics.gone.inc()
-        _note(service, ask, ask.route, identity, progress, _GONE, "client_gone")
+def _note_end(service: Service, progress: RequestProgress) -> None:
+    """Note a request that was passed on, once it has ended; one that neither ended nor failed was left by its client."""
+    done = progress.fault is not None or progress.stage == "done"
+    _note(service, progress, progress.fault if done else _fault(ClientDisconnect()))
 
 
-def _note(
-    service: Service,
-    ask: ApiRequest | None,
-    route: str,
-    identity: str,
-    progress: RequestProgress,
-    status: int,
-    code: str | None,
-) -> None:
+def _note(service: Service, progress: RequestProgress, fault: ApiError | None) -> None:
     """Write the log line of a request and update the metrics."""
-    mode = "none" if ask is None else "best" if ask.best is not None else "plain"
-    service.metrics.requests.labels(route, mode, str(status)).inc()
+    ask, status = progress.ask, 200 if fault is None else fault.status
+    best = None if ask is None else ask.best
+    mode = "none" if ask is None else "plain" if best is None else "best"
+    service.metrics.requests.labels(progress.route, mode, str(status)).inc()
     if status == 200:
         service.metrics.time(mode, progress)
-    prompts: dict[str, Any] = {}
-    if service.settings.log_prompts and ask is not None:
-        prompts = {"prompt": ask.body.get("messages") or ask.body.get("prompt")}
+    elif status == _GONE:
+        service.metrics.gone.inc()
+    prompts = ask is not None and service.settings.log_prompts
     log(
         "request",
-        id=identity,
-        route=route,
+        id=progress.identity,
+        client=progress.client,
+        route=progress.route,
         mode=mode,
         status=status,
-        code=code,
+        code=None if fault is None else fault.code,
         model=None if ask is None else ask.model[:200],
-        n=None if ask is None or ask.best is None else ask.best.n,
+        n=None if best is None else best.n,
+        method=progress.method,
+        margin=None if progress.margin is None else round(progress.margin, 6),
         seconds=round(progress.seconds, 4),
         queue=round(progress.queue_seconds, 4),
         upstream=round(progress.upstream_seconds, 4),
-        **prompts,
+        prompt=(ask.body.get("messages") or ask.body.get("prompt")) if ask is not None and prompts else None,
     )
 
 
@@ -374,7 +357,3 @@ def _models(service: Service) -> list[dict[str, Any]]:
         own = {"object": "model", "created": 0, "owned_by": "radmoe", "max_model_len": context}
         cards += [{"id": each} | own for each in (name, f"{name}#rad-{service.settings.rollouts}")]
     return cards
-
-
-def _identity(route: Route) -> str:
-    return f"{'chatcmpl' if route == 'chat' else 'cmpl'}-{uuid.uuid4().hex}"

@@ -28,8 +28,17 @@ Tokens = Sequence[NDArray[np.int32]]
 
 @dataclass
 class RequestProgress:
-    """The progress of a request, which a stream's comments show, and the seconds it spent in the queue and at servers."""
+    """The progress of a request, which a stream's comments show, and what its line of the log says.
 
+    `identity` is the id of its answer, `client` the address that it came from, and `method` and `margin` say how it was chosen.
+    """
+
+    route: str = ""
+    identity: str = ""
+    client: str | None = None
+    ask: ApiRequest | None = None
+    method: str | None = None
+    margin: float | None = None
     rollouts: int = 0
     finished: int = 0
     stage: str = "waiting"
@@ -141,8 +150,8 @@ class Forwarder(Protocol):
 
 
 async def in_thread(work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-    """Run blocking work in a thread, and return its result."""
-    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+    """Run blocking work in a thread, and return its result; what it logs has the request's id."""
+    return await asyncio.to_thread(work, *arguments)
 
 
 def usage_of(prompt: int, completion: int) -> dict[str, Any]:

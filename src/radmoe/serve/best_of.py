@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from radmoe.serve.backends import Router, SampledRollouts, Tokens
 
 FALLBACKS = ("likelihood",)
+EQUAL = "at temperature 0 all rollouts are equal, so one was sampled: ask with a higher temperature to have a choice"
 _RESHAPING: dict[str, tuple[Any, ...]] = {  # what else changes which tokens are drawn -> the values that do not
     "top_k": (0, -1),
     "min_p": (0,),
@@ -166,6 +167,8 @@ def _read(
     assert router is not None
     assert reading is not None
     group = RolloutGroup(identity, rollouts, router.captured, router.vocab, reading.kind)
+    if best.n == 1:
+        return group, None, EQUAL
     if reading.kind is None:
         return group, None, reading.reason
     selection = select(group, preset=best.preset)

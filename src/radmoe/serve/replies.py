@@ -7,10 +7,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from radmoe.serve.api_errors import ApiError, internal
+from radmoe.serve.api_errors import ApiError
 from radmoe.serve.api_request import ApiRequest
 from radmoe.serve.backends import RequestProgress
-from radmoe.serve.telemetry import log_error
+from radmoe.serve.telemetry import as_fault
 from radmoe.system.printing import json_text
 
 _OBJECTS = {"chat": ("chat.completion", "chat.completion.chunk"), "text": ("text_completion", "text_completion")}
@@ -47,7 +47,6 @@ def chunks(ask: ApiRequest, answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 async def stream(
     ask: ApiRequest,
-    identity: str,
     work: Callable[[], Awaitable[dict[str, Any]]],
     progress: RequestProgress,
     keep_alive: float,
@@ -67,8 +66,7 @@ async def stream(
         except ApiError as fault:
             yield _event(fault.document())
         except Exception as error:
-            log_error(error, id=identity)
-            yield _event(internal("").document())
+            yield _event(as_fault(error).document())
         yield b"data: [DONE]\n\n"
     finally:
         task.cancel()

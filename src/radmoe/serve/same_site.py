@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -19,11 +19,11 @@ class SameSiteOnly:
     """Checks every request, whatever its route, before anything of it is read.
 
     A browser says in Host which name it was told, in Origin whose page asks, and sends application/json to another site only
-    if that site allows it, which this one does not. `own` is the name that the gateway listens on, and `refuse` answers.
+    if that site allows it, which this one does for `pages` alone. `own` is the name that the gateway listens on, and `refuse` answers.
     """
 
-    def __init__(self, app: ASGIApp, own: str, refuse: Refuse) -> None:
-        self._app, self._own, self._refuse = app, own.lower(), refuse
+    def __init__(self, app: ASGIApp, own: str, pages: Collection[str], refuse: Refuse) -> None:
+        self._app, self._own, self._pages, self._refuse = app, own.lower(), pages, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -42,11 +42,12 @@ class SameSiteOnly:
                 "unknown_host",
                 "without keys this gateway answers under localhost or an address only: use that, or start it with --keys",
             )
-        if any(origin.lower().partition("://")[2] not in hosts for origin in headers.getlist("origin")):
+        others = (origin.lower() for origin in headers.getlist("origin") if origin.lower() not in self._pages)
+        if any(origin.partition("://")[2] not in hosts for origin in others):
             raise ApiError(
                 403,
                 "foreign_origin",
-                "without keys this gateway answers no page of another site: ask from a program, or start it with --keys",
+                "this gateway answers no page of another site: ask from a program, or start it with --cors ORIGIN",
             )
         if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
             raise ApiError(

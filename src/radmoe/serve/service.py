@@ -12,14 +12,14 @@ from radmoe.selection.calibration import load_calibration
 from radmoe.serve import replies
 from radmoe.serve.adaptive import sample_adaptively
 from radmoe.serve.admission import Gate
-from radmoe.serve.api_errors import ApiError, broken_routing, internal
+from radmoe.serve.api_errors import ApiError, broken_routing
 from radmoe.serve.api_request import ApiRequest
 from radmoe.serve.backends import Backend, Forwarder, Plain, RequestProgress, SampledRollouts, in_thread
 from radmoe.serve.best_of import Pick, origin_for, pick, preset_of
 from radmoe.serve.recent import Recent, shown_selection
 from radmoe.serve.record import PoolRecorder
 from radmoe.serve.settings import Settings
-from radmoe.serve.telemetry import Metrics, log, log_error
+from radmoe.serve.telemetry import Metrics, as_fault, log
 from radmoe.system.printing import json_text
 
 
@@ -45,11 +45,11 @@ class Service:
         if self.recorder is not None and router is not None and models:
             await in_thread(self.recorder.open_now, models[0], router)
 
-    async def answer(self, ask: ApiRequest, identity: str, progress: RequestProgress) -> dict[str, Any]:
+    async def answer(self, ask: ApiRequest, progress: RequestProgress) -> dict[str, Any]:
         """The answer to a request whose rollouts are sampled for it; an ApiError where there is none."""
         try:
             async with asyncio.timeout(self._left(progress)), self.gate.turn(progress):
-                return await self._answer(ask, identity, progress)
+                return await self._answer(ask, progress)
         except TimeoutError:
             raise self._late() from None
 
@@ -82,14 +82,8 @@ class Service:
                 yield part
                 if not self._left(progress):
                     raise TimeoutError  # parts that are always there would never wait for it
-        except TimeoutError:
-            progress.fault = self._late()
-        except ApiError as fault:
-            progress.fault = fault
         except Exception as error:
-            log_error(error)
-            progress.fault = internal("")
-        if progress.fault is not None:
+            progress.fault = self._late() if isinstance(error, TimeoutError) else as_fault(error)
             yield f"\n\ndata: {json_text(progress.fault.document())}\n\n".encode()
 
     async def close(self) -> None:
@@ -107,7 +101,8 @@ class Service:
             504, "deadline_exceeded", f"there was no answer within {self.settings.deadline:g} s: ask for less"
         )
 
-    async def _answer(self, ask: ApiRequest, identity: str, progress: RequestProgress) -> dict[str, Any]:
+    async def _answer(self, ask: ApiRequest, progress: RequestProgress) -> dict[str, Any]:
+        identity = progress.identity
         n = ask.choices if ask.best is None else ask.best.n
         progress.rollouts, progress.stage = n, "sampling"
         adapted = None
@@ -128,6 +123,7 @@ class Service:
         except RadmoeError as error:
             raise broken_routing(str(error)) from None
         radmoe = dict(picked.document)
+        progress.method, progress.margin = radmoe["method"], radmoe["margin"]
         radmoe["adaptive"] = None if adapted is None else {"most": ask.best.n, "stopped": adapted.reason}
         radmoe["recorded"] = None if self.recorder is None else await self._record(identity, ask, sampled, picked)
         radmoe["seconds"] = {
@@ -152,6 +148,6 @@ class Service:
             await in_thread(self.recorder.add, identity, ask.model, sampled, picked)
         except RadmoeError as error:
             self.metrics.unrecorded.inc()
-            log("record", level="error", id=identity, detail=str(error))
+            log("record", level="error", detail=str(error))
             return False
         return True

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from radmoe.errors import InputError
 from radmoe.types import PresetName
+
+_ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]+")  # as browsers write it, in lower case and without a path
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,8 @@ class Settings:
     engine            what runs the model in this process, by its name or the dotted path of its class
     upstreams         addresses of servers; none means that the model runs in this process
     keys              API keys that clients must have one of; none means that everybody may ask
+    no_keys           whether everybody may ask at an address that is not this machine's own
+    cors              origins of pages that a browser may let ask; "*" for all
     upstream_key      sent to the upstreams as a bearer token
     preset            how rollouts are read and compared where a request does not say
     rollouts          how many rollouts `MODEL#rad` samples; `most_rollouts` is the most that a request may ask for
@@ -40,6 +46,8 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8100  # that of vllm serve is 8000
     keys: tuple[str, ...] = ()
+    no_keys: bool = False
+    cors: tuple[str, ...] = ()
     upstream_key: str | None = None
     preset: PresetName = "paper"
     rollouts: int = 16
@@ -86,6 +94,30 @@ class Settings:
             not key or len(key) > 512 or not key.isascii() or not key.isprintable() or " " in key for key in self.keys
         ):
             raise InputError("an API key must be printable ASCII without spaces, 1 to 512 characters")
+        if self.keys and self.no_keys:
+            raise InputError("--keys and --no-keys contradict each other: give one of them")
+        if not (self.keys or self.no_keys or _is_local(self.host)):
+            raise InputError(
+                f"without keys everybody who reaches {self.host or 'this machine'} could ask: give --keys FILE, or --no-keys if "
+                "that is meant"
+            )
+        for origin in self.cors:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise InputError(
+                    f"--cors takes the origin of a page, such as https://example.org, or *, got {origin!r}"
+                )
+        if "*" in self.cors and not self.keys:
+            raise InputError(
+                "--cors * lets every page that a browser has open ask: give --keys FILE with it, or name the page"
+            )
+
+
+def _is_local(host: str) -> bool:
+    """Whether only this machine can reach what listens on this host."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # another name, which may be anywhere
+        return False
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

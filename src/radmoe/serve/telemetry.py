@@ -6,6 +6,7 @@ import logging
 import threading
 import traceback
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from radmoe.serve.api_errors import ApiError, internal
 from radmoe.system.printing import json_text, say
 
 if TYPE_CHECKING:
@@ -21,16 +23,20 @@ if TYPE_CHECKING:
     from radmoe.serve.admission import Gate
     from radmoe.serve.backends import Backend, RequestProgress
 
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)  # of the request that is being answered
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _LONGEST = {"detail": 2000, "reason": 4000, "trace": 20_000}  # characters of texts that others may have written
 
 
 def log(event: str, *, level: str = "info", **fields: Any) -> None:
-    """Write one line of JSON. Fields that are None are left out, and of very long texts only the end is kept."""
+    """Write one line of JSON, with the id of the request that it is about.
+
+    Fields that are None are left out, and of very long texts only the end is kept.
+    """
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     shown = {
         name: _end(value, _LONGEST[name]) if isinstance(value, str) and name in _LONGEST else value
-        for name, value in fields.items()
+        for name, value in ({"request_id": REQUEST_ID.get()} | fields).items()
         if value is not None and value != ""
     }
     with suppress(OSError, ValueError):  # a log that cannot be written fails no request
@@ -41,6 +47,16 @@ def log_error(error: BaseException, **fields: Any) -> None:
     """Log an unexpected error with its reason and traceback."""
     trace = "".join(traceback.format_exception(error))
     log("error", level="error", reason=f"{type(error).__name__}: {error}", trace=trace, **fields)
+
+
+def as_fault(error: BaseException) -> ApiError:
+    """The error that a client is told of; what it is not told goes to the log."""
+    if not isinstance(error, ApiError):
+        log_error(error)
+        return internal("")
+    if error.detail:
+        log("fault", level="warning", code=error.code, detail=error.detail)
+    return error
 
 
 def _end(text: str, most: int) -> str:

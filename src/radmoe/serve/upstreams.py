@@ -83,6 +83,7 @@ class Upstream:
         self.name, self.url = f"upstream-{number}", self.client.url
         self._model, self._key, self._answers = model, key, answers
         self.up, self.load = False, 0
+        self._logged: tuple[bool, str] | None = None
         self.look_now = asyncio.Event()
         self.card = Card("other", {}, None, "the server has not been reached yet")
 
@@ -110,7 +111,7 @@ class Upstream:
         try:
             yield
         except Busy as error:
-            self.up = self.up and not isinstance(error, NoConnection)
+            self.up = self.up and not isinstance(error, NoConnection)  # the next look, which comes at once, logs it
             raise
         except Refused as error:
             if error.status in _THEIR_ERRORS:
@@ -138,29 +139,26 @@ class Upstream:
                     if error.status != 404:  # a server without such a route
                         raise
                     await self.client.ask("GET", "/v1/models", None, 4 << 20)
-            well = True
-        except (TimeoutError, RadmoeError):
-            well = False
-        if well and not self.up:
-            try:
+            if not self.up:
                 looking = asyncio.get_running_loop().run_in_executor(
                     _LOOKERS, find_out, self.url, self._model, self._key
                 )
                 self.card = await looking
-            except RadmoeError as error:
-                log("upstream", level="warning", upstream=self.name, up=False, detail=str(error))
-                return
-        if well != self.up:
-            detail = self.card.trouble if well else "it does not answer"
-            log(
-                "upstream",
-                level="info" if well else "warning",
-                upstream=self.name,
-                up=well,
-                kind=self.card.kind,
-                detail=detail,
-            )
-        self.up = well
+            self._become(True, self.card.trouble)
+        except TimeoutError:
+            self._become(False, f"it did not say within {_HEALTH_LIMIT:g} s that it is well")
+        except RadmoeError as error:
+            self._become(False, str(error))
+
+    def _become(self, up: bool, reason: str) -> None:
+        """Note whether the server is up, and log it at the start and whenever it or the reason has changed."""
+        self.up = up
+        if (up, reason) == self._logged:
+            return
+        self._logged, card = (up, reason), self.card
+        known = {"kind": card.kind, "routing": card.engine is not None} if up else {}
+        level = "info" if up and not reason else "warning"
+        log("upstream", level=level, upstream=self.name, url=self.url, up=up, **known, detail=reason)
 
 
 def find_out(url: str, model: str | None, key: str | None) -> Card:
