@@ -31,6 +31,15 @@ def test_a_report_is_written_and_named(made: list[PlantedGroup], tmp_path: Path)
     assert (tmp_path / "again.html").read_bytes() == out.read_bytes()
 
 
+@pytest.mark.slow
+def test_the_pool_of_an_agents_runs_is_found_in_their_directory(made: list[PlantedGroup], tmp_path: Path) -> None:
+    pool = graded_pool(tmp_path / "runs" / "pool", made[:1])
+    for place in (pool, tmp_path / "runs"):
+        radmoe("report", place, "--out", tmp_path / f"{place.name}.html")
+    assert (tmp_path / "pool.html").read_bytes() == (tmp_path / "runs.html").read_bytes()
+    assert f"{tmp_path} is not a pool" in error(radmoe("report", tmp_path, "--out", tmp_path / "x.html", expect=2))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

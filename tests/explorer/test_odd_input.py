@@ -167,7 +167,11 @@ def test_a_thousand_rollouts_are_drawn(browser: Chrome, tmp_path: Path) -> None:
 def test_an_agents_turns_are_a_timeline(browser: Chrome, tmp_path: Path, steps: bool) -> None:
     rollouts = [agent_rollout(seed, steps=steps) for seed in range(4)]
     page = shown(browser, pool_of(tmp_path / "pool", {"p": rollouts}, kind="agent"), tmp_path)
+    assert page.text("h1") == "1 issue, 4 trajectories"
     page.open("#problem/1")
+    page.wait("document.querySelector('.why')")
+    assert page.text(".why").startswith("RAD picked trajectory ")
+    assert "rollout" not in page.run("return document.querySelector('article').innerText").lower()
     page.click("#tab-turns")
     turns = 3 if steps else 4  # without steps, what stands before the first action is a part too
     assert len(page.texts(".turns li")) == turns

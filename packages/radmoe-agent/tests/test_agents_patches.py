@@ -141,6 +141,19 @@ def test_a_patch_that_does_not_apply_is_not_submitted(out: Path, tmp_path: Path)
     assert made["two"].run == 2
 
 
+def test_one_that_outgrew_the_context_leaves_where_another_can_be_submitted(out: Path, tmp_path: Path) -> None:
+    listed = read_candidates(out)
+    over = {name: [replace(one, status="ContextExceeded") for one in members] for name, members in listed.items()}
+    (tmp_path / "pool").symlink_to(out / "pool")
+    write_candidates(tmp_path, [*over["one"][:2], *listed["one"][2:], *over["two"], *listed["three"]])
+    made = decisions(tmp_path)
+    assert made["one"].run == 2
+    said = "it outgrew the context before it was done (it ended with ContextExceeded)"
+    assert [one.problem for one in made["one"].candidates] == [said, said, None]
+    assert made["two"].run == 2
+    assert (made["two"].candidates[2].problem, made["two"].candidates[2].notes) == (None, (said,))
+
+
 def test_steps_without_a_boundary_can_be_read_at_their_first_row(tmp_path: Path) -> None:
     bare = "```mswea_bash_command\nsed -i 's/ + 1//' sums.py\n```"
     run_script(tmp_path, {"one": [[bare, step(SUBMIT)], [bare, step(SUBMIT)], [bare, SUBMIT, bare, step(SUBMIT)]]})

@@ -147,9 +147,9 @@ def limited(limit: int | None, items: list[T]) -> list[T]:
     return items[:limit]
 
 
-def progress(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+def progress(items: Iterable[T], total: int, what: str, noun: str = "problems") -> Iterator[T]:
     """Iterate over problems with progress on stderr."""
-    with bar(what, "problems", total=total) as update:
+    with bar(what, noun, total=total) as update:
         for item in items:
             yield item
             update(advance=1)

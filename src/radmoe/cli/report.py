@@ -21,7 +21,10 @@ EXAMPLES = (
 
 @takes_rule("k", "kernel")
 def command(
-    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Pool directories.", show_default=False)],
+    pools: Annotated[
+        list[Path],
+        typer.Argument(metavar="POOL", help="Pool directories, or those of an agent's runs.", show_default=False),
+    ],
     rule: Any,
     out: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("report.html"),
     kind: KindName = None,
@@ -53,7 +56,15 @@ def command(
         raise InputError(f"--out {out} is a directory: name a file, such as {out / 'report.html'}")
     options = PageOptions(kind, tuple(readout or ()), rule, full_text, limit, cores(jobs))
     with bar("writing the page", "rollouts evaluated or written") as update:
-        notes = write_report(pools, out, options, progress=update)
+        notes = write_report([_pool_of(path) for path in pools], out, options, progress=update)
     for note in notes:
         say(f"radmoe: {note}", err=True)
     say(f"{out}: {size(out.stat().st_size)}; open it in a browser")
+
+
+def _pool_of(path: Path) -> Path:
+    """The pool that a directory is, or that an agent's runs keep in it."""
+    from radmoe.pool.schema import POOL_JSON
+
+    inner = path / "pool"
+    return inner if not (path / POOL_JSON).exists() and (inner / POOL_JSON).exists() else path

@@ -14,11 +14,12 @@ It reads what it is given and never an answer: labels come in as data.
 """
 
 from radmoe.explorer.index import encode_index
-from radmoe.explorer.page import assets, live_page, page, policy
+from radmoe.explorer.page import Assets, assets, live_page, page, policy
 from radmoe.explorer.problem import EncodedProblem, Verdicts, encode_problem
 from radmoe.explorer.views import usual_settings
 
 __all__ = [
+    "Assets",
     "EncodedProblem",
     "Verdicts",
     "assets",

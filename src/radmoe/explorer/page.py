@@ -1,7 +1,7 @@
 """The page: one HTML file with its script, its style and the blocks it shows, under a strict content security policy.
 
 Scripts are the files in `web/`, in the order of SCRIPTS, put together in one scope; nothing has to be built. A page that
-a server shows live has the same script and style, and fetches its blocks.
+a server shows live has the same script and style, and fetches its blocks. A companion's page has more of both.
 """
 
 from __future__ import annotations
@@ -45,33 +45,37 @@ class Assets(NamedTuple):
 
 
 @cache
-def assets() -> Assets:
-    """Read the script and the style from the package."""
+def assets(more: Assets | None = None) -> Assets:
+    """Read the script and the style from the package. A script that is given as `more` may set PAGES, which is what is shown."""
     folder = files("radmoe.explorer") / "web"
-    parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    script = '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
-    return Assets(script, (folder / STYLE).read_text(encoding="utf-8"))
+    *parts, mount, style = [(folder / name).read_text(encoding="utf-8") for name in (*SCRIPTS, STYLE)]
+    if more is not None:
+        parts, style = [*parts, more.script], style + more.style
+    return Assets('"use strict";\n(() => {\n' + "\n".join([*parts, mount]) + "})();\n", style)
 
 
-def policy(*, live: bool = False) -> str:
+def policy(made: Assets | None = None, *, live: bool = False) -> str:
     """The content security policy: it allows the page's own script and style, and for a live page requests to its own
     server.
     """
-    script, style = map(_digest, assets())
+    script, style = map(_digest, made or assets())
     connect = " connect-src 'self';" if live else ""
     return (
         f"default-src 'none'; script-src '{script}'; style-src '{style}';{connect} base-uri 'none'; form-action 'none'"
     )
 
 
-def page(index: bytes, problems: Iterable[bytes], *, title: str = "radmoe report") -> Iterator[str]:
+def page(
+    index: bytes, problems: Iterable[bytes], *, title: str = "radmoe report", more: Assets | None = None
+) -> Iterator[str]:
     """Yield the page in pieces: the block of the index, then the block of each problem, which the page decodes when it
-    is shown.
+    is shown. `more` is a companion's script and style.
     """
-    yield _head(title, policy()) + _block("index", index)
+    made = assets(more)
+    yield _head(title, policy(made), made.style) + _block("index", index)
     for place, block in enumerate(problems):
         yield _block(f"problem-{place}", block)
-    yield _foot()
+    yield _foot(made.script)
 
 
 def live_page(index_url: str, problem_url: str, *, refresh: float | None = None, title: str = "radmoe") -> str:
@@ -82,16 +86,17 @@ def live_page(index_url: str, problem_url: str, *, refresh: float | None = None,
     """
     values = {"index": index_url, "problem": problem_url} | ({} if refresh is None else {"refresh": f"{refresh:g}"})
     metas = "".join(f'<meta name="radmoe-{name}" content="{html.escape(value)}">\n' for name, value in values.items())
-    return _head(title, policy(live=True), metas) + _foot()
+    made = assets()
+    return _head(title, policy(made, live=True), made.style, metas) + _foot(made.script)
 
 
-def _head(title: str, rules: str, metas: str = "") -> str:
+def _head(title: str, rules: str, style: str, metas: str = "") -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(rules, quote=False)}">\n'
         '<meta name="referrer" content="no-referrer">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"{metas}<title>{html.escape(title)}</title>\n<style>{assets().style}</style>\n</head>\n<body>\n"
+        f"{metas}<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<div id="app"></div>\n<noscript>This page shows its data with JavaScript, which is switched off.</noscript>\n'
     )
 
@@ -100,8 +105,8 @@ def _block(name: str, block: bytes) -> str:
     return f'<script type="{_BLOCK}" id="{name}">{base64.b64encode(block).decode()}</script>\n'
 
 
-def _foot() -> str:
-    return f"<script>{assets().script}</script>\n</body>\n</html>\n"
+def _foot(script: str) -> str:
+    return f"<script>{script}</script>\n</body>\n</html>\n"
 
 
 def _digest(text: str) -> str:

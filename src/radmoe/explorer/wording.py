@@ -15,6 +15,10 @@ from radmoe.vocab import Vocab
 
 Correct = Sequence[bool | None]
 
+NOUNS: dict[Kind | None, tuple[str, str]] = {
+    "agent": ("trajectory", "trajectories")
+}  # what a rollout of a kind is called
+
 _WIDTHS: dict[int | str, str] = {
     "marker": "on the tokens of that marker",
     "union": "on all of these markers together",
@@ -73,20 +77,21 @@ def why(group: RolloutGroup, selection: Selection, correct: Correct | None = Non
     If RAD abstains, they say why.
     """
     total, located = len(group), int(selection.located.sum())
+    one, several = NOUNS.get(selection.kind, ("rollout", "rollouts"))
     marker = marker_words(selection.readout, selection.kind, group.vocab)
     if total == 1:
-        return ["RAD abstains.", "There is one rollout, so there is nothing to compare it with."]
+        return ["RAD abstains.", f"There is one {one}, so there is nothing to compare it with."]
     if selection.index is None:
-        some = "No rollout reaches" if located == 0 else f"{located} of {total} rollouts reaches"
+        some = f"No {one} reaches" if located == 0 else f"{located} of {total} {several} reaches"
         return ["RAD abstains.", f"{some} {marker}, and it takes two to compare."]
     number = selection.rollout_index
-    reach = f"All {total} rollouts reach" if located == total else f"{located} of {total} rollouts reach"
+    reach = f"All {total} {several} reach" if located == total else f"{located} of {total} {several} reach"
     like = "its nearest neighbour" if selection.k == 1 else f"its {selection.k} nearest neighbours"
     sentences = [
-        f"RAD picked rollout {number}.",
-        f"{reach} {marker}; {window_words(selection.readout)}, the experts that rollout {number} used agree most with "
+        f"RAD picked {one} {number}.",
+        f"{reach} {marker}; {window_words(selection.readout)}, the experts that {one} {number} used agree most with "
         f"those of {like} (mean similarity {selection.density[selection.index]:.2f}).",
-        _against(group, selection),
+        _against(group, selection, one, several),
         _judged(selection, correct),
     ]
     return [sentence for sentence in sentences if sentence]
@@ -101,16 +106,14 @@ def rival(selection: Selection) -> int | None:
     return int(np.nanargmax(np.where(outside, selection.score, np.nan)))
 
 
-def _against(group: RolloutGroup, selection: Selection) -> str:
+def _against(group: RolloutGroup, selection: Selection, one: str, several: str) -> str:
     """Say how large the pick's basin is, and how close the best rollout of another basin comes."""
-    basin = f"Its basin holds {len(selection.basin)} of the {int(selection.located.sum())} rollouts"
+    basin = f"Its basin holds {len(selection.basin)} of the {int(selection.located.sum())} {several}"
     best = rival(selection)
     if best is None:
         return f"{basin}, so nothing stands against it."
     assert group.rollout_indices is not None
-    return (
-        f"{basin}; the best outside it, rollout {group.rollout_indices[best]}, reaches {selection.density[best]:.2f}."
-    )
+    return f"{basin}; the best outside it, {one} {group.rollout_indices[best]}, reaches {selection.density[best]:.2f}."
 
 
 def _judged(selection: Selection, correct: Correct | None) -> str:

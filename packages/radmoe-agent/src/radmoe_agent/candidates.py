@@ -17,6 +17,7 @@ from radmoe.system.foreign import read_file
 
 POOL, CANDIDATES = "pool", "candidates.jsonl"
 SUFFIX = ".traj.json"
+OVERFLOW = "ContextExceeded"  # the status of a trajectory whose conversation outgrew the context
 _TEXTS = dict.fromkeys(("instance_id", "status", "patch", "model"), str)
 _FIELDS: dict[str, Any] = {**_TEXTS, "run": int, "problem": str | None, "notes": list}  # of a line, with their types
 _EXAMPLE = '{"instance_id": "a__b-1", "run": 0, "status": "Submitted", "patch": "..", "model": "..", "problem": null}'
@@ -112,6 +113,21 @@ def refuse_other_models(candidates: Sequence[Candidate]) -> list[Candidate]:
         )
         for one in candidates
     ]
+
+
+def refuse_overflow(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates, of which those that outgrew the context cannot be submitted: what they left was not finished.
+
+    Where nothing else can be, an unfinished patch is better than none: they stay, with a note.
+    """
+    others = any(one.usable and one.status != OVERFLOW for one in candidates)
+    checked = []
+    for one in candidates:
+        if one.usable and one.status == OVERFLOW:
+            said = f"it outgrew the context before it was done (it ended with {OVERFLOW})"
+            one = replace(one, problem=said) if others else replace(one, notes=(*one.notes, said))
+        checked.append(one)
+    return checked
 
 
 def write_candidates(directory: Path, candidates: Iterable[Candidate]) -> None:

@@ -86,7 +86,9 @@ def _failure(instance: Instance, patch: str, seconds: int) -> str:
         done = place.run(instance.visible_tests, timeout=seconds)
     if done.stopped:
         return done.stopped
-    return "" if done.code == 0 else f"exit {done.code}: {_first_line(done, 'they say nothing')}"
+    lines = done.output.decode(errors="replace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]  # tests sum up at their end
+    return "" if done.code == 0 else f"exit {done.code}: {said[-1][:200] if said else 'they say nothing'}"
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from radmoe.selection.rule import Rule, Setting
 from radmoe.selection.selector import choose, similarity
 from radmoe.selection.steps import Counts, count_steps
 from radmoe.types import SELECTION_KEYS, Anchor, RolloutGroup, Selection, Trace
-from radmoe_agent.candidates import POOL, Candidate, read_candidates
+from radmoe_agent.candidates import POOL, Candidate, read_candidates, refuse_overflow
 from radmoe_agent.checks import TEST_SECONDS, check_confinement, check_patches
 from radmoe_agent.instances import Instance
 from radmoe_agent.methods import DEFAULT, Cohort, parts_of, scores_of
@@ -72,7 +72,7 @@ class PatchDecision:
     """The patch that is submitted for an instance, and why. If none can be, `run` is None and the patch is empty.
 
     `selection` is what routing alone says of the trajectories `runs`, those with routing, in their order; None if there are none. A
-    trajectory that cannot be submitted is not located in it.
+    trajectory that cannot be submitted is not located in it. `issue` is what was to be solved, where instances say so.
     """
 
     instance_id: str
@@ -85,6 +85,7 @@ class PatchDecision:
     selection: Selection | None
     runs: tuple[int, ...]
     candidates: tuple[Considered, ...]
+    issue: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +130,8 @@ def decide_all(
 
     `method` is a name of `radmoe_agent.methods`, or several joined by +. `rule` says what routing is compared: by default every
     boundary as a set, the binary kernel, k = 4. `step@union` also reads the first row of every step without a boundary. With
-    `instances`, a patch that does not apply to its repository, or fails its visible tests, is not submitted. No result depends on
-    the number of threads.
+    `instances`, a patch that does not apply to its repository, or fails its visible tests, is not submitted. One that outgrew the
+    context is not, where another can be. No result depends on the number of threads.
     """
     directory = Path(directory)
     if threads < 1:
@@ -154,7 +155,8 @@ def decide_all(
         members = every[name]
         if name in repositories:
             members = check_patches(repositories[name], members, test_seconds=test_seconds)
-        return decide(name, members, group, setting, pool.model, method=method)
+        made = decide(name, refuse_overflow(members), group, setting, pool.model, method=method)
+        return replace(made, issue=repositories[name].problem_statement) if name in repositories else made
 
     jobs = ((name, _group(pool, name)) for name in order[:limit])
     if threads == 1:
@@ -330,7 +332,7 @@ def record(decision: PatchDecision) -> dict[str, Any]:
     The patch itself is in `preds.json`.
     """
     made = dict.fromkeys(SELECTION_KEYS) if decision.selection is None else decision.selection.to_dict()
-    head = {name: getattr(decision, name) for name in ("instance_id", "run", "why", "method", "model", "runs")}
+    head = {name: getattr(decision, name) for name in ("instance_id", "run", "why", "method", "model", "runs", "issue")}
     return head | made | {"candidates": [asdict(one) for one in decision.candidates]}
 
 

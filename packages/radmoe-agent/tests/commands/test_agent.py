@@ -151,3 +151,16 @@ def test_many_trajectories_that_cannot_be_submitted_are_counted(
     *lines, last = capsys.readouterr().err.splitlines()
     assert lines == [f"radmoe: i0, run {run}: its patch is empty" for run in range(MOST_LINES)]
     assert last == f"radmoe: and 7 more, all in {tmp_path / CANDIDATES}"
+
+
+def test_issues_whose_repository_is_not_given_are_named_and_a_page_says_why(tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs", issues=2, n=3)
+    rows = [{"instance_id": "issue-000", "problem_statement": "mend <it>", "image_name": "x"}]
+    (tmp_path / "instances.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = radmoe("select", tmp_path / "runs", "--data", tmp_path, "--page", tmp_path / "why.html")
+    assert f"{tmp_path} does not have 1 of 2 issues, such as issue-001: their patches are not checked" in done.stderr
+    assert f"open {tmp_path / 'why.html'} in a browser" in done.stdout
+    assert (tmp_path / "why.html").read_text().count('id="problem-') == 2
+    assert '"issue": "mend <it>"' in (tmp_path / "runs" / "records.jsonl").read_text()
+    radmoe("select", tmp_path / "runs", "--method", "rad")
+    assert (tmp_path / "runs" / "patches.html").is_file()

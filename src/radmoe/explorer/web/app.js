@@ -71,14 +71,14 @@ function mount(host, source) {
     tip.hide();
     if (link.readout) state.readout = link.readout;
     if (link.place === null) return showOverview();
-    if (!(link.place >= 0 && link.place < index.problems.length)) return showOverview(`There is no such problem: this page has ${plural(index.problems.length, "problem")}.`);
+    if (!(link.place >= 0 && link.place < index.problems.length)) return showOverview(`There is no such ${NOUNS.problem}: this page has ${plural(index.problems.length, NOUNS.problem)}.`);
     const problem = await blocks.problem(link.place);
     if (own !== round) return;
     const rollout = link.rollout === null ? null : problem.indexOf(link.rollout);
     const other = link.other === null ? null : problem.indexOf(link.other);
     const wanted = { ...state, rollout: rollout === -1 ? null : rollout, other: other === -1 ? null : other };
-    const page = problemPage(problem, index, wanted, actions);
-    const missing = rollout === -1 ? el("p", { class: "note" }, `There is no rollout ${link.rollout} of this problem: it has ${plural(problem.rollouts, "rollout")}.`) : null;
+    const page = PAGES.problem(problem, index, wanted, actions);
+    const missing = rollout === -1 ? el("p", { class: "note" }, `There is no ${NOUNS.rollout} ${link.rollout} of this ${NOUNS.problem}: it has ${plural(problem.rollouts, NOUNS.rollout)}.`) : null;
     replaceChildren(main, missing, page.node);
     const change = shown?.problem !== problem;
     shown = { ...page, problem };
@@ -90,7 +90,7 @@ function mount(host, source) {
   }
 
   function showOverview(note) {
-    const page = overviewPage(index, state, actions);
+    const page = PAGES.overview(index, state, actions);
     const change = shown?.problem !== undefined;
     replaceChildren(main, note ? el("p", { class: "note", role: "alert" }, note) : null, page.node);
     shown = page;
@@ -105,11 +105,11 @@ function mount(host, source) {
     const names = problem ? problem.views.map((view) => view.readout) : [...new Set(index.problems.flatMap((entry) => Object.keys(entry.picks)))];
     const current = names.includes(state.readout) ? state.readout : problem ? names[0] : "";
     const options = [...(problem ? [] : [["", "each kind's own"]]), ...names.map((name) => [name, visible(name)])];
-    replaceChildren(readouts, names.length > 1 || !problem ? el("label", { class: "inline" }, el("span", { class: "word" }, "readout "), choiceOf(options, current, switchReadout)) : null);
+    replaceChildren(readouts, names.length > (problem ? 1 : 0) ? el("label", { class: "inline" }, el("span", { class: "word" }, "readout "), choiceOf(options, current, switchReadout)) : null);
     replaceChildren(steps, place === null ? null : [
-      button("‹", "Previous problem (←)", () => stepProblem(-1), { disabled: place === 0, "aria-label": "Previous problem" }),
+      button("‹", `Previous ${NOUNS.problem} (←)`, () => stepProblem(-1), { disabled: place === 0, "aria-label": `Previous ${NOUNS.problem}` }),
       el("span", { class: "where" }, `${place + 1} / ${index.problems.length}`),
-      button("›", "Next problem (→)", () => stepProblem(1), { disabled: place === index.problems.length - 1, "aria-label": "Next problem" })]);
+      button("›", `Next ${NOUNS.problem} (→)`, () => stepProblem(1), { disabled: place === index.problems.length - 1, "aria-label": `Next ${NOUNS.problem}` })]);
   }
   function switchReadout(name) {
     state.readout = name || null;
@@ -169,6 +169,8 @@ function mount(host, source) {
     const { header } = await source.index();
     const more = header.problems.length !== index?.problems.length;
     index = header;
+    nameAfter(index);
+    fillHelp(help);
     if (!more || document.activeElement?.closest?.("input, select")) return; // somebody is typing: the next time will do
     if (shown?.problem) showBar(shown.problem.place, shown.problem);
     else await show();

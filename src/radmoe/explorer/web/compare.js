@@ -1,8 +1,8 @@
 // Two rollouts side by side, with the words that only one of them has.
 
 function compareTab(problem, view, actions) {
-  const left = textBox("Rollout A, with the words that B lacks marked");
-  const right = textBox("Rollout B, with the words that A lacks marked");
+  const left = textBox("A, with the words that B lacks marked");
+  const right = textBox("B, with the words that A lacks marked");
   const headA = el("div", { class: "facts" });
   const headB = el("div", { class: "facts" });
   const about = el("p", { class: "about" });
@@ -23,7 +23,7 @@ function compareTab(problem, view, actions) {
     const words = (kind) => pieces.filter((piece) => piece.kind === kind).reduce((sum, piece) => sum + piece.words.filter((word) => word.trim()).length, 0);
     const similar = view && view.similarity(a, b);
     replaceChildren(about,
-      a === b ? "Choose another rollout to compare with. " : aligned
+      a === b ? `Choose another ${NOUNS.rollout} to compare with. ` : aligned
         ? `${plural(words("same"), "word")} in common, ${plural(words("left"), "word")} only in A, ${plural(words("right"), "word")} only in B. `
         : "These texts are too different to be aligned; what they share at their beginning and end is not marked. ",
       similar === null || a === b ? "" : `Similarity of their routing: ${similar.toFixed(2)}.`);

@@ -51,8 +51,24 @@ function mixed(from, to, share) {
   return from.map((value, i) => Math.round(value + (to[i] - value) * share));
 }
 
+// What the page calls its problems and their rollouts: an agent leaves trajectories of issues.
+const NOUNS = { problem: "problem", rollout: "rollout" };
+
+function nameAfter(index) {
+  const agents = index.problems.length > 0 && index.problems.every((entry) => entry.kind === "agent");
+  Object.assign(NOUNS, agents ? { problem: "issue", rollout: "trajectory" } : { problem: "problem", rollout: "rollout" });
+}
+
+function several(noun) {
+  return noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
+}
+
 function plural(count, noun) {
-  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+  return `${count.toLocaleString("en")} ${count === 1 ? noun : several(noun)}`;
+}
+
+function capital(word) {
+  return word[0].toUpperCase() + word.slice(1);
 }
 
 // What appears beside the pointer: lines of text. There is one for the whole page.

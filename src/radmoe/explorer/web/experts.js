@@ -9,7 +9,7 @@ function expertsTab(problem, view, actions) {
     drawn = [];
     if (!firedA || !firedB) {
       const missing = [a, b].filter((i) => !view.fired(i)).map((i) => problem.number(i));
-      replaceChildren(node, el("p", { class: "about" }, `Rollout ${missing.join(" and rollout ")} does not reach the marker, so there is no window to show.`));
+      replaceChildren(node, el("p", { class: "about" }, `${capital(NOUNS.rollout)} ${missing.join(" and ")} does not reach the marker, so there is no window to show.`));
       return;
     }
     const rows = (i) => view.rows[view.placeOf.get(i)];
@@ -24,8 +24,8 @@ function expertsTab(problem, view, actions) {
         const at = layer * experts + expert;
         tip.show(event, [
           `layer ${layer}, expert ${expert}`,
-          `A (rollout ${problem.number(a)}): in ${firedA[at]} of ${rows(a)} tokens`,
-          `B (rollout ${problem.number(b)}): in ${firedB[at]} of ${rows(b)} tokens`,
+          `A (${NOUNS.rollout} ${problem.number(a)}): in ${firedA[at]} of ${rows(a)} tokens`,
+          `B (${NOUNS.rollout} ${problem.number(b)}): in ${firedB[at]} of ${rows(b)} tokens`,
         ]);
       });
       stage.addEventListener("mouseleave", () => tip.hide());
@@ -45,8 +45,8 @@ function expertsTab(problem, view, actions) {
         `Each row is a layer and each column one of its ${experts} experts; the stronger the colour, the more tokens of the window used it. `
         + `${shared.toLocaleString("en")} of the ${either.toLocaleString("en")} experts that fired in either window fired in both.`),
       el("div", { class: "heats" },
-        grid(`A: rollout ${problem.number(a)}${a === view.pick ? ", the pick" : ""}`, "share", shareA),
-        grid(`B: rollout ${problem.number(b)}${b === view.pick ? ", the pick" : ""}`, "share", shareB),
+        grid(`A: ${NOUNS.rollout} ${problem.number(a)}${a === view.pick ? ", the pick" : ""}`, "share", shareA),
+        grid(`B: ${NOUNS.rollout} ${problem.number(b)}${b === view.pick ? ", the pick" : ""}`, "share", shareB),
         grid("Difference between A and B", "difference", (at) => shareA(at) - shareB(at))),
       el("p", { class: "scale" }, "no token", el("span", { class: "ramp" }), "every token", el("span", { class: "spacer" }), "B more", el("span", { class: "ramp both" }), "A more"));
     draw();

@@ -1,19 +1,21 @@
 // For someone who never heard of routing: what the words on the page mean, and its keys.
 
-const WORDS = [
-  ["Rollout", "One complete attempt of a model at a problem. The model answers the same problem many times, and one attempt has to be returned."],
+const WORDS = () => [
+  NOUNS.rollout === "trajectory"
+    ? ["Trajectory", "One complete run of an agent on an issue, step by step, which ends with a patch. The agent runs many times, and one patch has to be submitted."]
+    : ["Rollout", "One complete attempt of a model at a problem. The model answers the same problem many times, and one attempt has to be returned."],
   ["Routing", "This kind of model has many small parts, its experts. For every word piece (token) and in every layer it uses only a few of them. Which ones it used is its routing."],
-  ["Anchor, window", "The place where an answer opens, such as \\boxed{ or a code fence, is the anchor. The window is the few tokens from there, where the routing of all rollouts is compared."],
-  ["Density, pick", "How much the routing of a rollout agrees with that of its nearest neighbours. RAD picks the rollout with the highest density, and parses no answer to do so."],
-  ["Basin", "Rollouts that lead to the same local best when one climbs from neighbour to neighbour. They are alike in their routing; they may give different answers, and all of them can be wrong."],
+  ["Anchor, window", `The place where an answer opens, such as \\boxed{ or a code fence, is the anchor. The window is the few tokens from there, where the routing of all ${several(NOUNS.rollout)} is compared.`],
+  ["Density, pick", "How much the routing of one agrees with that of its nearest neighbours. RAD picks the one with the highest density, and parses no answer to do so."],
+  ["Basin", `${capital(several(NOUNS.rollout))} that lead to the same local best when one climbs from neighbour to neighbour. They are alike in their routing; they may give different answers, and all of them can be wrong.`],
 ];
-const KEYS = [
-  ["← →", "previous, next problem"],
-  ["↑ ↓", "previous, next rollout; on the overview, problem"],
+const KEYS = () => [
+  ["← →", `previous, next ${NOUNS.problem}`],
+  ["↑ ↓", `previous, next ${NOUNS.rollout}; on the overview, ${NOUNS.problem}`],
   ["p", "the pick"],
   ["r", "next readout"],
   ["t", "next theme: system, light, dark"],
-  ["/", "find a problem"],
+  ["/", `find ${NOUNS.problem}s`],
   ["?", "this help"],
   ["Esc", "close, or back to the overview"],
 ];
@@ -25,7 +27,7 @@ function legendNode(index) {
 // With an index whose problems are graded, what a basin is ends with how often two rollouts of a picked one answer alike.
 function wordList(index) {
   const measured = (word) => (word === "Basin" && index ? answeredAlike(index) : "");
-  return el("dl", {}, WORDS.map(([word, meaning]) => el("div", {}, el("dt", {}, word), el("dd", {}, meaning + measured(word)))));
+  return el("dl", {}, PAGES.words().map(([word, meaning]) => el("div", {}, el("dt", {}, word), el("dd", {}, meaning + measured(word)))));
 }
 
 function answeredAlike(index) {
@@ -36,10 +38,16 @@ function answeredAlike(index) {
 
 function helpDialog() {
   const dialog = el("dialog", { class: "help", "aria-labelledby": "help-title" });
-  dialog.append(
-    el("h2", { id: "help-title" }, "How to read this page"), wordList(),
-    el("h2", {}, "Keys"), el("dl", { class: "key-list" }, KEYS.map(([key, meaning]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, meaning)))),
-    button("Close", "Close this help", () => dialog.close()));
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   return dialog;
 }
+
+function fillHelp(dialog) {
+  replaceChildren(dialog,
+    el("h2", { id: "help-title" }, "How to read this page"), wordList(),
+    el("h2", {}, "Keys"), el("dl", { class: "key-list" }, KEYS().map(([key, meaning]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, meaning)))),
+    button("Close", "Close this help", () => dialog.close()));
+}
+
+// What `mount` shows. A companion's script, which stands before app.js, puts pages and words of its own here.
+const PAGES = { overview: overviewPage, problem: problemPage, words: WORDS };

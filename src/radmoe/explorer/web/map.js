@@ -15,7 +15,7 @@ function mapPanel(problem, view, actions, colouring) {
   const links = svg("g", { class: "links" });
   const points = svg("g", {});
   const rings = svg("g", {});
-  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "map", role: "img", "aria-label": `Map of ${n} rollouts` }, links, points, rings);
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "map", role: "img", "aria-label": `Map of ${plural(n, NOUNS.rollout)}` }, links, points, rings);
   const pickPlace = view.pick === null ? null : view.placeOf.get(view.pick);
   if (pickPlace !== null) {
     for (const other of view.neighbours(view.pick)) {
@@ -58,8 +58,8 @@ function mapPanel(problem, view, actions, colouring) {
   const choice = labelled
     ? el("label", { class: "inline" }, "colour ", choiceOf([["right", "right or wrong"], ["basin", "basin"]], colouring, actions.colour))
     : null;
-  const about = "Rollouts lie close where their routing agrees. Lines join the pick to its nearest neighbours.";
-  const node = panel("Map of the rollouts", about, drawing, el("div", { class: "under" }, legend, choice));
+  const about = `${capital(several(NOUNS.rollout))} lie close where their routing agrees. Lines join the pick to its nearest neighbours.`;
+  const node = panel(`Map of the ${several(NOUNS.rollout)}`, about, drawing, el("div", { class: "under" }, legend, choice));
   return { node, select };
 }
 
@@ -121,7 +121,7 @@ function rolloutLines(problem, view, i) {
   const likelihood = problem.likelihood(i);
   const basin = view.basinNumber(i);
   return [
-    `rollout ${problem.number(i)}${i === view.pick ? ", RAD's pick" : ""}`,
+    `${NOUNS.rollout} ${problem.number(i)}${i === view.pick ? ", RAD's pick" : ""}`,
     plural(problem.length(i), "token"),
     mean === null ? "not compared" : `density ${mean.toFixed(3)} (mean over ${plural(view.k, "neighbour")})`,
     basin === null ? null : `basin ${basin + 1} of ${view.basinOf.size}`,

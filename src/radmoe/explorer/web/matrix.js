@@ -19,7 +19,7 @@ function matrixPanel(problem, view, actions) {
     if (view.root[place] === view.root[place - 1]) continue;
     lines.append(svg("line", { x1: 0, x2: n, y1: place, y2: place }), svg("line", { y1: 0, y2: n, x1: place, x2: place }));
   }
-  const label = `Similarity of ${n} rollouts, from ${low.toFixed(2)} to ${high.toFixed(2)}, in ${plural(view.basinOf.size, "basin")}`;
+  const label = `Similarity of ${plural(n, NOUNS.rollout)}, from ${low.toFixed(2)} to ${high.toFixed(2)}, in ${plural(view.basinOf.size, "basin")}`;
   const stage = el("div", { class: "matrix", role: "img", "aria-label": label }, canvas, overlay);
   if (n <= MOST_NUMBERED) {
     for (let row = 0; row < n; row++) {
@@ -41,8 +41,8 @@ function matrixPanel(problem, view, actions) {
     const [row, column] = at(event);
     const [i, j] = [view.members[row], view.members[column]];
     const together = view.root[row] === view.root[column] ? "same basin" : "different basins";
-    tip.show(event, i === j ? [`rollout ${problem.number(i)}`] : [
-      `rollouts ${problem.number(i)} and ${problem.number(j)}`,
+    tip.show(event, i === j ? [`${NOUNS.rollout} ${problem.number(i)}`] : [
+      `${several(NOUNS.rollout)} ${problem.number(i)} and ${problem.number(j)}`,
       `similarity ${view.similarityOfPlaces(row, column).toFixed(2)}, ${together}`,
     ]);
   });
@@ -80,7 +80,7 @@ function matrixPanel(problem, view, actions) {
   };
   draw();
   const scale = el("p", { class: "scale" }, low.toFixed(2), el("span", { class: "ramp" }), high.toFixed(2));
-  const node = panel("Agreement of every two rollouts", "Rows and columns are rollouts, basin by basin; the pick is first. Click a cell to compare its two.", stage, scale);
+  const node = panel(`Agreement of every two ${several(NOUNS.rollout)}`, `Rows and columns are ${several(NOUNS.rollout)}, basin by basin; the pick is first. Click a cell to compare its two.`, stage, scale);
   return { node, select, draw };
 }
 

@@ -59,9 +59,9 @@ function problemPage(problem, index, state, actions) {
     replaceChildren(content, component.node);
     component.select(a, b);
     const needsOther = tab === "compare" || tab === "experts";
-    const options = rollouts.order.map((i) => [String(i), `rollout ${problem.number(i)}${view && i === view.pick ? " (pick)" : ""}`]);
+    const options = rollouts.order.map((i) => [String(i), `${NOUNS.rollout} ${problem.number(i)}${view && i === view.pick ? " (pick)" : ""}`]);
     replaceChildren(other, needsOther
-      ? [choiceOf(options, String(a), (value) => choose.select(Number(value), null), "Rollout A"), " against ", choiceOf(options, String(b), (value) => choose.select(null, Number(value)), "Rollout B")]
+      ? [choiceOf(options, String(a), (value) => choose.select(Number(value), null), "A"), " against ", choiceOf(options, String(b), (value) => choose.select(null, Number(value)), "B")]
       : null);
   };
   tabs.forEach((node, k) => node.addEventListener("keydown", (event) => {
@@ -75,11 +75,11 @@ function problemPage(problem, index, state, actions) {
   const pool = index.pools[entry.pool];
   const why = view ? view.why : ["Nothing was selected.", "No marker was found that says where an answer begins, or no routing was kept there."];
   const unlike = view && state.readout && view.readout !== state.readout
-    ? el("p", { class: "note" }, "Fewer than two rollouts of this problem can be compared at ", theirs(state.readout), "; it is shown as ", theirs(view.readout), " reads it.")
+    ? el("p", { class: "note" }, `Fewer than two ${several(NOUNS.rollout)} of this ${NOUNS.problem} can be compared at `, theirs(state.readout), "; it is shown as ", theirs(view.readout), " reads it.")
     : null;
   const node = el("article", { class: "problem" },
     unlike,
-    el("p", { class: "kicker" }, `Problem ${problem.place + 1} of ${index.problems.length}`, pool ? [" · ", theirs(pool.name, 80)] : null, problem.kind ? ` · ${problem.kind}` : null, view ? [" · read at ", theirs(view.readout)] : null),
+    el("p", { class: "kicker" }, `${capital(NOUNS.problem)} ${problem.place + 1} of ${index.problems.length}`, pool ? [" · ", theirs(pool.name, 80)] : null, problem.kind ? ` · ${problem.kind}` : null, view ? [" · read at ", theirs(view.readout)] : null),
     el("h1", {}, theirs(problem.id, 120)),
     el("div", { class: "problem-head" },
       el("div", {},
@@ -89,7 +89,7 @@ function problemPage(problem, index, state, actions) {
       methodsNode(problem, index, view, choose)),
     el("div", { class: compared ? "panels" : "panels few" }, panels.map((one) => one.node)),
     el("section", { class: "panel detail" },
-      el("div", { class: "tab-bar" }, el("div", { class: "tabs", role: "tablist", "aria-label": "Views of the selected rollouts" }, tabs), other),
+      el("div", { class: "tab-bar" }, el("div", { class: "tabs", role: "tablist", "aria-label": `Views of the selected ${several(NOUNS.rollout)}` }, tabs), other),
       content));
   const step = (by) => {
     const at = rollouts.order.indexOf(a) + by;
@@ -122,7 +122,7 @@ function methodsNode(problem, index, view, actions) {
   };
   const main = MAIN_METHODS.flatMap((name) => shown.filter((method) => method.name === name));
   const rest = shown.filter((method) => !main.includes(method));
-  return el("section", { class: "methods" }, el("h2", {}, "Which rollout each method picks"),
+  return el("section", { class: "methods" }, el("h2", {}, `Which ${NOUNS.rollout} each method picks`),
     view && view !== problem.views[0] ? el("p", { class: "about" }, "Where they read routing, they read it at ", theirs(problem.views[0].readout), ", as the tables do.") : null,
     el("ul", { class: "chips" }, main.map(chip)),
     rest.length ? el("details", {}, el("summary", {}, plural(rest.length, "more method")), el("ul", { class: "chips" }, rest.map(chip))) : null);

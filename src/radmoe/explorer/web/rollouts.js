@@ -14,7 +14,7 @@ function rolloutsPanel(problem, view, actions) {
     const meter = el("span", { class: "meter", "aria-hidden": "true" }, el("span", {}));
     meter.firstChild.style.width = `${high > low ? 6 + (94 * ((mean ?? low) - low)) / (high - low) : 100}%`; // the lowest is seen too
     const row = el("tr", { class: basin !== before ? "new-basin" : null, onclick: (event) => actions.select(...(event.shiftKey ? [null, i] : [i, null])) },
-      el("td", {}, button(`${problem.number(i)}`, `Show rollout ${problem.number(i)}`, () => {}), view && i === view.pick ? el("span", { class: "badge pick" }, "pick") : null),
+      el("td", {}, button(`${problem.number(i)}`, `Show ${NOUNS.rollout} ${problem.number(i)}`, () => {}), view && i === view.pick ? el("span", { class: "badge pick" }, "pick") : null),
       el("td", { class: "number" }, basin === null ? "–" : `${basin + 1}`),
       el("td", { class: "number" }, mean === null ? "not compared" : [meter, mean.toFixed(3)]),
       labelled ? el("td", {}, [el("span", { class: "cross" }, "✗ "), el("span", { class: "tick" }, "✓ "), ""][problem.correct(i)], problem.answer(i) === null ? "none" : theirs(problem.answer(i), 28)) : null,
@@ -23,12 +23,12 @@ function rolloutsPanel(problem, view, actions) {
     rows.set(i, row);
     return row;
   }));
-  const heads = ["rollout", "basin", "density", labelled ? "answer" : null, "tokens", likely ? "likelihood" : null];
+  const heads = [NOUNS.rollout, "basin", "density", labelled ? "answer" : null, "tokens", likely ? "likelihood" : null];
   const table = el("table", { class: "rollouts" },
     el("thead", {}, el("tr", {}, heads.filter(Boolean).map((head, k) => el("th", { scope: "col", class: k > 0 && head !== "answer" ? "number" : null }, head)))), body);
-  const box = scroller("Rollouts", table);
+  const box = scroller(capital(several(NOUNS.rollout)), table);
   const bars = high > low ? ` The bars of density go from the lowest, ${low.toFixed(3)}, to the highest, ${high.toFixed(3)}.` : "";
-  const node = panel("Rollouts", `Click one to read it (A); with the shift key, to compare with it (B).${bars}`, box);
+  const node = panel(capital(several(NOUNS.rollout)), `Click one to read it (A); with the shift key, to compare with it (B).${bars}`, box);
   const select = (a, b) => {
     for (const [i, row] of rows) {
       row.classList.toggle("chosen-a", i === a);

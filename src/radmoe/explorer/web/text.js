@@ -102,7 +102,7 @@ function scrollToToken(box, t) {
 }
 
 function textTab(problem, view, actions) {
-  const box = textBox("Text of the selected rollout");
+  const box = textBox(`Text of the selected ${NOUNS.rollout}`);
   const head = el("div", { class: "facts" });
   const toWindow = button("Go to the window", "Scroll to where routing was compared", () => jump());
   let current = null;
@@ -136,7 +136,7 @@ function rolloutFacts(problem, view, i) {
   const likelihood = problem.likelihood(i);
   const finish = problem.finish ? problem.finish[i] : null;
   const facts = [
-    el("strong", {}, `Rollout ${problem.number(i)}`),
+    el("strong", {}, `${capital(NOUNS.rollout)} ${problem.number(i)}`),
     view && i === view.pick ? el("span", { class: "badge pick" }, "RAD's pick") : null,
     verdictBadge(problem.correct(i)),
     problem.arrays.answer === undefined ? null : problem.answer(i) === null ? "no answer could be read" : el("span", {}, "answer ", theirs(problem.answer(i), 80)),

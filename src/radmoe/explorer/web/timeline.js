@@ -14,7 +14,7 @@ function timelineTab(problem, view, actions) {
       return bar;
     }));
     const row = el("div", { class: "bar-row" },
-      button(`${problem.number(i)}`, `Show rollout ${problem.number(i)}`, () => actions.select(i, null)),
+      button(`${problem.number(i)}`, `Show ${NOUNS.rollout} ${problem.number(i)}`, () => actions.select(i, null)),
       drawing, el("span", { class: "count" }, plural(turns.length, "turn")));
     rows.set(i, row);
     return row;
@@ -31,9 +31,9 @@ function timelineTab(problem, view, actions) {
   };
   const recorded = problem.arrays.step_begin !== undefined;
   const about = recorded
-    ? "Every bar is a rollout, as long as the tokens it generated; a new shade is a new turn of the model."
-    : "Every bar is a rollout, as long as its tokens; a new shade begins at each action that was found in its text. Steps were not recorded.";
-  const node = el("div", {}, el("p", { class: "about" }, about), scroller("Turns of every rollout", bars), head, list);
+    ? `Every bar is a ${NOUNS.rollout}, as long as the tokens it generated; a new shade is a new turn of the model.`
+    : `Every bar is a ${NOUNS.rollout}, as long as its tokens; a new shade begins at each action that was found in its text. Steps were not recorded.`;
+  const node = el("div", {}, el("p", { class: "about" }, about), scroller(`Turns of every ${NOUNS.rollout}`, bars), head, list);
   return { node, select };
 }
 
@@ -61,5 +61,5 @@ function textBetween(problem, i, start, stop) {
 // Several lines of somebody else's text.
 function textBlock(text) {
   const [nodes] = visibleNodes(text, 0, text.length, escapesIn(text, true), 0);
-  return el("div", { class: "text plain" }, ...nodes);
+  return el("div", { class: "text plain", tabindex: "0" }, ...nodes); // it may scroll, which takes the keyboard to it
 }

@@ -231,6 +231,10 @@ def select_command(
         Path | None,
         typer.Option("--records", help="JSON lines that say why.", show_default="records.jsonl in RUNS"),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", help="The page that shows why.", show_default="patches.html in RUNS"),
+    ] = None,
     data: Data = None,
     test_seconds: Annotated[
         int, typer.Option("--test-seconds", help="Seconds for the visible tests of one patch.")
@@ -241,24 +245,35 @@ def select_command(
 ) -> None:
     """Pick one patch per issue.
 
-    What cannot be submitted leaves first: no patch, and with --data a patch that does not apply to its repository or fails the tests
-    that instances.jsonl names (visible_tests). The method picks among the rest; no verdict is read. Writes the predictions and a record
-    of every decision. An issue with nothing to submit gets an empty patch, and a line that says so.
+    What cannot be submitted leaves first: no patch, a context that overflowed, and with --data a patch that does not apply to its
+    repository or fails the tests that instances.jsonl names (visible_tests). The method picks among the rest; no verdict is read. Writes
+    the predictions, a record of every decision, and a page that shows why. An issue with nothing to submit gets an empty patch, and a
+    line that says so.
     """
     from radmoe_agent.candidates import read_candidates
     from radmoe_agent.instances import load_instances
+    from radmoe_agent.page import PAGE, write_page
     from radmoe_agent.patches import PREDS, RECORDS, decide_all, record, write_predictions
 
     if limit is not None:
         limited(limit, [0])
     instances = () if data is None else load_instances(data)
-    total = len(read_candidates(directory))
+    every = read_candidates(directory)
+    total = len(every)
+    if unknown := data and every.keys() - {one.instance_id for one in instances}:
+        say(
+            f"radmoe: {data} does not have {len(unknown):,} of {total:,} issues, such as {min(unknown)}: their patches are not checked",
+            err=True,
+        )
     made = decide_all(
         directory, method=method, rule=rule, limit=limit, instances=instances, test_seconds=test_seconds, threads=jobs
     )
-    decisions = list(progress(made, min(total, limit or total), "selecting"))
+    decisions = list(progress(made, min(total, limit or total), "selecting", "issues"))
     preds, reasons = out or directory / PREDS, records or directory / RECORDS
     write_predictions(decisions, preds, reasons)
+    shown = page or directory / PAGE
+    with bar("writing the page", "issues") as update:
+        write_page(directory, list(map(record, decisions)), shown, progress=update)
     if as_json:
         for one in decisions:
             say(json_text(record(one)))
@@ -268,6 +283,7 @@ def select_command(
         if one.run is None:
             say(f"radmoe: {one.instance_id}: {one.why}", err=True)
     say(f"{len(decisions):,} predictions in {preds}, and why in {reasons}")
+    say(f"Look inside: open {shown} in a browser. It says of every issue which patch was picked, and why.")
 
 
 def _arguments(style: str | None) -> dict[str, object]:

@@ -47,19 +47,19 @@ def show_decisions(decisions: list[PatchDecision]) -> None:
         return
     routing = f" ({decisions[0].setting})" if "rad" in decisions[0].method.split("+") else ""
     table = ScreenTable(title=f"Picked by {decisions[0].method}{routing}", box=None)
-    table.add_column("issue")
-    for heading in ("trajectories", "usable", "patches", "pick", "same patch", "steps", "boundaries", "patch lines"):
+    table.add_column("issue", no_wrap=True)
+    for heading in ("trajectories", "usable", "patches", "pick", "left it too", "steps", "lines"):
         table.add_column(heading, justify="right")
     for one in decisions:
         usable = [c for c in one.candidates if c.problem is None]
         counts = (len(one.candidates), len(usable), len({c.same for c in usable}))
         pick = next((c for c in usable if c.run == one.run), None)
         if pick is None:
-            table.add_row(one.instance_id, *map(str, counts), "none", "", "", "", "0", style="yellow")
+            table.add_row(one.instance_id, *map(str, counts), "none", "", "", "0", style="yellow")
             continue
-        facts = ("-" if fact is None else str(fact) for fact in (pick.steps, pick.boundaries))
+        steps = "-" if pick.steps is None else str(pick.steps)
         shared = f"{len(pick.same)} of {len(usable)}"
-        table.add_row(one.instance_id, *map(str, counts), str(pick.run), shared, *facts, str(pick.patch_lines))
+        table.add_row(one.instance_id, *map(str, counts), str(pick.run), shared, steps, str(pick.patch_lines))
     console().print(table)
     say(_left(decisions))
 

@@ -37,7 +37,11 @@ def evaluate_command(
 
     Verdicts are SWE-bench's reports or a file of labels. They are read here and by nothing that selects. Without any, those of an earlier call are used.
     """
+    from radmoe.grading.labels import read_labels
     from radmoe_agent.candidates import POOL, read_candidates
+    from radmoe_agent.page import PAGE, write_page
+    from radmoe_agent.page.write import read_records
+    from radmoe_agent.patches import RECORDS
     from radmoe_studies.commands import study
     from radmoe_studies.verdicts import label_patches, read_reports, read_verdicts
 
@@ -49,6 +53,14 @@ def evaluate_command(
         patches = {(name, one.run): one.patch for name, members in candidates.items() for one in members}
         graded = label_patches(directory / POOL, patches, verdicts)
         say(str(graded), err=True)
+    if (directory / RECORDS).is_file():
+        known = {
+            (name, run): label.correct
+            for name, runs in read_labels(directory / POOL).items()
+            for run, label in runs.items()
+        }
+        write_page(directory, read_records(directory / RECORDS), directory / PAGE, verdicts=known)
+        say(f"{directory / PAGE} has the verdicts now", err=True)
     study.command(
         name="agent",
         pools=[directory / POOL],
