@@ -17,10 +17,22 @@ from radmoe.system.foreign import read_file
 
 POOL, CANDIDATES = "pool", "candidates.jsonl"
 SUFFIX = ".traj.json"
-OVERFLOW = "ContextExceeded"  # the status of a trajectory whose conversation outgrew the context
 _TEXTS = dict.fromkeys(("instance_id", "status", "patch", "model"), str)
 _FIELDS: dict[str, Any] = {**_TEXTS, "run": int, "problem": str | None, "notes": list}  # of a line, with their types
 _EXAMPLE = '{"instance_id": "a__b-1", "run": 0, "status": "Submitted", "patch": "..", "model": "..", "problem": null}'
+_OVERFLOWED, _BROKE_OFF, _LIMITED = "outgrew the context", "broke off", "reached a limit"
+OVERFLOW, BROKE_OFF = "ContextExceeded", "BrokeOff"
+UNFINISHED = {  # exit statuses of mini-swe-agent, harmonyagent and radmoe under which a work tree may have half a patch
+    OVERFLOW: _OVERFLOWED,
+    "ContextWindowExceededError": _OVERFLOWED,
+    "MaxContextWindowOverflow": _OVERFLOWED,
+    "LimitsExceeded": _LIMITED,
+    "MaxNewTokensExceeded": _LIMITED,
+    "RepeatedFormatError": _BROKE_OFF,
+    "RetrialsExceeded": _BROKE_OFF,
+    "UnexpectedFinishReason": _BROKE_OFF,
+    BROKE_OFF: _BROKE_OFF,
+}
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,7 @@ class Trajectory:
     model: str
     timeouts: int = 0
     error: str = ""  # of a crash
+    malformed: int = 0  # steps that were sampled again
 
 
 def read_trajectory(path: Path) -> Trajectory:
@@ -68,7 +81,7 @@ def read_trajectory(path: Path) -> Trajectory:
             config = info.get("config")
             described = config.get("model") if isinstance(config, dict) else None
             model = described.get("model_name") if isinstance(described, dict) else None
-            timeouts = info.get("timeouts")
+            timeouts, malformed = info.get("timeouts"), info.get("malformed")
             return Trajectory(
                 messages,
                 str(info.get("exit_status") or ""),
@@ -76,6 +89,7 @@ def read_trajectory(path: Path) -> Trajectory:
                 str(model or ""),
                 timeouts if isinstance(timeouts, int) else 0,
                 str(info.get("exception_str") or ""),
+                len(malformed) if isinstance(malformed, list) else 0,
             )
     raise InputError("the file has no messages and info, so it is no trajectory of mini-swe-agent")
 
@@ -83,12 +97,16 @@ def read_trajectory(path: Path) -> Trajectory:
 def candidate(instance_id: str, run: int, trajectory: Trajectory) -> Candidate:
     """The candidate of a trajectory. An empty patch cannot be submitted."""
     problem = None
+    reason = trajectory.status or "no exit status"
+    if trajectory.error:
+        reason += f": {trajectory.error.splitlines()[0][:200]}"
     if not trajectory.patch.strip():
-        reason = trajectory.status or "no exit status"
-        if trajectory.error:
-            reason += f": {trajectory.error.splitlines()[0][:200]}"
         problem = f"its patch is empty (it ended with {reason})"
-    notes = (f"{trajectory.timeouts} commands were stopped",) if trajectory.timeouts else ()
+    counts = (
+        (trajectory.timeouts, "commands were stopped"),
+        (trajectory.malformed, "malformed steps were sampled again"),
+    )
+    notes = tuple(f"{count} {what}" for count, what in counts if count)
     return Candidate(instance_id, run, trajectory.status, trajectory.patch, trajectory.model, problem, notes)
 
 
@@ -115,16 +133,16 @@ def refuse_other_models(candidates: Sequence[Candidate]) -> list[Candidate]:
     ]
 
 
-def refuse_overflow(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates, of which those that outgrew the context cannot be submitted: what they left was not finished.
+def refuse_unfinished(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates, of which those that did not come to their end (`UNFINISHED`) cannot be submitted: what they left is half done.
 
     Where nothing else can be, an unfinished patch is better than none: they stay, with a note.
     """
-    others = any(one.usable and one.status != OVERFLOW for one in candidates)
+    others = any(one.usable and one.status not in UNFINISHED for one in candidates)
     checked = []
     for one in candidates:
-        if one.usable and one.status == OVERFLOW:
-            said = f"it outgrew the context before it was done (it ended with {OVERFLOW})"
+        if one.usable and one.status in UNFINISHED:
+            said = f"it {UNFINISHED[one.status]} before it was done (it ended with {one.status})"
             one = replace(one, problem=said) if others else replace(one, notes=(*one.notes, said))
         checked.append(one)
     return checked

@@ -1,4 +1,4 @@
-"""The model that mini-swe-agent drives, in its text mode: one thought and one bash command per answer.
+"""mini-swe-agent, and the model that it drives, in its text mode: one thought and one bash command per answer.
 
 mini-swe-agent makes one model object per instance, from plain configuration, so what the objects share lies in
 `SESSIONS` under a name that the configuration carries.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from minisweagent.exceptions import FormatError, LimitsExceeded
 from minisweagent.models import GLOBAL_MODEL_STATS
@@ -18,11 +19,16 @@ from pydantic import BaseModel
 from radmoe.engines.base import Completion
 from radmoe.errors import InputError
 from radmoe.selection.anchors import find_all, spec_for
+from radmoe_agent.candidates import OVERFLOW
 from radmoe_agent.conversation import Conversation
 from radmoe_agent.responder import Responder
-from radmoe_agent.trajectory import Turn
+from radmoe_agent.trajectory import Solved, Turn
 
-CONTEXT_EXCEEDED = "ContextExceeded"
+if TYPE_CHECKING:
+    from radmoe_agent.instances import Instance
+    from radmoe_agent.run import AgentPlan
+
+
 _OBSERVATION = (
     "{% if output.exception_info %}<exception>{{output.exception_info}}</exception>\n{% endif %}"
     "<returncode>{{output.returncode}}</returncode>\n<output>\n{{output.output}}</output>"
@@ -111,7 +117,7 @@ class RoutedModel:
                 {
                     "role": "exit",
                     "content": f"The request has {len(prompt)} tokens and the model's context is {engine.context}.",
-                    "extra": {"exit_status": CONTEXT_EXCEEDED, "submission": ""},
+                    "extra": {"exit_status": OVERFLOW, "submission": ""},
                 }
             )
         key = f"{session.key}/{len(session.turns)}"
@@ -163,3 +169,67 @@ def open_session(name: str, session: AgentSession) -> None:
     if name in SESSIONS:
         raise InputError(f"there is a session {name!r} already: an instance runs once at a time")
     SESSIONS[name] = session
+
+
+def solve(plan: AgentPlan, instance: Instance, run: int, directory: Path) -> Solved:
+    """Run one trajectory by mini-swe-agent, which writes it and its patch into a run directory."""
+    from minisweagent.run.benchmarks.swebench import process_instance
+
+    name = f"{run}/{instance.instance_id}"
+    session = AgentSession(plan.responder, instance.instance_id, run, dict(plan.template_arguments))
+    open_session(name, session)
+    try:
+        process_instance(row(instance), directory, _config(plan, instance, name), _Unwatched())
+    finally:
+        del SESSIONS[name]
+    return Solved(session.turns, session.retokenised, session.failure)
+
+
+def row(instance: Instance) -> dict[str, str]:
+    """An instance as mini-swe-agent's batch runner takes it."""
+    named = {"instance_id": instance.instance_id, "problem_statement": instance.problem_statement}
+    return named if instance.image is None else named | {"image_name": instance.image}
+
+
+def environment_config(plan: AgentPlan, instance: Instance) -> dict[str, Any]:
+    """The section `environment` of mini-swe-agent's configuration: where the commands of a plan run."""
+    own: dict[str, Any] = plan.config.get("environment", {})
+    if plan.environment != "confined":
+        return own | {"environment_class": plan.environment, "timeout": plan.command_seconds}
+    return {
+        "environment_class": "radmoe_agent.confined.ConfinedEnvironment",
+        **{key: value for key, value in own.items() if key in ("env", "disk_mb")},
+        "timeout": plan.command_seconds,
+        "memory_mb": plan.memory_mb,
+        "repository": "" if instance.repository is None else str(instance.repository),
+        "files": dict(instance.files),
+    }
+
+
+def _config(plan: AgentPlan, instance: Instance, session: str) -> dict[str, Any]:
+    model = {
+        key: value
+        for key, value in plan.config.get("model", {}).items()
+        if key in ("action_regex", "format_error_template", "observation_template")
+    }
+    return {
+        "agent": plan.config["agent"] | {"step_limit": plan.step_limit, "cost_limit": 0.0},
+        "model": model
+        | {
+            "model_class": "radmoe_agent.mini.RoutedModel",
+            "model_name": plan.responder.engine.model_name,
+            "session": session,
+        },
+        "environment": environment_config(plan, instance),
+        "run": {key: value for key, value in plan.config.get("run", {}).items() if key == "env_startup_command"},
+    }
+
+
+class _Unwatched:
+    """mini-swe-agent reports the state of every instance; the bar counts finished ones."""
+
+    def on_instance_start(self, instance_id: str) -> None: ...
+
+    def update_instance_status(self, instance_id: str, message: str, cost_delta: float = 0.0) -> None: ...
+
+    def on_instance_end(self, instance_id: str, exit_status: str | None) -> None: ...

@@ -28,7 +28,7 @@ from radmoe.selection.rule import Rule, Setting
 from radmoe.selection.selector import choose, similarity
 from radmoe.selection.steps import Counts, count_steps
 from radmoe.types import SELECTION_KEYS, Anchor, RolloutGroup, Selection, Trace
-from radmoe_agent.candidates import POOL, Candidate, read_candidates, refuse_overflow
+from radmoe_agent.candidates import POOL, Candidate, read_candidates, refuse_unfinished
 from radmoe_agent.checks import TEST_SECONDS, check_confinement, check_patches
 from radmoe_agent.instances import Instance
 from radmoe_agent.methods import DEFAULT, Cohort, parts_of, scores_of
@@ -155,7 +155,7 @@ def decide_all(
         members = every[name]
         if name in repositories:
             members = check_patches(repositories[name], members, test_seconds=test_seconds)
-        made = decide(name, refuse_overflow(members), group, setting, pool.model, method=method)
+        made = decide(name, refuse_unfinished(members), group, setting, pool.model, method=method)
         return replace(made, issue=repositories[name].problem_statement) if name in repositories else made
 
     jobs = ((name, _group(pool, name)) for name in order[:limit])

@@ -1,4 +1,4 @@
-"""N trajectories of every instance by mini-swe-agent, with their routing, into run directories and a pool."""
+"""N trajectories of every instance by mini-swe-agent or the Harmony harness, with their routing, into run directories and a pool."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile
 from radmoe.pool.files import write_atomic
+from radmoe.system.plugins import attribute
 from radmoe_agent.candidates import (
     POOL,
     SUFFIX,
@@ -28,22 +29,26 @@ from radmoe_agent.candidates import (
 )
 from radmoe_agent.instances import Instance
 from radmoe_agent.responder import Responder
-from radmoe_agent.trajectory import joined
+from radmoe_agent.trajectory import Solved, joined
 
 STEP_LIMIT = 50  # App. "Agentic best-of-N"
 COMMAND_SECONDS = 60
 LOG = "minisweagent.log"
 CONFINED = "confined"
+MINI, HARMONY = "mini-swe-agent", "harmony"
+HARNESSES = {MINI: "radmoe_agent.mini.solve", HARMONY: "radmoe_agent.harmony.agent.solve"}
 _STOCK = "benchmarks/swebench_backticks.yaml"  # mini-swe-agent's own text mode
+REBUILT, KEPT = "rebuilt", "kept"
 
 
 @dataclass(frozen=True)
 class AgentPlan:
     """n trajectories of every instance, `workers` at a time.
 
-    `config` is mini-swe-agent's configuration (`load_config`); what it says of the model is replaced. Commands run confined
+    `harness` is one of `HARNESSES`. `config` is a configuration in mini-swe-agent's form (`load_config`); what it says of the model is replaced. Commands run confined
     (`ConfinedEnvironment`), or in another of mini-swe-agent's environments, such as docker, with the settings of `config`.
     Limits that are not given are those of `config`, or else the paper's. `profile` says what the pool keeps of the routing, and `template_arguments` go to the chat template.
+    `prompts` says how the Harmony harness makes a step's request: "rebuilt" from its messages, or with the sampled tokens "kept".
     """
 
     instances: Sequence[Instance]
@@ -59,8 +64,22 @@ class AgentPlan:
     task: str | None = None
     environment: str = CONFINED
     template_arguments: dict[str, object] = field(default_factory=dict)
+    harness: str = MINI
+    prompts: str = REBUILT
 
     def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("harness", self.harness, HARNESSES),
+            ("prompts", self.prompts, (REBUILT, KEPT)),
+        ):
+            if value not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        if self.harness == HARMONY:
+            from radmoe_agent.harmony.openai import harmony_for
+            from radmoe_agent.harmony.prompts import effort_of
+
+            harmony_for(self.responder.engine.vocab)  # refuses a vocabulary that has none of its tokens
+            effort_of(self.template_arguments)
         agent, environment = self.config.get("agent"), self.config.get("environment")
         if not isinstance(agent, dict) or not {"system_template", "instance_template"} <= agent.keys():
             raise InputError("the configuration has no agent with system_template and instance_template")
@@ -111,8 +130,12 @@ class AgentRun:
     failure: str | None
 
 
-def load_config(*sources: str | Path) -> dict[str, Any]:
-    """mini-swe-agent's configuration from files, merged in their order; its own text mode where none is given."""
+def load_config(*sources: str | Path, harness: str = MINI) -> dict[str, Any]:
+    """A configuration from files in mini-swe-agent's form, merged in their order; the harness's own where none is given."""
+    if harness == HARMONY and not sources:
+        from radmoe_agent.harmony.prompts import CONFIG
+
+        return CONFIG
     silence()
     from minisweagent.config import get_config_from_spec
     from minisweagent.utils.serialize import recursive_merge
@@ -210,26 +233,16 @@ class _Work:
         )
 
     def __call__(self, instance: Instance, run: int) -> None:
-        """Run one trajectory by mini-swe-agent, and put it into the pool."""
-        from minisweagent.run.benchmarks.swebench import process_instance
-
-        from radmoe_agent.mini import SESSIONS, AgentSession, open_session
-
+        """Run one trajectory by the harness, and put it into the pool."""
         if self.stopped:
             return
-        name = f"{run}/{instance.instance_id}"
-        session = AgentSession(self.plan.responder, instance.instance_id, run, dict(self.plan.template_arguments))
-        open_session(name, session)
-        try:
-            directory = run_directory(self.out, run)
-            directory.mkdir(parents=True, exist_ok=True)
-            process_instance(_row(instance), directory, self._config(instance, name), _Unwatched())
-            if session.failure is None and session.turns:
-                self._keep(instance, run, session)
-            elif self.failure is None:
-                self.failure = self._reason(instance.instance_id, run, session.failure)
-        finally:
-            del SESSIONS[name]
+        directory = run_directory(self.out, run)
+        directory.mkdir(parents=True, exist_ok=True)
+        session: Solved = attribute(HARNESSES[self.plan.harness])(self.plan, instance, run, directory)
+        if session.failure is None and session.turns:
+            self._keep(instance, run, session)
+        elif self.failure is None:
+            self.failure = self._reason(instance.instance_id, run, session.failure)
 
     def described(self, instance: Instance, run: int) -> Candidate:
         """The candidate that describes a trajectory."""
@@ -251,7 +264,7 @@ class _Work:
             return f"see {self.out / LOG}"
         return f"{trajectory.status}: {trajectory.error}" if trajectory.error else trajectory.status
 
-    def _keep(self, instance: Instance, run: int, session: Any) -> None:
+    def _keep(self, instance: Instance, run: int, session: Solved) -> None:
         trajectory = read_trajectory(self._path(instance.instance_id, run))
         rollout = joined(session.turns)
         with self._lock:
@@ -270,47 +283,6 @@ class _Work:
 
     def _path(self, instance_id: str, run: int) -> Path:
         return run_directory(self.out, run) / instance_id / f"{instance_id}{SUFFIX}"
-
-    def _config(self, instance: Instance, session: str) -> dict[str, Any]:
-        plan = self.plan
-        model = {
-            key: value
-            for key, value in plan.config.get("model", {}).items()
-            if key in ("action_regex", "format_error_template", "observation_template")
-        }
-        environment = plan.config.get("environment", {}) | {
-            "environment_class": plan.environment,
-            "timeout": plan.command_seconds,
-        }
-        own = {
-            "environment_class": "radmoe_agent.confined.ConfinedEnvironment",
-            **{key: value for key, value in plan.config.get("environment", {}).items() if key in ("env", "disk_mb")},
-            "timeout": plan.command_seconds,
-            "memory_mb": plan.memory_mb,
-            "repository": "" if instance.repository is None else str(instance.repository),
-            "files": dict(instance.files),
-        }
-        return {
-            "agent": plan.config["agent"] | {"step_limit": plan.step_limit, "cost_limit": 0.0},
-            "model": model
-            | {
-                "model_class": "radmoe_agent.mini.RoutedModel",
-                "model_name": plan.responder.engine.model_name,
-                "session": session,
-            },
-            "environment": own if plan.environment == CONFINED else environment,
-            "run": {key: value for key, value in plan.config.get("run", {}).items() if key == "env_startup_command"},
-        }
-
-
-class _Unwatched:
-    """mini-swe-agent reports the state of every instance; the bar counts finished ones."""
-
-    def on_instance_start(self, instance_id: str) -> None: ...
-
-    def update_instance_status(self, instance_id: str, message: str, cost_delta: float = 0.0) -> None: ...
-
-    def on_instance_end(self, instance_id: str, exit_status: str | None) -> None: ...
 
 
 def _run_all(work: _Work, wanted: Sequence[tuple[Instance, int]], progress: Callable[[AgentProgress], None]) -> None:
@@ -336,18 +308,16 @@ def _run_all(work: _Work, wanted: Sequence[tuple[Instance, int]], progress: Call
             raise
 
 
-def _row(instance: Instance) -> dict[str, str]:
-    row = {"instance_id": instance.instance_id, "problem_statement": instance.problem_statement}
-    return row if instance.image is None else row | {"image_name": instance.image}
-
-
 def _identity(plan: AgentPlan) -> dict[str, Any]:
     """The settings that must be the same when a run goes on: the harness, its prompts and its limits."""
-    from minisweagent import __version__
-
     prompts = json.dumps([plan.config.get(part) for part in ("agent", "model", "run")], sort_keys=True, default=str)
-    return {
-        "harness": f"mini-swe-agent {__version__}",
+    if plan.harness == HARMONY:
+        harness = {"harness": HARMONY, "prompts": plan.prompts}
+    else:
+        from minisweagent import __version__
+
+        harness = {"harness": f"{MINI} {__version__}"}
+    return harness | {
         "config": hashlib.sha256(prompts.encode()).hexdigest(),
         "step_limit": plan.step_limit,
         "command_seconds": plan.command_seconds,

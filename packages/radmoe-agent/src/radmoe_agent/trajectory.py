@@ -20,6 +20,17 @@ class Turn(NamedTuple):
     finish_reason: str
 
 
+class Solved(NamedTuple):
+    """What a harness hands over of a trajectory. `retokenised` counts the requests that did not go on from the one before.
+
+    `failure` is an answer that could not be given, after which nothing is kept and the trajectory is tried again.
+    """
+
+    turns: Sequence[Turn]
+    retokenised: int = 0
+    failure: BaseException | None = None
+
+
 def joined(turns: Sequence[Turn]) -> Rollout:
     """All turns as one rollout: generated tokens only, and for every step what its request kept and was given."""
     if not turns:

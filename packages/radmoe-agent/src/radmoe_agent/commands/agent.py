@@ -23,10 +23,14 @@ HEADING = "Serve"
 HELP = "Pick one patch out of N trajectories of a coding agent."
 EXAMPLES = (
     "radmoe agent run --model MODEL --data issues/ -n 16 --out runs/",
+    "radmoe agent run --harness harmony --model GPT-OSS --data issues/ --out runs/",
     "radmoe agent import theirs/run_* --model MODEL --out runs/",
     "radmoe agent select runs/ --out preds.json",
 )
-TEMPERATURE, TOP_P = 0.6, 0.95  # App. "Agentic best-of-N"
+SAMPLING = {  # temperature, top-p and tokens per step, where the model suggests none: App. "Agentic best-of-N"
+    "mini-swe-agent": (0.6, 0.95, 2048),
+    "harmony": (1.0, 1.0, 65_536),
+}
 BOUNDARIES = "step@union"  # the rows that a selection reads, and those it may fall back on
 
 Directory = Annotated[
@@ -45,7 +49,11 @@ EveryRow = Annotated[
 TopkLogprobs = Annotated[int, typer.Option("--topk-logprobs", help="Logprobs kept per token; 0: none.")]
 Style = Annotated[
     str | None,
-    typer.Option("--style", help="thinking or instruct (Qwen).", show_default="the chat template's"),
+    typer.Option(
+        "--style",
+        help="thinking or instruct (Qwen); low, medium or high (gpt-oss).",
+        show_default="the chat template's; harmony: high",
+    ),
 ]
 
 
@@ -56,21 +64,35 @@ def run_command(
     config: Annotated[
         list[Path] | None,
         typer.Option(
-            "--config", help="mini-swe-agent's YAML; several are merged.", show_default="its own text-mode prompts"
+            "--config", help="Prompts in mini-swe-agent's YAML; several are merged.", show_default="the harness's own"
         ),
     ] = None,
     n: Annotated[int, typer.Option("-n", help="Trajectories per issue.")] = 16,
+    harness: Annotated[
+        str, typer.Option("--harness", help="mini-swe-agent, or harmony for gpt-oss models.")
+    ] = "mini-swe-agent",
+    prompts: Annotated[
+        str,
+        typer.Option(
+            "--prompts",
+            help="Of harmony: each request rebuilt from messages, or kept: what was sampled stays as it is.",
+        ),
+    ] = "rebuilt",
     engine: Annotated[str, typer.Option("--engine", help="transformers, vllm-http, sglang-http, ...")] = "transformers",
     url: Annotated[str | None, typer.Option("--url", help="Address of a server that returns routing.")] = None,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", help="0 is greedy.", show_default="the model's own, or 0.6")
+        float | None,
+        typer.Option("--temperature", help="0 is greedy.", show_default="the model's own, or 0.6; harmony: 1"),
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option("--top-p", help="Nucleus; 1 is off.", show_default="the model's own, or 0.95")
+        float | None,
+        typer.Option("--top-p", help="Nucleus; 1 is off.", show_default="the model's own, or 0.95; harmony: 1"),
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option("--max-tokens", help="Tokens per step, at most.", show_default="the model's own, or 2048"),
+        typer.Option(
+            "--max-tokens", help="Tokens per step, at most.", show_default="the model's own, or 2048; harmony: 65536"
+        ),
     ] = None,
     style: Style = None,
     environment: Annotated[
@@ -98,7 +120,7 @@ def run_command(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Run mini-swe-agent n times on every issue, with routing.
+    """Run mini-swe-agent, or the Harmony harness, n times on every issue, with routing.
 
     Each command is confined, and the routing of every step is kept. A trajectory is safe on disk once finished: run the same command again to go on, or with a higher -n for more. Nothing
     is graded.
@@ -111,16 +133,20 @@ def run_command(
     from radmoe_agent.run import AgentPlan, load_config, silence
 
     silence()
+    if harness not in SAMPLING:
+        raise InputError(f"harness must be one of {', '.join(SAMPLING)}, got {harness!r}")
     if data is None:
         raise InputError("radmoe agent run needs --data: a folder with instances.jsonl")
     instances = limited(limit, load_instances(data))
-    settings = load_config(*(config or ()))
+    settings = load_config(*(config or ()), harness=harness)
     opened = open_engine(engine, model, EngineOptions(url=url, dtype=dtype, device=device, threads=threads))
+    names = ("temperature", "top_p", "max_new_tokens")
+    own = [opened.suggested(name, otherwise) for name, otherwise in zip(names, SAMPLING[harness], strict=True)]
     sampling = sampling_for(
         opened,
-        temperature=opened.suggested("temperature", TEMPERATURE) if temperature is None else temperature,
-        top_p=opened.suggested("top_p", TOP_P) if top_p is None else top_p,
-        max_tokens=max_tokens,
+        temperature=own[0] if temperature is None else temperature,
+        top_p=own[1] if top_p is None else top_p,
+        max_tokens=own[2] if max_tokens is None else max_tokens,
         seed=seed,
         topk_logprobs=topk_logprobs,
     )
@@ -141,6 +167,8 @@ def run_command(
             task=data.resolve().name,
             environment=environment,
             template_arguments=_arguments(style),
+            harness=harness,
+            prompts=prompts,
         )
         done = _run_with_bar(plan, out)
     finally:
