@@ -14,36 +14,42 @@ import radmoe
 from radmoe.engines import ENGINES, advice
 from radmoe.engines.http.dialects import Sglang, Vllm
 from radmoe.engines.vllm.plugin import worker
-from radmoe.engines.vllm.plugin.worker import find_routers
+from radmoe.engines.vllm.plugin.layers import moe_layers
 from radmoe.errors import EngineError
 
 SOURCE = Path(radmoe.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"
 FLAG = re.compile(r"(--moe-(?:runner-)?backend)[ =`]+(\w+)(?: for (\S+))?")
 
-# The first kernel that vLLM tries for weights and a backend: is it monolithic? Recipe: the lists that
+# The first kernel that vLLM tries for weights and a backend; None is one that asks the router. Recipe: the lists that
 # `backend_to_kernel_cls` returns in vllm/model_executor/layers/fused_moe/oracle/*.py of the source distributions
 # vllm-0.30.0 and vllm-0.33.0, which agree.
 MONOLITHIC = {
-    ("4-bit", "triton"): True,  # mxfp4: OAITritonMxfp4ExpertsMonolithic
-    ("4-bit", "flashinfer_trtllm"): True,  # mxfp4: TrtLlmMxfp4ExpertsMonolithic
-    ("4-bit", "marlin"): False,  # mxfp4, nvfp4, int_wna16: MarlinExperts
-    ("16-", "triton"): False,  # unquantized, fp8, int8: TritonExperts
-    ("16-", "flashinfer_trtllm"): True,  # unquantized: TrtLlmBf16ExpertsMonolithic
+    ("4-bit", "triton"): "OAITritonMxfp4ExpertsMonolithic",  # mxfp4: vLLM's own capture refuses it, the plugin hears it
+    ("4-bit", "flashinfer_trtllm"): "TrtLlmMxfp4ExpertsMonolithic",
+    ("4-bit", "marlin"): None,  # mxfp4, nvfp4, int_wna16: MarlinExperts
+    ("16-", "triton"): None,  # unquantized, fp8, int8: TritonExperts
+    ("16-", "flashinfer_trtllm"): "TrtLlmBf16ExpertsMonolithic",
 }
 
 
 def layer(**attributes: Any) -> torch.nn.Module:
     module = torch.nn.Module()
-    for name, value in ({"router": SimpleNamespace(_compute_routing=None), "layer_id": 0} | attributes).items():
+    router = SimpleNamespace(_compute_routing=None, top_k=2)
+    for name, value in ({"router": router, "layer_id": 0} | attributes).items():
         setattr(module, name, value)
     return module
 
 
 def refused(weights: str, backend: str) -> str:
     """What the plugin says of the model that vLLM builds so; empty where it captures."""
+    kernel = MONOLITHIC[weights, backend]
+    experts = (
+        SimpleNamespace(supports_routing_replay_capture=lambda: True) if kernel is None else type(kernel, (), {})()
+    )
+    method = SimpleNamespace(moe_kernel=SimpleNamespace(fused_experts=experts))
     try:
-        find_routers(torch.nn.ModuleList([layer(is_monolithic=MONOLITHIC[weights, backend])]))
+        moe_layers(torch.nn.ModuleList([layer(is_monolithic=kernel is not None, _quant_method=method)]), weights=True)
     except EngineError as error:
         return str(error)
     return ""
@@ -55,7 +61,7 @@ def messages() -> Iterator[str]:
         yield from (
             advice.remedy(engine, check) for check in {*advice._VLLM, *advice._SGLANG, *advice._LOCAL, *advice._ANY}
         )
-    yield from (Vllm.kernel, Sglang.kernel, worker._BYPASSED, refused("4-bit", "triton"))
+    yield from (Vllm.kernel, Sglang.kernel, worker._BYPASSED, refused("4-bit", "flashinfer_trtllm"))
 
 
 def test_no_advice_names_a_backend_whose_kernel_the_plugin_refuses() -> None:

@@ -14,6 +14,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from vllm_parts import GPU
+
 
 class Server:
     """A `vllm serve` process on a free port."""
@@ -22,8 +24,9 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = port or probe.getsockname()[1]
-        command = [str(Path(sys.executable).with_name("vllm")), "serve", str(model), "--port", str(self.port)]
-        fixed = "--host 127.0.0.1 --dtype float32 --max-model-len 1024 --max-num-seqs 32 --enforce-eager"
+        command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--port", str(self.port)]
+        fixed = "--host 127.0.0.1 --dtype float32 --max-model-len 1024 --max-num-seqs 32 "
+        fixed += "--gpu-memory-utilization 0.1 --attention-backend TRITON_ATTN" if GPU else "--enforce-eager"
         self.log = log
         self.process = subprocess.Popen(
             [*command, *fixed.split(), "--served-model-name", "lab", *options],

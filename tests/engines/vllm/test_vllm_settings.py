@@ -10,7 +10,7 @@ import pytest
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.vllm.plugin import STATUS, TAKE
-from vllm_parts import GPU, GREEDY, OPTIONS, check, same_sets
+from vllm_parts import FLOAT32_AGREES, GPU, GREEDY, OPTIONS, check, same_sets
 
 
 @contextmanager
@@ -91,4 +91,4 @@ def test_windows_and_layers(checkpoint: Any, replay: Any, settings: dict[str, An
     ids, _ = replay("lab-qwen", "float32").teacher_forced([*prompt, *output.outputs[0].token_ids])
     rows = len(prompt) - 1 + routing.token
     inside = rows < len(ids)  # a row or two may follow the last token
-    assert same_sets(routing.ids[inside], ids[rows[inside]][:, routing.layers]).mean() >= 0.999
+    assert same_sets(routing.ids[inside], ids[rows[inside]][:, routing.layers]).mean() >= FLOAT32_AGREES

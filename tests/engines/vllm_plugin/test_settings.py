@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
-import torch
 
 from radmoe.engines.vllm.plugin.endpoint import answered, check_request
 from radmoe.engines.vllm.plugin.settings import PluginSettings
-from radmoe.engines.vllm.plugin.worker import find_routers
-from radmoe.errors import EngineError, InputError
+from radmoe.errors import InputError
 
 
 def test_settings_survive_json() -> None:
@@ -68,25 +64,3 @@ def test_a_request_is_passed_on() -> None:
 
 def test_the_worker_that_records_answers() -> None:
     assert answered([None, {"payload": b""}, None]) == {"payload": b""}
-
-
-def layer(number: int, router: object, **extra: object) -> torch.nn.Module:
-    made = torch.nn.Module()
-    for name, value in {"layer_id": number, "router": router, **extra}.items():
-        object.__setattr__(made, name, value)
-    return made
-
-
-def test_routers_come_in_the_order_of_the_layers() -> None:
-    routers = [SimpleNamespace(_compute_routing=None, name=i) for i in range(3)]
-    model = torch.nn.ModuleList([layer(i, routers[i]) for i in (2, 0, 1)])
-    assert [router.name for router in find_routers(model)] == [0, 1, 2]
-
-
-def test_what_cannot_be_tapped_is_refused() -> None:
-    with pytest.raises(EngineError, match="not a mixture-of-experts model"):
-        find_routers(torch.nn.ModuleList([torch.nn.Linear(2, 2)]))
-    with pytest.raises(EngineError, match="layer 4 runs a monolithic kernel that routes by itself"):
-        find_routers(torch.nn.ModuleList([layer(4, SimpleNamespace(_compute_routing=None), is_monolithic=True)]))
-    with pytest.raises(EngineError, match="layer 1 routes by SimpleNamespace"):
-        find_routers(torch.nn.ModuleList([layer(1, SimpleNamespace())]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from radmoe.engines.vllm.plugin.layers import listen_to_router
 from radmoe.engines.vllm.plugin.tape import UNWRITTEN, Tape
 
 EXPERTS, TOP_K, LAYERS = 16, 4, 3
@@ -29,7 +31,7 @@ def model(device: str = "cpu", rows: int = 32, **options: bool) -> SimpleNamespa
     routers = [Router(layer, device) for layer in range(LAYERS)]
     tape = Tape(LAYERS, rows, TOP_K, weights=options.get("weights", True), device=device)
     for layer, router in enumerate(routers):
-        tape.tap(layer, router)
+        listen_to_router(router, partial(tape.write, layer))
     return SimpleNamespace(routers=routers, tape=tape)
 
 
@@ -114,7 +116,7 @@ def test_a_graph_recorded_without_taps_is_marked() -> None:
         [router._compute_routing(hidden) for router in routers]
     tape = Tape(LAYERS, 32, TOP_K, weights=True, device="cuda")
     for layer, router in enumerate(routers):
-        tape.tap(layer, router)
+        listen_to_router(router, partial(tape.write, layer))
     tape.arm(8)
     graph.replay()
     snapshot = tape.read(np.arange(8))

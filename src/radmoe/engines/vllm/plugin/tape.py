@@ -43,31 +43,22 @@ class Tape:
         self._ids = torch.full((layers, rows, top_k), UNWRITTEN, dtype=torch.int16, device=device)
         self._weights = torch.zeros((layers, rows, top_k), dtype=torch.float32, device=device) if weights else None
         self._keeps = self._ids.device.type == "cpu"
-        self._kept: dict[int, tuple[Tensor, Tensor]] = {}  # weights and ids of the last pass, by layer
+        self._kept: dict[int, tuple[Tensor | None, Tensor]] = {}  # weights and ids of the last pass, by layer
 
-    def tap(self, layer: int, router: Any) -> None:
-        """Wrap a router's `_compute_routing`, so that what it answers is recorded from now on."""
-        compute = router._compute_routing
-
-        def routed(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-            weights, ids = compute(*args, **kwargs)
-            if not self.idle:
-                self.write(layer, weights, ids)
-            return weights, ids
-
-        router._compute_routing = routed
-
-    def write(self, layer: int, weights: Tensor, ids: Tensor) -> None:
-        """Record the answer of one layer's router, both [N, K]."""
+    def write(self, layer: int, weights: Tensor | None, ids: Tensor) -> None:
+        """Record what one layer chose, both [N, K]; weights may be missing where the tape has none."""
+        if self.idle:
+            return
         if self._keeps and not torch.compiler.is_compiling():
             self._kept[layer] = weights, ids
         else:
             self._copy(layer, weights, ids)
 
-    def _copy(self, layer: int, weights: Tensor, ids: Tensor) -> None:
+    def _copy(self, layer: int, weights: Tensor | None, ids: Tensor) -> None:
         rows = min(len(ids), self.rows)
         self._ids[layer, :rows].copy_(ids[:rows])
         if self._weights is not None:
+            assert weights is not None
             self._weights[layer, :rows].copy_(weights[:rows])
 
     def arm(self, rows: int) -> None:
@@ -103,7 +94,7 @@ class Tape:
         every = len(source) == len(ids)
         weights = None
         if self._weights is not None:
-            mass = torch.stack([weights for weights, _ in answers], 1)
+            mass = torch.stack([weights for weights, _ in answers if weights is not None], 1)
             mass = mass if every else mass[source]
             weights = mass.div_(mass.sum(-1, keepdim=True)).to(torch.float16)
         return Snapshot(ids if every else ids[source], weights, None)

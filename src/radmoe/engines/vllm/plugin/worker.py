@@ -8,6 +8,7 @@ needed, and so is every later one. So R(t) of a generated token always exists (r
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from radmoe.engines.advice import VLLM_KERNEL
 from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
+from radmoe.engines.vllm.plugin.layers import moe_layers
 from radmoe.engines.vllm.plugin.payload import encode
 from radmoe.engines.vllm.plugin.settings import PluginSettings
 from radmoe.engines.vllm.plugin.store import RowStore, SlotPlan
@@ -79,16 +81,14 @@ class RowRecorder:
         from radmoe.selection.layers import layer_subset
 
         _refuse(runner, config)
-        routers = find_routers(runner.model)
+        layers = moe_layers(runner.model, weights=settings.weights)
         experts = int(config.model_config.get_num_experts())
-        top_k = routers[0].top_k
-        if any(router.top_k != top_k for router in routers):
-            raise EngineError(
-                f"layers differ in experts per token, {sorted({r.top_k for r in routers})}: not supported"
-            )
+        top_k = layers[0].top_k
+        if any(layer.top_k != top_k for layer in layers):
+            raise EngineError(f"layers differ in experts per token, {sorted({x.top_k for x in layers})}: not supported")
         self._runner, self._settings = runner, settings
-        self._shape = (len(routers), experts, int(top_k))
-        self._layers = [int(i) for i in layer_subset(settings.layers, len(routers))]
+        self._shape = (len(layers), experts, int(top_k))
+        self._layers = [int(i) for i in layer_subset(settings.layers, len(layers))]
         most = max(runner.max_num_tokens, config.compilation_config.max_cudagraph_capture_size or 0)
         self._tape = Tape(len(self._layers), most, top_k, weights=settings.weights, device=runner.device)
         self._store = RowStore(
@@ -104,7 +104,7 @@ class RowRecorder:
         )
         self._pending: deque[_Pending] = deque()
         for i, layer in enumerate(self._layers):
-            self._tape.tap(i, routers[layer])
+            layers[layer].listen(partial(self._tape.write, i))
         self._execute = runner.execute_model
         runner.execute_model = self._step
         self._batch: Any = None  # of the pass under way, in Model Runner V2
@@ -183,25 +183,6 @@ class RowRecorder:
                 self._store.spoil(requests, _BYPASSED)
                 continue
             self._store.fill(plan.slots, ids, None if snapshot.weights is None else snapshot.weights.numpy())
-
-
-def find_routers(model: Any) -> list[Any]:
-    """The routers of a vLLM model, in the order of its layers."""
-    routers: dict[int, Any] = {}
-    for module in model.modules():
-        router = getattr(module, "router", None)
-        if router is None or not hasattr(module, "layer_id"):
-            continue
-        if getattr(module, "is_monolithic", False):
-            raise EngineError(f"layer {module.layer_id} runs a monolithic kernel that routes by itself: {VLLM_KERNEL}")
-        if not hasattr(router, "_compute_routing"):
-            raise EngineError(
-                f"layer {module.layer_id} routes by {type(router).__name__}, which the plugin does not know"
-            )
-        routers[int(module.layer_id)] = router
-    if not routers:
-        raise EngineError("this is not a mixture-of-experts model: without a router there is no routing to capture")
-    return [routers[layer] for layer in sorted(routers)]
 
 
 def _refuse(runner: Any, config: Any) -> None:
