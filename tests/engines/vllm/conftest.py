@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from vllm_parts import OPTIONS, random_checkpoint, shipped, untie
+from vllm_parts import GPU, OPTIONS, random_checkpoint, shipped, untie
 
 try:
     version("vllm")
@@ -77,4 +77,8 @@ def replay(checkpoint: Any) -> Any:
     """(name, dtype) -> the transformers engine that replays token ids."""
     from radmoe.engines.torch.engine import TransformersEngine
 
-    return cache(lambda name, dtype: TransformersEngine(checkpoint(name), dtype=dtype, streams=1))
+    return cache(
+        lambda name, dtype: TransformersEngine(
+            checkpoint(name), dtype=dtype, device="cuda" if GPU else "cpu", streams=1
+        )
+    )
