@@ -39,6 +39,12 @@ def model(**changes: Any) -> Any:
     return tiny_moe.model("gpt-oss", **(_SIZE | changes))
 
 
+def save(path: Path) -> None:
+    """A checkpoint directory."""
+    model().save_pretrained(path)
+    tokenizer().save_pretrained(path)
+
+
 @cache
 def engine(context: int = CONTEXT) -> TransformersEngine:
     made = TransformersEngine(model(), tokenizer=tokenizer(), streams=1, threads=1, model_name="tiny-oss")

@@ -224,6 +224,21 @@ def test_a_patch_that_is_no_text_is_kept_as_it_is(runs: list[Path], tmp_path: Pa
     assert open_pool(tmp_path / "in" / "pool").verify() == []
 
 
+@pytest.mark.parametrize(
+    ("status", "ended"), [(None, "BrokeOff"), ("ContextWindowExceededError", "ContextWindowExceededError")]
+)
+def test_a_trajectory_that_broke_off_or_overflowed_is_recognised(
+    status: str | None, ended: str, runs: list[Path], tmp_path: Path
+) -> None:
+    def change(body: dict[str, Any]) -> None:
+        body["info"]["exit_status"] = status
+        body["messages"].pop()
+
+    done = import_trajectories(edited(runs, tmp_path / "runs", 0, change), engine(), tmp_path / "in")
+    assert (done.replayed, done.unfinished) == (3, 1)
+    assert read_candidates(tmp_path / "in")["one"][0].status == ended
+
+
 def test_a_missing_trajectory_is_listed(runs: list[Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     import_trajectories([runs[0], tmp_path / "empty", runs[1]], engine(), tmp_path / "in")
@@ -234,7 +249,7 @@ def test_nothing_to_import_is_one_line(runs: list[Path], tmp_path: Path) -> None
     with pytest.raises(InputError, match="no run directory"):
         import_trajectories([tmp_path / "none"], engine(), tmp_path / "in")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"there is no trajectory \(\*.traj.json\)"):
+    with pytest.raises(InputError, match=r"there is no trajectory \(\*.traj.json, \*tape.jsonl\)"):
         import_trajectories([tmp_path / "empty"], engine(), tmp_path / "in")
     with pytest.raises(InputError, match="none of 1 trajectories can be imported: its reasoning was not kept"):
         import_trajectories(edited(runs[:1], tmp_path / "runs", 0, forget), engine(), tmp_path / "in")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from radmoe.errors import InputError
 from radmoe.pool.files import write_atomic
@@ -21,17 +21,19 @@ _TEXTS = dict.fromkeys(("instance_id", "status", "patch", "model"), str)
 _FIELDS: dict[str, Any] = {**_TEXTS, "run": int, "problem": str | None, "notes": list}  # of a line, with their types
 _EXAMPLE = '{"instance_id": "a__b-1", "run": 0, "status": "Submitted", "patch": "..", "model": "..", "problem": null}'
 _OVERFLOWED, _BROKE_OFF, _LIMITED = "outgrew the context", "broke off", "reached a limit"
-OVERFLOW, BROKE_OFF = "ContextExceeded", "BrokeOff"
+_OUT_OF_TOKENS = "ran out of tokens, of a step or of the context,"
+OVERFLOW, BROKE_OFF, LENGTH = "ContextExceeded", "BrokeOff", "LengthExceeded"
 UNFINISHED = {  # exit statuses of mini-swe-agent, harmonyagent and radmoe under which a work tree may have half a patch
     OVERFLOW: _OVERFLOWED,
     "ContextWindowExceededError": _OVERFLOWED,
     "MaxContextWindowOverflow": _OVERFLOWED,
     "LimitsExceeded": _LIMITED,
-    "MaxNewTokensExceeded": _LIMITED,
+    "MaxNewTokensExceeded": _OUT_OF_TOKENS,
     "RepeatedFormatError": _BROKE_OFF,
     "RetrialsExceeded": _BROKE_OFF,
     "UnexpectedFinishReason": _BROKE_OFF,
     BROKE_OFF: _BROKE_OFF,
+    LENGTH: _OUT_OF_TOKENS,
 }
 
 
@@ -56,9 +58,20 @@ class Candidate:
         return self.problem is None
 
 
+class Exchange(NamedTuple):
+    """One request as texts: the whole prompt, what the model answered, and why it stopped."""
+
+    prompt: str
+    response: str
+    finish_reason: str
+
+
 @dataclass(frozen=True)
 class Trajectory:
-    """A file that mini-swe-agent wrote: its messages, the patch, and what else it says of the run."""
+    """A finished trajectory: its messages, the patch, and what else its file says of the run.
+
+    `exchanges` are its requests as texts where a tape has them.
+    """
 
     messages: list[dict[str, Any]]
     status: str
@@ -67,6 +80,7 @@ class Trajectory:
     timeouts: int = 0
     error: str = ""  # of a crash
     malformed: int = 0  # steps that were sampled again
+    exchanges: tuple[Exchange, ...] = ()
 
 
 def read_trajectory(path: Path) -> Trajectory:

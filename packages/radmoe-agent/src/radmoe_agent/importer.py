@@ -1,4 +1,4 @@
-"""Imports existing trajectories: each step is replayed through a local model as the request that it was.
+"""Imports existing trajectories, of ChatML or Harmony agents: each step is replayed through a local model as the request that it was.
 
 A trajectory holds texts, so the tokens are those of the tokenizer, which may not be those that were sampled; the pool
 records that. Without the reasoning there is no boundary to read, so a trajectory that did not keep it is refused.
@@ -24,18 +24,26 @@ from radmoe.selection.anchors import MARKERS, markers_for, text_response
 from radmoe.types import Kind, check_steps
 from radmoe_agent.candidates import (
     POOL,
+    UNFINISHED,
     Candidate,
     Trajectory,
     candidate,
-    find_trajectories,
-    read_trajectory,
     refuse_other_models,
     write_candidates,
 )
 from radmoe_agent.conversation import Conversation, plain
+from radmoe_agent.harmony.messages import START
+from radmoe_agent.harmony.transcripts import (
+    TAPE,
+    files_of,
+    is_harmony,
+    read_files,
+    requests_of_messages,
+    requests_of_tape,
+)
 from radmoe_agent.trajectory import steps_of
 
-_MARKERS = MARKERS["qwen3"]  # of the models whose trajectories are imported
+_MARKERS = MARKERS["qwen3"]  # of ChatML models
 _OPEN, _CLOSE = (marker.pattern.decode() for marker in (_MARKERS.thinking, _MARKERS.boundary))
 
 
@@ -48,13 +56,15 @@ class ReplayRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of an import. `refused` are the trajectories without routing in the pool."""
+    """The result of an import. `refused` are the trajectories without routing in the pool, and `unfinished` those that
+    did not come to their end."""
 
     directory: str
     instances: int
     trajectories: int
     replayed: int
     refused: int
+    unfinished: int
     steps: int
 
 
@@ -158,6 +168,7 @@ def import_requests(
         len(source.candidates),
         done.replayed,
         len(source.candidates) - done.rollouts,
+        sum(one.status in UNFINISHED for one in source.candidates),
         sum(len(rollout.starts) for group in pool.groups() for rollout in group.rollouts),
     )
 
@@ -168,15 +179,17 @@ def _source(
     """The trajectories of run directories; those that can be replayed are found by reading all of them once."""
     if not runs:
         raise InputError("an import needs at least one run directory")
-    if markers_for(engine.vocab) is not _MARKERS:
-        raise InputError(f"{engine.model_name} has no token {_CLOSE}: trajectories of ChatML models are imported")
-    paths = [find_trajectories(run) for run in runs]
+    if markers_for(engine.vocab) is MARKERS["generic"]:
+        raise InputError(
+            f"{engine.model_name} has no token {_CLOSE} and none of Harmony's: trajectories of such models are imported"
+        )
+    paths = [files_of(run) for run in runs]
     names = sorted({name for own in paths for name in own})
     if not names:
-        raise InputError(f"there is no trajectory (*.traj.json) in {', '.join(map(str, runs))}")
+        raise InputError(f"there is no trajectory (*.traj.json, *{TAPE}) in {', '.join(map(str, runs))}")
     digest = hashlib.sha256()
     every = [
-        _described(name, run, own.get(name), digest, engine, template_arguments)
+        _described(name, run, own.get(name, []), runs[run], digest, engine, template_arguments)
         for name in names
         for run, own in enumerate(paths)
     ]
@@ -187,7 +200,7 @@ def _source(
             usable.setdefault(one.instance_id, []).append(one.run)
 
     def load(name: str, run: int) -> list[ReplayRequest]:
-        return requests_of(read_trajectory(paths[run][name]), engine, template_arguments)
+        return requests_of(read_files(name, paths[run][name], runs[run]), engine, template_arguments)
 
     source = {"trajectories": [run.name for run in runs], "sha256": digest.hexdigest()}
     record = {"source": source, "template_arguments": template_arguments}
@@ -195,16 +208,23 @@ def _source(
 
 
 def _described(
-    name: str, run: int, path: Path | None, digest: Any, engine: Engine, template_arguments: dict[str, object]
+    name: str,
+    run: int,
+    paths: Sequence[Path],
+    directory: Path,
+    digest: Any,
+    engine: Engine,
+    template_arguments: dict[str, object],
 ) -> tuple[Candidate, bool]:
     """One trajectory as a candidate, and whether it can be replayed."""
     digest.update(f"{name}/{run}:".encode("utf-8", "surrogateescape"))
-    if path is None:
+    if not paths:
         return Candidate(name, run, problem="there is no trajectory"), False
     try:
         name.encode()
-        trajectory = read_trajectory(path)
-        digest.update(path.read_bytes())
+        trajectory = read_files(name, paths, directory)
+        for path in paths:
+            digest.update(path.read_bytes())
         made = candidate(name, run, trajectory)
     except (InputError, OSError, UnicodeEncodeError) as error:
         return Candidate(name, run, problem=str(error)), False
@@ -231,9 +251,14 @@ def why_not(load: Callable[[], Sequence[ReplayRequest]], engine: Engine) -> str 
 def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict[str, object]) -> list[ReplayRequest]:
     """Every request of a trajectory with its answer, those included whose answer was refused for its form.
 
-    Raises InputError where there is no answer, where no answer has its reasoning, or where a request does not fit the
-    model's context.
+    Raises InputError where there is no answer, where no answer has its reasoning, where a request does not fit the
+    model's context, or where the trajectory is written for another kind of model.
     """
+    if is_harmony(trajectory) != (markers_for(engine.vocab) is MARKERS["gpt-oss"]):
+        own, other = ("Harmony", "ChatML") if is_harmony(trajectory) else ("ChatML", "Harmony")
+        raise InputError(f"it is written in {own}, and {engine.model_name} has the tokens of {other}")
+    if is_harmony(trajectory):
+        return _harmony_requests(trajectory, engine)
     conversation = Conversation(engine.tokenizer, template_arguments)
     history: list[dict[str, Any]] = []
     requests: list[ReplayRequest] = []
@@ -245,12 +270,7 @@ def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict
             text = _answer(message if refused is None else refused, history, conversation, engine.tokenizer)
             reasoned = reasoned or _has_boundary(text)
             answer = engine.tokenizer(text, add_special_tokens=False)["input_ids"]
-            if engine.context is not None and len(prompt) + len(answer) > engine.context:
-                raise InputError(
-                    f"step {len(requests) + 1} has {len(prompt)} + {len(answer)} tokens, and the context of "
-                    f"{engine.model_name} is {engine.context}"
-                )
-            requests.append(ReplayRequest(prompt, answer))
+            requests.append(_fitting(len(requests) + 1, ReplayRequest(prompt, answer), engine))
             if refused is None:
                 conversation.answered(list(answer))
         if message["role"] != "exit":
@@ -263,6 +283,32 @@ def requests_of(trajectory: Trajectory, engine: Engine, template_arguments: dict
             "agent so that reasoning stays in its messages"
         )
     return requests
+
+
+def _harmony_requests(trajectory: Trajectory, engine: Engine) -> list[ReplayRequest]:
+    found = (
+        requests_of_tape(trajectory.exchanges, engine)
+        if trajectory.exchanges
+        else requests_of_messages(trajectory.messages, engine)
+    )
+    requests = [_fitting(step, ReplayRequest(*one), engine) for step, one in enumerate(found, 1)]
+    if not requests:
+        raise InputError("it has no answer of a model, so there is no routing")
+    if not any(engine.vocab.added[START] in one.answer for one in requests):
+        raise InputError(
+            f"its reasoning was not kept: none of its {len(requests)} answers has a thought before its action"
+        )
+    return requests
+
+
+def _fitting(step: int, request: ReplayRequest, engine: Engine) -> ReplayRequest:
+    """A request that fits the model's context; InputError for one that does not."""
+    prompt, answer = map(len, request)
+    if engine.context is not None and prompt + answer > engine.context:
+        raise InputError(
+            f"step {step} has {prompt} + {answer} tokens, and the context of {engine.model_name} is {engine.context}"
+        )
+    return request
 
 
 def _has_boundary(text: str) -> bool:

@@ -135,6 +135,8 @@ def run_command(
     silence()
     if harness not in SAMPLING:
         raise InputError(f"harness must be one of {', '.join(SAMPLING)}, got {harness!r}")
+    if prompts != "rebuilt" and harness != "harmony":
+        raise InputError(f"--prompts {prompts} is of the Harmony harness: add --harness harmony")
     if data is None:
         raise InputError("radmoe agent run needs --data: a folder with instances.jsonl")
     instances = limited(limit, load_instances(data))
@@ -186,7 +188,7 @@ def import_command(
         list[Path],
         typer.Argument(
             metavar="RUN...",
-            help="Run directories of mini-swe-agent, or a file that the lab sampled.",
+            help="Run directories of mini-swe-agent or harmonyagent, or a file that the lab sampled.",
             show_default=False,
         ),
     ],
@@ -233,9 +235,10 @@ def import_command(
     if as_json:
         say_json(asdict(done))
         return
+    ended = f", {done.unfinished:,} did not come to their end" if done.unfinished else ""
     say(
         f"{done.directory}: {done.instances:,} issues, {done.trajectories:,} trajectories, {done.steps:,} steps; "
-        f"{done.replayed:,} replayed now, {done.refused:,} cannot be used"
+        f"{done.replayed:,} replayed now, {done.refused:,} cannot be used{ended}"
     )
     say_problems(out)
     say(f"Now try:  radmoe agent select {quote(str(out))}")

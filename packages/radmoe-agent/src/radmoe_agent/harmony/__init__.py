@@ -8,4 +8,5 @@ openai.py        the same by openai-harmony, for gpt-oss's vocabulary
 tools.py         the tools as a model sees them, and what they answer
 repository.py    the work tree in which they work
 apply_patch.py   the format of the tool apply_patch
+transcripts.py   finished trajectories in other programs' files, for `radmoe agent import`
 """

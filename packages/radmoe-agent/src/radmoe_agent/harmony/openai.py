@@ -11,13 +11,13 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from radmoe.vocab import Vocab
-from radmoe_agent.harmony.messages import Harmony, Malformed, Message, OwnHarmony
+from radmoe_agent.harmony.messages import END, MESSAGE, Harmony, Malformed, Message, OwnHarmony
 
 _SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 _TOKENS = 199_998  # of the base vocabulary; control tokens follow
@@ -37,6 +37,16 @@ class OpenAIHarmony(Harmony):
         theirs = Conversation.from_messages([_theirs(one) for one in messages])
         ids: list[int] = self._encoding.render_conversation(theirs, RenderConversationConfig(auto_drop_analysis=False))
         return ids
+
+    def content_of(self, given: Mapping[str, Any]) -> str:
+        """The text that one of openai-harmony's own messages, such as a system message with settings, has when rendered."""
+        from openai_harmony import Conversation
+        from openai_harmony import Message as Theirs
+
+        text: str = self._encoding.decode(
+            self._encoding.render_conversation(Conversation.from_messages([Theirs.from_dict(dict(given))]))
+        )
+        return text.partition(MESSAGE)[2].removesuffix(END)
 
     def parse(self, tokens: Sequence[int]) -> list[Message]:
         from openai_harmony import HarmonyError, Role

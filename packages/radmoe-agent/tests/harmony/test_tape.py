@@ -1,0 +1,93 @@
+"""A real transcript of gpt-oss, of 40 steps on an issue of Django. It is read where ../shared has it, and is no part of this project.
+
+`test_harmony_steps.py` and `test_harmony_agent.py` hold the same on steps of our own, in every form that it has.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import vocabularies
+from available import needs_namespaces
+from radmoe_agent.candidates import Exchange
+from radmoe_agent.confined import ConfinedEnvironment
+from radmoe_agent.harmony.messages import START
+from radmoe_agent.harmony.openai import harmony_for
+from radmoe_agent.harmony.repository import Repository
+from radmoe_agent.harmony.steps import Reply, read_step
+from radmoe_agent.harmony.tools import use
+from radmoe_agent.harmony.transcripts import read_tape
+
+TAPE = next(
+    (
+        up / "shared/harmony/tape.jsonl.xz"
+        for up in Path(__file__).parents
+        if (up / "shared/harmony/tape.jsonl.xz").is_file()
+    ),
+    None,
+)
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(TAPE is None, reason="../shared/harmony is not on this machine")]
+LINES = "".join(f"def f{n}(group_by, ordering):  # get_order_by\n    return {n}\n" for n in range(1_500))
+
+
+@pytest.fixture(scope="module")
+def asked() -> tuple[Exchange, ...]:
+    assert TAPE is not None
+    tape = read_tape(TAPE, "", "")
+    assert (len(tape.exchanges), tape.malformed, tape.status) == (38, 2, "BrokeOff")
+    return tape.exchanges
+
+
+def step(text: str) -> Reply:
+    vocab = vocabularies.vocab("gpt-oss")
+    return read_step(harmony_for(vocab), vocab, vocabularies.encode("gpt-oss", text))
+
+
+def every_step() -> list[Reply]:
+    """All 40, with the two that the public harness refused and sampled again."""
+    assert TAPE is not None
+    return [step(json.loads(line)["response"]) for line in lzma.open(TAPE, "rt", encoding="utf-8")]
+
+
+def test_every_step_is_read_as_a_call_with_a_boundary(asked: tuple[Exchange, ...]) -> None:
+    replies = every_step()
+    assert len(replies) == 40
+    assert all(reply.call is not None for reply in replies)
+    assert all(one.response.count(START) == 1 for one in asked)
+
+
+@needs_namespaces
+def test_its_tools_run_on_a_stand_in_repository() -> None:
+    """Every file that it opens or searches is there, with lines enough and the words that it looks for."""
+    calls = [reply.call for reply in every_step()]
+    paths = {str(call.arguments["path"]) for call in calls if call is not None and "path" in call.arguments}
+    files = {path: LINES for path in paths if path.endswith(".py")} | {"tests/a.py": LINES}
+    place = ConfinedEnvironment(files=files)
+    try:
+        repository = Repository(place.run)
+        answers = [(call.tool, use(call, repository)) for call in calls if call is not None]
+    finally:
+        place.cleanup()
+    browsed = [(tool, one) for tool, one in answers if tool != "container.exec"]
+    assert len(browsed) >= 20
+    failed = [(tool, one.text) for tool, one in browsed if one.code != 0 and one.text != "no line matches"]
+    assert failed == []
+    assert not [one for _, one in answers if one.stopped]
+    assert not [one for _, one in answers if re.search(r"tree|rg: command not found", one.text) and one.code == 127]
+
+
+def test_the_next_prompt_is_the_one_that_we_rebuild(asked: tuple[Exchange, ...]) -> None:
+    """Up to the tool's answer, which is ours: the calls are shown in the form in which the public harness shows them."""
+    harmony = harmony_for(vocabularies.vocab("gpt-oss"))
+    differ = []
+    for number, (one, following) in enumerate(pairwise(asked)):
+        shown = vocabularies.vocab("gpt-oss").decode_bytes(harmony.render(step(one.response).messages)).decode()
+        if not following.prompt.startswith(one.prompt + shown.removeprefix(f"{START}assistant")):
+            differ.append(number)
+    assert differ == [16]  # which it shows with two channels, as it was sampled
