@@ -44,6 +44,7 @@ bench: .venv/bench
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PACKAGES := --editable . --editable packages/radmoe-lab --editable packages/radmoe-studies  # radmoe itself too: pip finds it for them
 AGENT := --editable packages/radmoe-agent  # apart: it brings mini-swe-agent, which the demo does without
+ALL := $(PACKAGES) $(AGENT) --editable packages/radmoe-llamacpp
 
 .venv/installed: .venv/created constraints.txt pyproject.toml packages/radmoe-lab/pyproject.toml packages/radmoe-studies/pyproject.toml
 	$(INSTALL) $(PACKAGES) --editable '.[demo]'
@@ -54,13 +55,13 @@ AGENT := --editable packages/radmoe-agent  # apart: it brings mini-swe-agent, wh
 	$(INSTALL) $(PACKAGES) $(AGENT)
 	touch $@
 
-.venv/dev: .venv/installed packages/radmoe-agent/pyproject.toml
+.venv/dev: .venv/installed packages/radmoe-agent/pyproject.toml packages/radmoe-llamacpp/pyproject.toml
 	scripts/system-packages
-	$(INSTALL) $(PACKAGES) $(AGENT) --editable '.[dev]'
+	$(INSTALL) $(ALL) --editable '.[dev]'
 	touch $@
 
 .venv/bench: .venv/installed
-	$(INSTALL) $(PACKAGES) $(AGENT) --editable '.[bench]'
+	$(INSTALL) $(ALL) --editable '.[bench]'
 	touch $@
 
 clean:

@@ -48,11 +48,11 @@ def measure(
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
     for number in range(rounds + 1):
         for name in arms if number % 2 else reversed(arms):
-            capture, top, ours = arms[name]
+            engine.capture, top, ours = arms[name]
             engine.model.set_attn_implementation(ATTENTION if ours else theirs)
             sampling = sampling_for(engine, max_tokens=tokens, seed=number, topk_logprobs=top)
             wall, cpu = time.perf_counter(), time.process_time()
-            done = engine.generate(prompts, n or 16, sampling=sampling, batch_size=batch_size, capture=capture)
+            done = engine.generate(prompts, n or 16, sampling=sampling, batch_size=batch_size)
             sampled = sum(len(c.rollout) for c in done)
             if number:  # the first round warms up
                 took = (time.perf_counter() - wall) / sampled, (time.process_time() - cpu) / sampled

@@ -56,9 +56,9 @@ def reference(case: Case) -> Any:
 def compare(case: Case, path: Path, limit: int, n: int) -> dict[str, float]:
     """Sets and rollouts that are equal, of how many, and tokens/s."""
     from radmoe.engines.base import Sampling
-    from radmoe.engines.llamacpp.engine import LlamaCppEngine
     from radmoe_lab.gguf import write_gguf
     from radmoe_lab.tasks import problems
+    from radmoe_llamacpp.engine import LlamaCppEngine
 
     theirs = reference(case)
     engine = LlamaCppEngine(

@@ -17,7 +17,13 @@ from radmoe.selection.rule import PRESETS
 from radmoe.selection.selector import select
 
 ROOT = Path(__file__).parent.parent
-SOURCES = ["src", "packages/radmoe-agent/src", "packages/radmoe-lab/src", "packages/radmoe-studies/src"]
+SOURCES = [
+    "src",
+    "packages/radmoe-agent/src",
+    "packages/radmoe-lab/src",
+    "packages/radmoe-llamacpp/src",
+    "packages/radmoe-studies/src",
+]
 
 
 def test_deleting_the_labels_changes_no_selection(pool_path: Path) -> None:
@@ -100,6 +106,7 @@ SELECTION = [
         ("radmoe/report/explorer", "radmoe_studies.base", COMPANIONS),
         ("radmoe_studies/base", "radmoe_lab.planted", COMPANIONS),
         ("radmoe_agent/patches", "radmoe_studies.base", COMPANIONS),
+        ("radmoe_llamacpp/engine", "radmoe.grading.labels", SELECTS),
     ],
 )
 def test_a_contract_fails_when_a_module_imports_what_it_may_not_know(

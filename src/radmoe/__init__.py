@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from radmoe.engines import EngineOptions, open_engine
     from radmoe.engines.base import Engine, Sampling
     from radmoe.engines.http.engine import SglangHttpEngine, VllmHttpEngine
-    from radmoe.engines.llamacpp.engine import LlamaCppEngine
     from radmoe.engines.torch.engine import TransformersEngine
     from radmoe.engines.vllm.engine import VllmEngine
     from radmoe.engines.vllm.outputs import from_vllm
@@ -38,7 +37,6 @@ _HOME = {
     "Decision": "selection.online",
     "Engine": "engines.base",
     "EngineOptions": "engines",
-    "LlamaCppEngine": "engines.llamacpp.engine",
     "OnlineSelector": "selection.online",
     "Plan": "capture",
     "Plugin": "system.plugins",
@@ -94,7 +92,6 @@ __all__ = [
     "Decision",
     "Engine",
     "EngineOptions",
-    "LlamaCppEngine",
     "OnlineSelector",
     "Plan",
     "Plugin",

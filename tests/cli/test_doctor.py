@@ -64,7 +64,7 @@ def test_a_fault_is_an_exit_code_and_a_flag(run: Run, checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["llm"], "unknown engine 'llm': use one of transformers, vllm, vllm-http, sglang-http, llamacpp"),
+        (["llm"], "unknown engine 'llm': use one of transformers, vllm, vllm-http, sglang-http, lab, llamacpp"),
         (["vllm-http"], "vllm-http needs --url, the address of a server"),
         (["transformers", "--url", "x"], "--url is of vllm-http and sglang-http: transformers runs the model itself"),
         (["transformers"], "transformers needs --model"),

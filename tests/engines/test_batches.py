@@ -23,11 +23,14 @@ class Noting(MarkovEngine):
     def __init__(self) -> None:
         super().__init__(7)
         self.calls: list[int] = []
+        self.errors: list[Exception] = []
         self.go_on = threading.Event()
         self.go_on.set()
 
     def generate(self, prompts: Any, n: int, **options: Any) -> Iterator[Completion]:
         self.calls.append(sum(len(each) for each in options["missing"]))
+        if self.errors:
+            raise self.errors.pop()
         for done in super().generate(prompts, n, **options):
             assert self.go_on.wait(30)
             yield done
@@ -71,11 +74,15 @@ def test_other_sampling_is_another_call() -> None:
 
 
 def test_an_error_is_that_of_its_call_alone() -> None:
-    batch = Noting().batcher()
+    engine = Noting()
+    batch = engine.batcher()
     with pytest.raises(InputError, match="zero tokens"):
         batch.submit([])
-    bad = batch.submit([99_999])
     with pytest.raises(InputError, match="token ids of a prompt lie in"):
+        batch.submit([99_999])
+    engine.errors.append(EngineError("out of order"))
+    bad = batch.submit([5], sampling=SAMPLING)
+    with pytest.raises(EngineError, match="out of order"):
         bad.result(30)
     assert batch.submit([5], sampling=SAMPLING).result(30).text is not None
     batch.close()

@@ -13,8 +13,8 @@ from contract import EngineContract
 from fake_server import FakeServer
 from radmoe.engines.base import Engine
 from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
-from radmoe.engines.llamacpp.engine import LlamaCppEngine
 from radmoe_lab.gguf import write_gguf
+from radmoe_llamacpp.engine import LlamaCppEngine
 
 
 class _Tiny(EngineContract):

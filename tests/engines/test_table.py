@@ -11,16 +11,17 @@ import pytest
 from radmoe.engines import ENGINES, EngineOptions, engine_class, open_engine
 from radmoe.engines.base import Engine
 from radmoe.errors import EngineError, InputError, RadmoeError
+from radmoe.system.plugins import added
 
-NAMES = "use one of transformers, vllm, vllm-http, sglang-http, llamacpp, lab, or the dotted path of a class"
+NAMES = "use one of transformers, vllm, vllm-http, sglang-http, lab, llamacpp, or the dotted path of a class"
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", [*ENGINES, "llamacpp"])
 def test_every_name_leads_to_an_engine_of_that_name(name: str) -> None:
     engine = engine_class(name)
     assert Engine in engine.__mro__
     assert engine.name == name
-    assert engine_class(ENGINES[name]) is engine
+    assert engine_class((added("engines") | ENGINES)[name]) is engine
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import numpy as np
 
 import tiny_moe
 from radmoe.engines import EngineOptions
-from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, uniforms, wanted_rollouts
-from radmoe.engines.llamacpp.draw import draw, logprobs
+from radmoe.engines.base import Completion, Engine, Job, completion_text, uniforms
 from radmoe.engines.options import refuse_server_options, required_model
 from radmoe.types import Rollout, RouterShape
 from radmoe.vocab import Vocab
+from radmoe_llamacpp.draw import draw, logprobs
 
 
 class MarkovEngine(Engine):
@@ -39,34 +39,17 @@ class MarkovEngine(Engine):
         refuse_server_options(options, cls.name)
         return cls(int(required_model(model, cls.name, "a seed")))
 
-    def generate(
-        self,
-        prompts: Sequence[Any],
-        n: int,
-        *,
-        sampling: Sampling | None = None,
-        batch_size: int = 64,
-        keys: Any = None,
-        missing: Any = None,
-        kinds: Any = None,
-        profile: Any = None,
-    ) -> Iterator[Completion]:
-        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
-        encoded = [check_prompt(self.encode(prompt), len(self.vocab)) for prompt in prompts]
+    def run(self, jobs: Sequence[Job], batch_size: int, profile: Any) -> Iterator[Completion]:
         self.tokens_sampled = 0
-        return (
-            self._completion(i, r, encoded[i], each.key, sampling or Sampling())
-            for i, each in enumerate(wanted)
-            for r in each.rollouts
-        )
+        return (self._completion(job) for job in jobs)
 
     def teacher_forced(self, token_ids: Sequence[int]) -> Any:
         return self.experts[list(token_ids)], self.mass[list(token_ids)]
 
-    def _completion(self, prompt: int, rollout: int, ids: list[int], key: str, sampling: Sampling) -> Completion:
-        tokens, last = [], [ids[-1]]
+    def _completion(self, job: Job) -> Completion:
+        sampling, tokens, last = job.sampling, [], [job.prompt[-1]]
         end = self.tokenizer.eos_token_id
-        for chance in uniforms(sampling.seed, key, rollout, self.room(ids, key, sampling.max_tokens)):
+        for chance in uniforms(sampling.seed, job.key, job.rollout_index, job.limit):
             tokens.append(draw(self.logits[last[-1]], float(chance), sampling.temperature, sampling.top_p))
             last.append(tokens[-1])
             if tokens[-1] == end:
@@ -79,4 +62,6 @@ class MarkovEngine(Engine):
             columns = (np.array([one for one, _ in steps]), np.stack([top for _, top in steps]))
         made = Rollout(np.array(tokens, np.int32), *routing, *columns)
         reason = "stop" if tokens[-1] == end else "length"
-        return Completion(prompt, rollout, made, completion_text(self.tokenizer, made.token_ids, reason), reason)
+        return Completion(
+            job.prompt_index, job.rollout_index, made, completion_text(self.tokenizer, made.token_ids, reason), reason
+        )

@@ -17,11 +17,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import tiny_moe
 from command_line import lines, radmoe
 from planted_trajectories import write_runs
+from radmoe_lab.gguf import write_gguf
 
 ROOT = Path(__file__).parents[2]
-SOURCES = {"radmoe": ".", **{name: f"packages/{name}" for name in ("radmoe-agent", "radmoe-lab", "radmoe-studies")}}
+COMPANIONS = ("radmoe-agent", "radmoe-lab", "radmoe-llamacpp", "radmoe-studies")
+SOURCES = {"radmoe": ".", **{name: f"packages/{name}" for name in COMPANIONS}}
 
 pytestmark = pytest.mark.slow
 
@@ -96,15 +99,15 @@ def test_the_base_wheel_is_small_and_alone_selects_from_a_pool(
         "radmoe"
     }
     home = environment(tmp_path / "venv", [wheels["radmoe"]])
-    assert (
-        installed(home, "torch", "transformers", "scipy", "matplotlib", "radmoe_agent", "radmoe_lab", "radmoe_studies")
-        == []
-    )
+    companions = [name.replace("-", "_") for name in COMPANIONS]
+    assert installed(home, "torch", "transformers", "scipy", "matplotlib", "xllamacpp", *companions) == []
     assert lines(run(home, "select", shared_pool, "--json")) == lines(radmoe("select", shared_pool, "--json"))
     assert "every byte as written" in run(home, "verify", shared_pool).stdout
     assert run(home, "evaluate", shared_pool, expect=2).stderr.endswith("pip install 'radmoe[eval]'\n")
     capture = ("capture", "--model", "lab-qwen", "--out", tmp_path / "p")
     assert "pip install radmoe-lab" in run(home, *capture, "--task", "math-1", expect=2).stderr
+    gguf = run(home, "doctor", "llamacpp", "--model", "model.gguf", expect=2)
+    assert gguf.stderr.endswith("pip install radmoe-llamacpp\n")
 
 
 def test_the_lab_samples_and_grades_without_the_studies(wheels: dict[str, Path], tmp_path: Path) -> None:
@@ -139,3 +142,13 @@ def test_the_agent_selects_without_the_lab_and_the_studies(wheels: dict[str, Pat
     run(home, "agent", "select", tmp_path / "runs")
     assert run(home, "agent", "demo", expect=2).stderr.endswith("pip install radmoe-lab\n")
     assert run(home, "agent", "evaluate", expect=2).stderr.endswith("pip install radmoe-studies\n")
+
+
+def test_a_gguf_model_is_sampled_without_torch(wheels: dict[str, Path], tmp_path: Path) -> None:
+    write_gguf(tiny_moe.model("qwen3-moe"), tiny_moe.tokenizer(chat=True), tmp_path / "tiny.gguf")
+    (tmp_path / "mine.jsonl").write_text(json.dumps({"id": "a", "prompt": "2+3", "kind": "math"}) + "\n")
+    home = environment(tmp_path / "venv", [wheels["radmoe"], wheels["radmoe-llamacpp"]])
+    assert installed(home, "torch", "transformers", "xllamacpp", "radmoe_lab") == ["xllamacpp"]
+    words = ("--engine", "llamacpp", "--model", tmp_path / "tiny.gguf", "--data", tmp_path / "mine.jsonl")
+    run(home, "capture", *words, "-n", 2, "--max-tokens", 8, "--out", tmp_path / "pool")
+    assert "every byte as written" in run(home, "verify", tmp_path / "pool").stdout

@@ -11,7 +11,6 @@ kept_rows.py   what a profile keeps, for engines that need not fetch the rest
 torch/         any local Hugging Face MoE checkpoint, run with torch and transformers
 vllm/          vLLM in this process, stock or with the plugin, and the plugin that runs inside vLLM
 http/          running vLLM and SGLang servers
-llamacpp/      GGUF MoE models through llama.cpp
 replay/        routing for rollouts that exist already, as tokens or as texts
 doctor/        checks whether the routing that an engine hands over is that of its tokens
 
@@ -39,9 +38,11 @@ ENGINES: dict[str, str] = {
     "vllm": "radmoe.engines.vllm.engine.VllmEngine",
     "vllm-http": "radmoe.engines.http.engine.VllmHttpEngine",
     "sglang-http": "radmoe.engines.http.engine.SglangHttpEngine",
-    "llamacpp": "radmoe.engines.llamacpp.engine.LlamaCppEngine",
 }
 _EXTRAS = {"vllm-http": "http", "sglang-http": "http"}  # the extra to install, where it is not the engine's name
+_COMPANIONS = {
+    "llamacpp": "radmoe-llamacpp"
+}  # engines that stand in the documentation, and the package that brings each
 
 
 def engine_names() -> list[str]:
@@ -60,6 +61,10 @@ def engine_class(name: str) -> type[Engine]:
     path = (added("engines") | ENGINES).get(name, name)
     module, _, attribute = path.rpartition(".")
     known = f"use one of {', '.join(engine_names())}, or the dotted path of a class (package.module.Class)"
+    if name == path and name in _COMPANIONS:
+        raise EngineError(
+            f"{name} is part of {_COMPANIONS[name]}, which is not installed: pip install {_COMPANIONS[name]}"
+        )
     if not module or not attribute:
         raise InputError(f"unknown engine {name!r}: {known}")
     try:

@@ -84,6 +84,18 @@ class Observation(NamedTuple):
         return self.prompt + self.tokens
 
 
+class Job(NamedTuple):
+    """One rollout to sample. `key` names its prompt in the random numbers; `kind` says what its answer looks like."""
+
+    prompt_index: int
+    rollout_index: int
+    key: str
+    prompt: tuple[int, ...]
+    limit: int  # tokens at most
+    sampling: Sampling
+    kind: Kind | None = None
+
+
 class Forced(NamedTuple):
     """The result of a pass over T given tokens: expert ids and weights [T, L, K], and log-probabilities if asked for."""
 
@@ -141,6 +153,7 @@ class Engine(Protocol):
     replays: bool = False  # whether `teacher_forced` works
     concurrent: bool = False  # whether several threads may call `generate` at a time
     streams: int = 1  # how many passes it can run side by side, each in a thread of its caller
+    batch_size: int = 64  # rollouts that `generate` samples together unless told otherwise
 
     @classmethod
     @abstractmethod
@@ -156,14 +169,25 @@ class Engine(Protocol):
     def tokens_sampled(self) -> int:
         """The number of tokens that the current or last `generate` has sampled."""
 
+    @property
+    def vocab_size(self) -> int:
+        """The number of token ids that the model knows: those of a prompt lie below."""
+        return len(self.vocab)
+
     @abstractmethod
+    def run(self, jobs: Sequence[Job], batch_size: int, profile: Profile | None) -> Iterator[Completion]:
+        """Sample jobs that `generate` has checked, which share one sampling; yields each as it finishes.
+
+        `tokens_sampled` counts from 0 again. Where `profile` is given, rows and layers that it does not keep may be left out.
+        """
+
     def generate(
         self,
         prompts: Sequence[Content | Sequence[int]],
         n: int,
         *,
         sampling: Sampling | None = None,
-        batch_size: int = 64,
+        batch_size: int | None = None,
         keys: Sequence[str] | None = None,
         missing: Sequence[Sequence[int]] | None = None,
         kinds: Sequence[Kind | None] | None = None,
@@ -177,6 +201,19 @@ class Engine(Protocol):
         leave out rows and layers that the profile does not keep: its rollouts then have `positions`, and the kept
         layers in the profile's order. Arguments are checked before the first token is sampled.
         """
+        from radmoe.engines.kept_rows import check_profile
+
+        sampling, size = sampling or Sampling(), self.batch_size if batch_size is None else batch_size
+        wanted = wanted_rollouts(len(prompts), n, size, keys, missing, kinds)
+        check_profile(profile, self.layers, self.vocab, [each.kind for each in wanted])
+        encoded = [tuple(check_prompt(self.encode(prompt), self.vocab_size)) for prompt in prompts]
+        limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
+        jobs = [
+            Job(i, r, each.key, encoded[i], limits[i], sampling, each.kind)
+            for i, each in enumerate(wanted)
+            for r in each.rollouts
+        ]
+        return self.run(jobs, size, profile)
 
     def sample(
         self,
@@ -185,7 +222,7 @@ class Engine(Protocol):
         *,
         kind: Kind | None = None,
         problem_id: str = "prompt",
-        batch_size: int = 64,
+        batch_size: int | None = None,
         **settings: Any,
     ) -> RolloutGroup:
         """Sample n rollouts of one prompt, for `select`. `kind` says what an answer looks like.

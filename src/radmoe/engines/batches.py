@@ -10,10 +10,10 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
-from radmoe.engines.base import Batcher, Completion, Engine, Sampling
+from radmoe.engines.base import Batcher, Completion, Engine, Job, Sampling, check_prompt
 from radmoe.errors import EngineError, InputError
 
 if TYPE_CHECKING:
@@ -24,16 +24,48 @@ if TYPE_CHECKING:
 _GATHER_SECONDS = 0.01  # that requests which come together are waited for
 
 
-@dataclass(frozen=True, eq=False)
-class _Request:
-    ids: tuple[int, ...]
-    sampling: Sampling
-    key: str
-    rollout_index: int
-    future: Future[Completion]
+class RequestQueue(Batcher):
+    """The requests of a batcher that wait: what `submit` checks, and where it puts them."""
+
+    def __init__(self, engine: Engine, *, batch_size: int, topk_logprobs: int, kind: Kind | None = None) -> None:
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        self._engine, self._batch_size, self._topk, self._kind = engine, batch_size, topk_logprobs, kind
+        self._waiting: deque[tuple[Job, Future[Completion]]] = deque()
+        self._tickets = count()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def submit(
+        self,
+        prompt: Content | Sequence[int],
+        *,
+        sampling: Sampling | None = None,
+        key: str = "",
+        rollout_index: int = 0,
+    ) -> Future[Completion]:
+        sampling = sampling or Sampling(topk_logprobs=self._topk)
+        if sampling.topk_logprobs != self._topk:
+            raise InputError(
+                f"this batch keeps {self._topk} logprobs, the request wants {sampling.topk_logprobs}: they must agree"
+            )
+        ids = tuple(check_prompt(self._engine.encode(prompt), self._engine.vocab_size))
+        limit = self._engine.room(ids, key, sampling.max_tokens)
+        future: Future[Completion] = Future()
+        with self._changed:
+            if self._closed:
+                raise EngineError("this batch is closed: open another one")
+            job = Job(next(self._tickets), rollout_index, key, ids, limit, sampling, self._kind)
+            self._waiting.append((job, future))
+            self._changed.notify()
+        return future
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
 
-class GenerateBatcher(Batcher):
+class GenerateBatcher(RequestQueue):
     """Samples, in a thread of its own, all waiting requests of one sampling setting by one call of `Engine.generate`.
 
     Requests that arrive meanwhile wait for the next call. A request that is given up after its call has begun is sampled to
@@ -49,42 +81,15 @@ class GenerateBatcher(Batcher):
         kind: Kind | None = None,
         profile: Profile | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        self._engine, self._batch_size, self._topk = engine, batch_size, topk_logprobs
-        self._kind, self._profile = kind, profile
-        self._waiting: deque[_Request] = deque()
+        super().__init__(engine, batch_size=batch_size, topk_logprobs=topk_logprobs, kind=kind)
+        self._profile = profile
         self._given_up: set[Future[Completion]] = set()
-        self._changed = threading.Condition()
-        self._closed = False
         self._thread = threading.Thread(target=self._work, name="radmoe-generate", daemon=True)
         self._thread.start()
-
-    def submit(
-        self,
-        prompt: Content | Sequence[int],
-        *,
-        sampling: Sampling | None = None,
-        key: str = "",
-        rollout_index: int = 0,
-    ) -> Future[Completion]:
-        ids = tuple(self._engine.encode(prompt))
-        future: Future[Completion] = Future()
-        request = _Request(ids, sampling or Sampling(topk_logprobs=self._topk), key, rollout_index, future)
-        with self._changed:
-            if self._closed:
-                raise EngineError("this batch is closed: open another one")
-            self._waiting.append(request)
-            self._changed.notify()
-        return future
 
     def give_up(self, future: Future[Completion]) -> None:
         if not future.cancel() and not future.done():
             self._given_up.add(future)
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
 
     def close(self) -> None:
         with self._changed:
@@ -95,48 +100,47 @@ class GenerateBatcher(Batcher):
 
     def _work(self) -> None:
         while requests := self._take():
-            waiting = {request.future for request in requests}
+            waiting = {future for _, future in requests}
             try:
                 self._sample(requests, waiting)
             except Exception as error:  # it is that of every request in the call
                 for future in waiting:
                     future.set_exception(error)
             self._given_up.clear()
-        for request in self._waiting:
-            if request.future.set_running_or_notify_cancel():
-                request.future.set_exception(EngineError("the batch was closed before this request was finished"))
+        for _, future in self._waiting:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(EngineError("the batch was closed before this request was finished"))
 
-    def _take(self) -> list[_Request]:
+    def _take(self) -> list[tuple[Job, Future[Completion]]]:
         """The next requests of one sampling setting, which are waited for; none once this is closed."""
-        taken: list[_Request] = []
+        taken: list[tuple[Job, Future[Completion]]] = []
         while not taken and not self._closed:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
             time.sleep(_GATHER_SECONDS)
             with self._changed:
                 while self._waiting and not self._closed and len(taken) < self._batch_size:
-                    if taken and self._waiting[0].sampling != taken[0].sampling:
+                    if taken and self._waiting[0][0].sampling != taken[0][0].sampling:
                         break
-                    request = self._waiting.popleft()
-                    if request.future.set_running_or_notify_cancel():
-                        taken.append(request)
+                    job, future = self._waiting.popleft()
+                    if future.set_running_or_notify_cancel():
+                        taken.append((job, future))
         return taken
 
-    def _sample(self, requests: list[_Request], waiting: set[Future[Completion]]) -> None:
+    def _sample(self, requests: list[tuple[Job, Future[Completion]]], waiting: set[Future[Completion]]) -> None:
         """Sample requests by one call; futures that have their result leave `waiting`."""
         prompts: dict[tuple[tuple[int, ...], str, int], dict[int, Future[Completion]]] = {}
-        for (
-            request
-        ) in requests:  # rollouts of one prompt and key are one prompt of the call, unless an index comes twice
+        # Rollouts of one prompt and key are one prompt of the call, unless an index comes twice.
+        for job, future in requests:
             copy = 0
-            while request.rollout_index in prompts.setdefault((request.ids, request.key, copy), {}):
+            while job.rollout_index in prompts.setdefault((job.prompt, job.key, copy), {}):
                 copy += 1
-            prompts[request.ids, request.key, copy][request.rollout_index] = request.future
+            prompts[job.prompt, job.key, copy][job.rollout_index] = future
         futures = list(prompts.values())
         completions = self._engine.generate(
             [list(ids) for ids, _, _ in prompts],
-            max(request.rollout_index for request in requests) + 1,
-            sampling=requests[0].sampling,
+            max(job.rollout_index for job, _ in requests) + 1,
+            sampling=requests[0][0].sampling,
             batch_size=self._batch_size,
             keys=[key for _, key, _ in prompts],
             missing=[sorted(each) for each in futures],

@@ -38,7 +38,7 @@ class Marks(NamedTuple):
     behaviours: tuple[str | None, ...] | None = None
 
     def first(self, n: int) -> Marks:
-        """Those of the first n rollouts."""
+        """The labels of the first n rollouts."""
         return Marks(self.answers[:n], self.correct[:n], None if self.behaviours is None else self.behaviours[:n])
 
 

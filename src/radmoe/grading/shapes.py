@@ -79,7 +79,7 @@ def number(value: Fraction, plain: str) -> Shape:
 
 
 def is_short(value: Fraction) -> bool:
-    """Whether a number is written out."""
+    """Whether a number has few enough digits to be written out in an answer's normal form."""
     return value.numerator.bit_length() + value.denominator.bit_length() < 120
 
 

@@ -209,9 +209,10 @@ class _Source:
 def _evaluated(
     sources: Sequence[_Source], options: PageOptions, progress: Callable[[int], None]
 ) -> tuple[dict[int, tuple[GradedPool, ...]], Report | None, str]:
-    """Every pool that can be evaluated, by its place, the tables over them, and why there are none.
+    """Evaluate the pools that have labels. Returns the graded pools by their place among `sources`, the report on them, and the
+    reason why there is no report (empty where there is one).
 
-    `progress` is told how many rollouts are evaluated.
+    `progress` is called with the number of rollouts evaluated so far.
     """
     with_labels = {place: one for place, one in enumerate(sources) if one.labels}
     if not with_labels:

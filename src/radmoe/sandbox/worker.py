@@ -59,7 +59,10 @@ def limit_sleep(seconds: float) -> None:
 
 
 def _answer(program: str, entry: str, calls: list[bytes]) -> list[str]:
-    """What each call returns, spelled. A line that begins with "!" says why there is nothing more."""
+    """Call the program's function `entry` with each argument list; returns one line per call, its result as `spell` writes it.
+
+    At the first error the list ends with a line that begins with "!" and names the error.
+    """
     names: dict[str, Any] = {"__name__": "program"}
     try:
         exec(compile(program, "<program>", "exec", dont_inherit=True), names)

@@ -165,7 +165,7 @@ def shipped(checkpoint: str | None) -> list[Calibration]:
 
 @dataclass(frozen=True)
 class Match:
-    """The calibration for rollouts, and where it comes from; or None, and the reason why none is."""
+    """The calibration that fits some rollouts and its `source`; where none fits, `calibration` is None and `reason` says why."""
 
     calibration: Calibration | None
     source: str = ""

@@ -183,7 +183,8 @@ def compared(
 def with_text(
     S: NDArray[np.float32], reading: Reading, texts: Sequence[str | None]
 ) -> tuple[NDArray[np.float32], Reading, NDArray[np.float32]]:
-    """A consensus matrix and what was read, of the rollouts alone whose answer has a text, and the matrix of these texts."""
+    """Leave out the rollouts whose answer has no text. Returns the similarities of routing [m, m] and the reading of the m others,
+    and the similarities of their texts [m, m]."""
     closed = np.array([text is not None for text in texts], bool)
     keep, both = closed[reading.located], reading.located & closed
     anchors = tuple(anchor if here else None for anchor, here in zip(reading.anchors, both, strict=True))

@@ -22,7 +22,8 @@ class Adapted:
 async def sample_adaptively(backend: Backend, ask: ApiRequest, best: Best, progress: RequestProgress) -> Adapted:
     """Sample rounds of a request until its pick is settled, or best.n rollouts are there.
 
-    Whether it is settled is decided by the preset, but for texts, which are not compared. The first round settles the kind.
+    The pick is the preset's, except that the texts of answers are not compared while rollouts come in. The kind of answer
+    is inferred from the first round.
     """
     stopping = Stopping()
     whole = await backend.sample(ask, min(stopping.min_n, best.n), best, progress)

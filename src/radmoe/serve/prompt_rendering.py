@@ -97,7 +97,7 @@ class Renderer:
         self._long = asyncio.Semaphore(1)
 
     async def __call__(self, ask: ApiRequest, engine: Engine, topk_logprobs: int) -> Prompt:
-        """See `render`."""
+        """Render a request as `render` does, without blocking the event loop."""
         async with self._long if ask.size > _LONG_BODY else nullcontext():
             return await in_thread(render, ask, engine, topk_logprobs)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import radmoe
+import radmoe_llamacpp
 from radmoe.engines.vllm.plugin import NAME, register
 from radmoe.engines.vllm.plugin.endpoint import Endpoint, call
 from radmoe.errors import EngineError
@@ -121,7 +122,8 @@ def test_an_api_server_that_was_asked_and_cannot_does_not_start() -> None:
 def test_code_of_a_checkpoint_is_refused_in_every_call_that_loads_one() -> None:
     """transformers asks at the terminal where nothing is said, and vLLM's default may change."""
     loaders, found = ("AutoConfig", "AutoTokenizer", "AutoModelForCausalLM"), 0
-    for path in Path(radmoe.__file__).parent.rglob("*.py"):
+    packages = (Path(package.__file__).parent for package in (radmoe, radmoe_llamacpp))
+    for path in (path for package in packages for path in package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(node, ast.Call):
                 continue

@@ -11,8 +11,8 @@ import torch
 
 import tiny_moe
 from completions import same
-from radmoe.engines.base import Completion, Sampling
-from radmoe.engines.torch.decode import Job, Listed
+from radmoe.engines.base import Completion, Job, Sampling
+from radmoe.engines.torch.decode import Decoding, Listed
 from radmoe_lab.inference.engine import LabEngine
 from radmoe_lab.inference.static_cache import StaticRows
 from radmoe_lab.inference.static_decode import StaticDecoder
@@ -24,21 +24,14 @@ FAMILIES = ["qwen3-moe", "gpt-oss", "qwen3-next"]
 
 def jobs(engine: Any, samplings: dict[int, Sampling], n: int) -> list[Job]:
     return [
-        engine.job(i, prompt, r, f"p{i}", samplings.get(i, SAMPLING))
+        Job(i, r, f"p{i}", tuple(prompt), (how := samplings.get(i, SAMPLING)).max_tokens, how)
         for i, prompt in enumerate(PROMPTS)
         for r in range(n)
     ]
 
 
 def static(engine: Any, work: list[Job], rows: int, *, capture: bool = True) -> dict[tuple[int, int], Completion]:
-    decoder = StaticDecoder(
-        engine.model,
-        engine._recorder,
-        topk_logprobs=4,
-        eos=engine.eos,
-        words=len(engine.vocab),
-        capture=capture,
-    )
+    decoder = StaticDecoder(engine.model, engine._recorder, Decoding(4, engine.eos, len(engine.vocab), capture))
     done = [engine.completion(finished) for finished in decoder.run(Listed(work), rows)]
     assert decoder.sampled == sum(len(c.rollout.token_ids) for c in done)
     return {(c.prompt_index, c.rollout_index): c for c in done}
@@ -98,7 +91,7 @@ def test_a_run_that_was_given_up_leaves_nothing_behind_for_the_next() -> None:
     engine = tiny_moe.lab_engine("qwen3-next")
     work = jobs(engine, {}, 2)
     expected = {name: c.rollout.token_ids for name, c in growing(engine, work, 4).items()}
-    decoder = StaticDecoder(engine.model, engine._recorder, topk_logprobs=4, eos=engine.eos, words=len(engine.vocab))
+    decoder = StaticDecoder(engine.model, engine._recorder, Decoding(4, engine.eos, len(engine.vocab)))
     assert next(decoder.run(Listed(work), 4)) is not None  # and other rows are under way
     seen = {(f.job.prompt_index, f.job.rollout_index): f.columns[0] for f in decoder.run(Listed(work), 4)}
     assert seen.keys() == expected.keys()
@@ -164,7 +157,7 @@ def test_a_request_that_cannot_be_begun_fails_alone(fault: str, monkeypatch: pyt
 
 def test_it_stops_when_told_to() -> None:
     engine = tiny_moe.lab_engine("qwen3-moe")
-    decoder = StaticDecoder(engine.model, engine._recorder, topk_logprobs=0, eos=engine.eos, words=len(engine.vocab))
+    decoder = StaticDecoder(engine.model, engine._recorder, Decoding(0, engine.eos, len(engine.vocab)))
     asked = iter([False, True])
     assert list(decoder.run(Listed(jobs(engine, {}, 2)), 4, lambda: next(asked))) == []
     assert 0 < decoder.sampled <= 4 * 16

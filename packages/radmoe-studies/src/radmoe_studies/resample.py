@@ -78,7 +78,10 @@ class Resampled(NamedTuple):
         return interval(self.draws[:, column], level)
 
     def quantity(self, estimate: float, draws: Floats, columns: Sequence[int] | None = None) -> Quantity:
-        """A number made of some columns (all unless given), with the problems that have a number in one of them."""
+        """A number computed from these columns (default: all), with its bootstrap draws.
+
+        It counts the problems that have a value in at least one of the columns.
+        """
         known = self.known if columns is None else self.known[:, list(columns)]
         problems = (self.clusters[int(i)] for i in np.flatnonzero(known.any(1)))
         return Quantity(float(estimate), draws, frozenset(problems))

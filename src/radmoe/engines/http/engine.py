@@ -8,28 +8,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.base import (
-    Completion,
-    Engine,
-    Observation,
-    Sampling,
-    check_prompt,
-    completion_text,
-    rollout_seed,
-    wanted_rollouts,
-)
+from radmoe.engines.base import Completion, Engine, Job, Observation, Sampling, completion_text, rollout_seed
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.answers import Answer, Raw, plugin_routing, stock_rows
 from radmoe.engines.http.client import ModelServer, Refused
 from radmoe.engines.http.dialects import Dialect, RolloutRequest, Sglang, Vllm, answer_limit, rows_request
 from radmoe.engines.http.fields import Field, short
 from radmoe.engines.http.jobs import each_as_finished
-from radmoe.engines.kept_rows import check_profile
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
@@ -40,20 +30,10 @@ from radmoe.vocab import MAX_TOKENS
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
-    from radmoe.problems import Content
 
 _SPELLING = "So the sum of 12 and 30 is \\boxed{42}.\n\n```python\nprint('ä, 你好')\n```\n"
 _NAMES = 8  # models that a message lists
 _LOST = 409  # the plugin's rows made room for others, or went to an answer that never arrived: sample again
-
-
-class _RolloutJob(NamedTuple):
-    prompt_index: int
-    rollout_index: int
-    key: str
-    kind: Kind | None
-    prompt: tuple[int, ...]
-    limit: int
 
 
 class HttpEngine(Engine):
@@ -145,37 +125,16 @@ class HttpEngine(Engine):
     def suggested(self, name: str, otherwise: Any) -> Any:
         return self.local.suggested(name, otherwise)
 
-    def generate(
-        self,
-        prompts: Sequence[Content | Sequence[int]],
-        n: int,
-        *,
-        sampling: Sampling | None = None,
-        batch_size: int = 64,
-        keys: Sequence[str] | None = None,
-        missing: Sequence[Sequence[int]] | None = None,
-        kinds: Sequence[Kind | None] | None = None,
-        profile: Profile | None = None,
-    ) -> Iterator[Completion]:
-        """Sample rollouts as `Engine.generate` says, with `batch_size` requests under way at a time.
+    def run(self, jobs: Sequence[Job], batch_size: int, profile: Profile | None) -> Iterator[Completion]:
+        """Sample jobs as `Engine.run` says, with `batch_size` requests under way at a time.
 
         Rollout r of a key has a seed of its own, whatever was sampled before; how far equal seeds give equal
         rollouts depends on the server. When a request fails for good, those under way are still yielded. Of what
         the plugin recorded, only the rows and layers that a `profile` keeps are handed over.
         """
-        sampling = sampling or Sampling()
-        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
-        check_profile(profile, self.layers, self.vocab, [each.kind for each in wanted])
-        encoded = [tuple(check_prompt(self.encode(prompt), len(self.vocab))) for prompt in prompts]
-        limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
-        jobs = [
-            _RolloutJob(i, r, each.key, each.kind, encoded[i], limits[i])
-            for i, each in enumerate(wanted)
-            for r in each.rollouts
-        ]
         self.tokens_sampled = 0
         self.server.resume()
-        work = partial(self._complete, sampling=sampling, profile=profile)
+        work = partial(self._complete, profile=profile)
         return each_as_finished(jobs, work, workers=batch_size, cancel=self.server.stop)
 
     def observe(self, prompt: Sequence[int], sampling: Sampling, seed: int) -> Observation:
@@ -271,10 +230,10 @@ class HttpEngine(Engine):
         prompt, first = len(request.prompt), request.first
         return self.rollout(answer, prompt, routing, positions, first=first, layers=layers), answer.reason
 
-    def _complete(self, job: _RolloutJob, *, sampling: Sampling, profile: Profile | None) -> Completion:
+    def _complete(self, job: Job, *, profile: Profile | None) -> Completion:
         """Sample the rollout of a job. If the plugin lost its rows, it is sampled once more."""
-        seed = rollout_seed(sampling.seed, job.key, job.rollout_index)
-        request = RolloutRequest(job.prompt, job.limit, sampling, seed, len(job.prompt) - 1)
+        seed = rollout_seed(job.sampling.seed, job.key, job.rollout_index)
+        request = RolloutRequest(job.prompt, job.limit, job.sampling, seed, len(job.prompt) - 1)
         try:
             try:
                 rollout, reason = self._sample(request, job.kind, profile)

@@ -8,26 +8,23 @@ rollout, step) names, as in `generate`, so a request gives the same rollout in w
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Sequence
 from concurrent.futures import Future
-from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from radmoe.engines.base import Batcher, Completion, Sampling
-from radmoe.engines.torch.decode import GIVEN_UP, FinishedJob, Job, Queue
-from radmoe.errors import EngineError, InputError
+from radmoe.engines.base import Completion, Job
+from radmoe.engines.batches import RequestQueue
+from radmoe.engines.torch.decode import GIVEN_UP, FinishedJob, Queue
+from radmoe.errors import EngineError
 
 if TYPE_CHECKING:
     from radmoe.engines.torch.engine import TransformersEngine
-    from radmoe.problems import Content
 
 
 _LOOK_AGAIN = 1.0  # seconds after which an idle thread looks whether the main thread has ended
 
 
-class ContinuousBatcher(Queue, Batcher):
+class ContinuousBatcher(RequestQueue, Queue):
     """One batch per stream of the engine, each in a thread of its own, and the queue that they share.
 
     All requests have `topk_logprobs`. Close it, or use it as a context: the threads end with it. While it is open the
@@ -35,54 +32,22 @@ class ContinuousBatcher(Queue, Batcher):
     """
 
     def __init__(self, engine: TransformersEngine, *, batch_size: int, topk_logprobs: int) -> None:
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        self._engine, self._topk = engine, topk_logprobs
-        self._jobs: deque[tuple[Job, Future[Completion]]] = deque()
+        super().__init__(engine, batch_size=batch_size, topk_logprobs=topk_logprobs)
+        self._model = engine
         self._running: dict[int, Future[Completion]] = {}
         self._given_up: frozenset[int] = frozenset()
-        self._tickets = count()
-        self._changed = threading.Condition()
-        self._closed = False
         streams = min(engine.streams, batch_size)
         sizes = [len(range(k, batch_size, streams)) for k in range(streams)]
         self._threads = [threading.Thread(target=self._work, args=(size,), name="radmoe-batch") for size in sizes]
         for thread in self._threads:
             thread.start()
 
-    def submit(
-        self,
-        prompt: Content | Sequence[int],
-        *,
-        sampling: Sampling | None = None,
-        key: str = "",
-        rollout_index: int = 0,
-    ) -> Future[Completion]:
-        """Ask for one rollout. `key` and `rollout_index` name it in the random numbers, as in `generate`.
-
-        A prompt that cannot be used, or a batcher that is closed, is an error at once; what goes wrong later is the
-        future's. `give_up` ends a request that nobody waits for.
-        """
-        sampling = sampling or Sampling(topk_logprobs=self._topk)
-        if sampling.topk_logprobs != self._topk:
-            raise InputError(
-                f"this batch keeps {self._topk} logprobs, the request wants {sampling.topk_logprobs}: they must agree"
-            )
-        job = self._engine.job(next(self._tickets), prompt, rollout_index, key, sampling)
-        future: Future[Completion] = Future()
-        with self._changed:
-            if self._closed:
-                raise EngineError("this batch is closed: open another one")
-            self._jobs.append((job, future))
-            self._changed.notify()
-        return future
-
     def take(self, most: int, *, idle: bool) -> list[Job]:
         jobs: list[Job] = []
         with self._changed:
             while True:
-                while self._jobs and len(jobs) < most:
-                    job, future = self._jobs.popleft()
+                while self._waiting and len(jobs) < most:
+                    job, future = self._waiting.popleft()
                     if future.set_running_or_notify_cancel():
                         self._running[job.prompt_index] = future
                         jobs.append(job)
@@ -91,7 +56,7 @@ class ContinuousBatcher(Queue, Batcher):
                 self._changed.wait(_LOOK_AGAIN)
 
     def waiting(self) -> bool:
-        return bool(self._jobs)
+        return bool(self._waiting)
 
     def given_up(self) -> frozenset[int]:
         return self._given_up
@@ -107,11 +72,6 @@ class ContinuousBatcher(Queue, Batcher):
         if not future.cancel():
             with self._changed:
                 self._given_up |= {ticket for ticket, running in self._running.items() if running is future}
-
-    @property
-    def closed(self) -> bool:
-        """Whether requests are no longer taken, because it was closed or its batch failed."""
-        return self._closed
 
     def close(self) -> None:
         """End all requests, those under way too, and the threads."""
@@ -131,7 +91,7 @@ class ContinuousBatcher(Queue, Batcher):
     def _work(self, batch_size: int) -> None:
         """Run one batch until this is closed, or the main thread has ended."""
         try:
-            for done in self._engine.decoder(self._topk).run(self, batch_size, self._stopped):
+            for done in self._model.decoder(self._topk).run(self, batch_size, self._stopped):
                 self._settle(done.job, self._outcome(done))
         except BaseException as error:  # one batch that failed ends all: its requests must not wait for ever
             self._end(error)
@@ -141,7 +101,7 @@ class ContinuousBatcher(Queue, Batcher):
         if done.reason == GIVEN_UP:
             return EngineError("this request was given up before it was finished")
         try:
-            return self._engine.completion(done)._replace(prompt_index=0)
+            return self._model.completion(done)._replace(prompt_index=0)
         except Exception as error:
             return error
 
@@ -163,9 +123,9 @@ class ContinuousBatcher(Queue, Batcher):
     def _end(self, error: BaseException) -> None:
         with self._changed:
             self._closed = True
-            waiting = [future for _, future in self._jobs if future.set_running_or_notify_cancel()]
+            waiting = [future for _, future in self._waiting if future.set_running_or_notify_cancel()]
             futures = [*self._running.values(), *waiting]
-            self._jobs.clear()
+            self._waiting.clear()
             self._running.clear()
             self._changed.notify_all()
         for future in futures:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from radmoe.engines.base import Sampling, uniforms
+from radmoe.engines.base import Job, uniforms
 from radmoe.engines.torch.kv_cache import rows_cache
 from radmoe.engines.torch.routers import RouterRecorder
 from radmoe.engines.torch.streams import Stopped
@@ -30,17 +30,6 @@ _SHRINK = 8  # drop empty rows once they are an eighth of the batch: it copies t
 _ROW_TENSORS = ("_token", "_length", "_count", "_limit", "_noise", "_temperature", "_top_p")
 
 Columns = tuple[NDArray[Any], ...]
-
-
-class Job(NamedTuple):
-    """One rollout to sample; `key` names its prompt in the random numbers."""
-
-    prompt_index: int
-    rollout_index: int
-    key: str
-    prompt: tuple[int, ...]
-    limit: int  # tokens at most
-    sampling: Sampling
 
 
 class Queue(Protocol):
@@ -89,27 +78,26 @@ class _Row:
     parts: list[Columns] = field(default_factory=list)
 
 
+class Decoding(NamedTuple):
+    """What the jobs of a decoder have in common."""
+
+    topk_logprobs: int
+    eos: frozenset[int]
+    words: int  # logits from here on pad the matrix: there is no such token
+    capture: bool = True  # False keeps the tokens only, which serves to measure what capture costs
+
+
 class Decoder:
     """Samples jobs `batch_size` at a time; a finished row is refilled before the next step.
 
-    Jobs of one batch may be sampled differently; `topk_logprobs` is the same for all. `capture=False` keeps the tokens
-    only, which serves to measure what capture costs.
+    Jobs of one batch may be sampled differently, but all have the same number of logprobs.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        recorder: RouterRecorder,
-        *,
-        topk_logprobs: int,
-        eos: Iterable[int],
-        words: int,
-        capture: bool = True,
-    ) -> None:
-        self._model, self._recorder, self._top, self._capture = model, recorder, topk_logprobs, capture
+    def __init__(self, model: Any, recorder: RouterRecorder, how: Decoding) -> None:
+        self._model, self._recorder, self._top, self._capture = model, recorder, how.topk_logprobs, how.capture
         self._device = model.device
-        self._eos = torch.tensor(sorted(eos), dtype=torch.long, device=self._device)
-        self._words = words  # logits from here on pad the matrix: there is no such token
+        self._eos = torch.tensor(sorted(how.eos), dtype=torch.long, device=self._device)
+        self._words = how.words
         self._prefilled: tuple[tuple[int, ...], Any] | None = None
         self._block: tuple[Tensor, ...] = ()
         self._at = 0  # next step of the block

@@ -23,12 +23,12 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Engine, Forced, Sampling, check_prompt, completion_text, wanted_rollouts
+from radmoe.engines.base import Completion, Engine, Forced, Job, Sampling, completion_text
 from radmoe.engines.models import recorded_name, resolve_model, shipped_models
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
 from radmoe.engines.torch.batcher import ContinuousBatcher
 from radmoe.engines.torch.cores import cores
-from radmoe.engines.torch.decode import Decoder, FinishedJob, Job, Listed
+from radmoe.engines.torch.decode import Decoder, Decoding, FinishedJob, Listed
 from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.force import force
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
@@ -41,7 +41,6 @@ from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
-    from radmoe.problems import Content
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 _OLDEST, _NEWEST = (5, 22), (5, 23)  # versions that were run; older routers answer otherwise (docs/capture.md)
@@ -59,6 +58,7 @@ class TransformersEngine(Engine):
 
     name = "transformers"
     replays = True
+    capture = True  # False leaves routing out, to measure what it costs
 
     def __init__(
         self,
@@ -116,6 +116,10 @@ class TransformersEngine(Engine):
             model_name=recorded_name(name),
         )
 
+    @property
+    def vocab_size(self) -> int:
+        return int(self._text_config.vocab_size)
+
     def suggested(self, name: str, otherwise: Any) -> Any:
         """A setting of the checkpoint's generation config (temperature, top_p, max_new_tokens), if it has it."""
         value = getattr(self.model.generation_config, name, None)
@@ -126,24 +130,8 @@ class TransformersEngine(Engine):
         """The number of tokens that the current or last `generate` has sampled, unfinished rollouts included."""
         return sum(decoder.sampled for decoder in self._decoders)
 
-    def generate(
-        self,
-        prompts: Sequence[Content | Sequence[int]],
-        n: int,
-        *,
-        sampling: Sampling | None = None,
-        batch_size: int = 64,
-        keys: Sequence[str] | None = None,
-        missing: Sequence[Sequence[int]] | None = None,
-        kinds: Sequence[Kind | None] | None = None,
-        profile: Profile | None = None,
-        raw: bool = False,
-        capture: bool = True,
-    ) -> Iterator[Completion]:
-        """Sample rollouts as `Engine.generate` says; yields each as it finishes, with the rows of all its tokens.
-
-        `raw` leaves the chat template out where a prompt is a text. `capture=False` leaves routing out, to measure
-        what it costs. Rows that a `profile` does not keep come too, since they have been computed anyway.
+    def run(self, jobs: Sequence[Job], batch_size: int, profile: Profile | None) -> Iterator[Completion]:
+        """Sample jobs as `Engine.run` says, with the rows of all their tokens, which have been computed anyway.
 
         Determinism: each token is a function of its logits and of a random number named by (seed, key,
         rollout, step). The same call gives the same rollouts, bit for bit, on the same machine, library
@@ -154,23 +142,14 @@ class TransformersEngine(Engine):
         Cost: a prompt is prefilled once for all its rollouts; a step is one pass of `batch_size`
         positions, and finished rows are refilled at once, so the batch stays full until work runs out.
         """
-        sampling = sampling or Sampling()
-        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
-        vocab_size = int(self._text_config.vocab_size)
-        encoded = [check_prompt(self.encode(prompt, raw=raw), vocab_size) for prompt in prompts]
-        limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
-        jobs = [
-            Job(i, r, wanted[i].key, tuple(ids), limits[i], sampling)
-            for i, ids in enumerate(encoded)
-            for r in wanted[i].rollouts
-        ]
+        ordered = self._arranged(jobs)
         rows = min(batch_size, max(len(jobs), 1))
-        self._arrange(jobs)
         streams = min(self.streams, rows)
-        self._decoders = [self.decoder(sampling.topk_logprobs, capture=capture) for _ in range(streams)]
+        topk_logprobs = jobs[0].sampling.topk_logprobs if jobs else 0
+        self._decoders = [self.decoder(topk_logprobs, capture=self.capture) for _ in range(streams)]
         # A job's stream follows from its place alone, so that batches, and their rounding, are the same every time.
         running = [
-            partial(decoder.run, Listed(jobs[k::streams]), len(range(k, rows, streams)))
+            partial(decoder.run, Listed(ordered[k::streams]), len(range(k, rows, streams)))
             for k, decoder in enumerate(self._decoders)
         ]
         return self._completions(running, batch_size)
@@ -186,18 +165,12 @@ class TransformersEngine(Engine):
         """A batch that requests join at its next step, each with its own sampling; rollouts have all their rows."""
         return ContinuousBatcher(self, batch_size=batch_size, topk_logprobs=topk_logprobs)
 
-    def job(self, ticket: int, prompt: Content | Sequence[int], rollout: int, key: str, sampling: Sampling) -> Job:
-        """One rollout to sample; a prompt that cannot be used is an InputError."""
-        ids = check_prompt(self.encode(prompt), int(self._text_config.vocab_size))
-        return Job(ticket, rollout, key, tuple(ids), self.room(ids, key, sampling.max_tokens), sampling)
-
     def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder:
         """A batch of this model's, to be run in a thread of its own."""
-        return Decoder(self.model, self._recorder, **self._decoding(topk_logprobs, capture))
+        return Decoder(self.model, self._recorder, self._decoding(topk_logprobs, capture))
 
-    def _decoding(self, topk_logprobs: int, capture: bool) -> dict[str, Any]:
-        words = min(len(self.vocab), int(self._text_config.vocab_size))
-        return {"topk_logprobs": topk_logprobs, "eos": self.eos, "words": words, "capture": capture}
+    def _decoding(self, topk_logprobs: int, capture: bool) -> Decoding:
+        return Decoding(topk_logprobs, self.eos, min(len(self.vocab), self.vocab_size), capture)
 
     # What an engine for models of another size may do differently (radmoe-lab has one for very small ones).
 
@@ -211,8 +184,9 @@ class TransformersEngine(Engine):
         """How many batches run side by side unless told otherwise."""
         return 1
 
-    def _arrange(self, jobs: list[Job]) -> None:
-        """Put the jobs of a `generate` into the order in which they begin."""
+    def _arranged(self, jobs: Sequence[Job]) -> list[Job]:
+        """The jobs of a `generate` in the order in which they begin."""
+        return list(jobs)
 
     @torch.inference_mode()
     def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:

@@ -15,17 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.base import (
-    Completion,
-    Engine,
-    Sampling,
-    check_prompt,
-    completion_text,
-    rollout_seed,
-    wanted_rollouts,
-)
+from radmoe.engines.base import Completion, Engine, Job, Sampling, completion_text, rollout_seed
 from radmoe.engines.checkpoint import RouterLayout
-from radmoe.engines.kept_rows import check_profile
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options, refuse_server_options, required_model
 from radmoe.engines.vllm.checks import check_plugin, checked_config, first_line
@@ -41,7 +32,6 @@ from radmoe.vocab import Vocab
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
-    from radmoe.problems import Content
 
 __all__ = ["VllmEngine", "from_vllm", "request_parameters", "taken"]
 
@@ -58,7 +48,7 @@ class VllmEngine(Engine):
     keeps no others.
     """
 
-    name = "vllm"
+    name, batch_size = "vllm", 512
     tokens_sampled = 0  # of the rollouts that the current or last `generate` has finished
 
     def __init__(
@@ -119,51 +109,28 @@ class VllmEngine(Engine):
             **precision,
         )
 
+    @property
+    def vocab_size(self) -> int:
+        return int(self._config.get_vocab_size())
+
     def suggested(self, name: str, otherwise: Any) -> Any:
         """A setting of the checkpoint's generation config, if it has it."""
         value = self._config.try_get_generation_config().get(name)
         return otherwise if value is None else value
 
-    def generate(
-        self,
-        prompts: Sequence[Content | Sequence[int]],
-        n: int,
-        *,
-        sampling: Sampling | None = None,
-        batch_size: int = 512,
-        keys: Sequence[str] | None = None,
-        missing: Sequence[Sequence[int]] | None = None,
-        kinds: Sequence[Kind | None] | None = None,
-        profile: Profile | None = None,
-        raw: bool = False,
-    ) -> Iterator[Completion]:
-        """Sample rollouts as `Engine.generate` says; yields those of a prompt when all of them are finished.
+    def run(self, jobs: Sequence[Job], batch_size: int, profile: Profile | None) -> Iterator[Completion]:
+        """Sample jobs as `Engine.run` says; yields those of a prompt when all of them are finished.
 
         `batch_size` rollouts are handed to vLLM at once, or those of one prompt; vLLM schedules them. Rollout r of a key
         has a seed of its own, whatever was sampled before. vLLM's logits depend on the batch in their last bits, so
         that two runs may part ways. Of what the plugin recorded, only the rows and layers that a `profile` keeps are
-        handed over. `raw` leaves the chat template out where a prompt is a text.
+        handed over.
         """
-        sampling = sampling or Sampling()
-        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
-        check_profile(profile, self.layers, self.vocab, [each.kind for each in wanted])
-        encoded = [check_prompt(self.encode(prompt, raw=raw), self._config.get_vocab_size()) for prompt in prompts]
-        for ids, each in zip(encoded, wanted, strict=True):
-            self.room(ids, each.key, sampling.max_tokens)
         self.tokens_sampled = 0
-        most = n if sampling.temperature else 1  # vLLM refuses a greedy request for more than one completion
-        jobs = [
-            _RequestJob(i, r, min(most, stop - r), encoded[i], each.key, each.kind)
-            for i, each in enumerate(wanted)
-            for start, stop in spans(np.array(each.rollouts, np.int64))
-            for r in range(start, stop, most)
-        ]
-        return self._run(jobs, sampling, batch_size, profile)
+        return self._run(_requests(jobs), batch_size, profile)
 
-    def _run(
-        self, jobs: list[_RequestJob], sampling: Sampling, batch_size: int, profile: Profile | None
-    ) -> Iterator[Completion]:
-        """Run the jobs. Finished requests are fetched before more are sent, so that the plugin's memory suffices."""
+    def _run(self, jobs: list[_RequestJob], batch_size: int, profile: Profile | None) -> Iterator[Completion]:
+        """Run the requests. Finished requests are fetched before more are sent, so that the plugin's memory suffices."""
         engine = self.llm.llm_engine
         waiting, running = jobs[::-1], dict[str, _RequestJob]()
         try:
@@ -171,19 +138,17 @@ class VllmEngine(Engine):
                 while waiting and (not running or sum(job.n for job in running.values()) + waiting[-1].n <= batch_size):
                     job, key = waiting.pop(), uuid.uuid4().hex
                     parameters = request_parameters(
-                        sampling, job.n, key=key if self.weights else None, seed=job.seed(sampling)
+                        job.sampling, job.n, key=key if self.weights else None, seed=job.seed
                     )
                     engine.add_request(key, {"type": "token", "prompt_token_ids": job.ids}, parameters)
                     running[key] = job
                 for output in _step(engine):
                     if output.finished:
-                        yield from self._completions(output, running.pop(output.request_id), sampling, profile)
+                        yield from self._completions(output, running.pop(output.request_id), profile)
         finally:
             engine.abort_request(list(running))
 
-    def _completions(
-        self, output: Any, job: _RequestJob, sampling: Sampling, profile: Profile | None
-    ) -> Iterator[Completion]:
+    def _completions(self, output: Any, job: _RequestJob, profile: Profile | None) -> Iterator[Completion]:
         positions: dict[int, NDArray[np.int32] | None] = dict.fromkeys(range(job.n))
         routing: dict[int, Routing] = {}
         if self.weights:
@@ -194,7 +159,7 @@ class VllmEngine(Engine):
         for completion in output.outputs:
             index, where = completion.index, f"completion {completion.index} of request {output.request_id}"
             rollout = to_rollout(
-                completion, where, self._layout, routing.get(index), positions[index], sampling.topk_logprobs
+                completion, where, self._layout, routing.get(index), positions[index], job.sampling.topk_logprobs
             )
             self.tokens_sampled += len(rollout)
             text = completion_text(self.tokenizer, rollout.token_ids, completion.finish_reason)
@@ -246,10 +211,26 @@ class _RequestJob(NamedTuple):
     ids: list[int]
     key: str
     kind: Kind | None
+    sampling: Sampling
 
-    def seed(self, sampling: Sampling) -> int:
+    @property
+    def seed(self) -> int:
         """The seed of the first rollout; vLLM adds 1 for each further one of a request."""
-        return rollout_seed(sampling.seed, self.key, self.first)
+        return rollout_seed(self.sampling.seed, self.key, self.first)
+
+
+def _requests(jobs: Sequence[Job]) -> list[_RequestJob]:
+    """Jobs as requests: rollouts of one prompt whose numbers follow each other are one request. vLLM refuses a greedy
+    request for more than one completion."""
+    requests: list[_RequestJob] = []
+    for job in jobs:
+        last = requests[-1] if requests and job.sampling.temperature else None
+        if last is not None and (last.prompt, last.first + last.n) == (job.prompt_index, job.rollout_index):
+            requests[-1] = last._replace(n=last.n + 1)
+        else:
+            one = (job.prompt_index, job.rollout_index, 1, list(job.prompt), job.key, job.kind, job.sampling)
+            requests.append(_RequestJob(*one))
+    return requests
 
 
 def taken(answers: list[Any]) -> dict[int, Routing]:

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from radmoe.engines import EngineOptions
-from radmoe.engines.base import Completion, Engine, Sampling, uniforms, wanted_rollouts
+from radmoe.engines.base import Completion, Engine, Job, uniforms
 from radmoe.engines.models import resolve_model
 from radmoe.engines.options import required_model
 from radmoe.types import Rollout, RouterShape
@@ -32,28 +32,15 @@ class DiceEngine(Engine):
     def open(cls, model: str | None, options: EngineOptions) -> Self:
         return cls(required_model(model, cls.name, "whose tokenizer to use"))
 
-    def generate(
-        self,
-        prompts: Sequence[Any],
-        n: int,
-        *,
-        sampling: Sampling | None = None,
-        batch_size: int = 64,
-        keys: Any = None,
-        missing: Any = None,
-        kinds: Any = None,
-        profile: Any = None,
-    ) -> Iterator[Completion]:
-        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
-        seed = (sampling or Sampling()).seed
-        return (self._completion(i, r, each.key, seed) for i, each in enumerate(wanted) for r in each.rollouts)
+    def run(self, jobs: Sequence[Job], batch_size: int, profile: Any) -> Iterator[Completion]:
+        return (self._completion(job) for job in jobs)
 
-    def _completion(self, prompt: int, rollout: int, key: str, seed: int) -> Completion:
-        thrown, more = uniforms(seed, key, rollout, 2)
+    def _completion(self, job: Job) -> Completion:
+        thrown, more = uniforms(job.sampling.seed, job.key, job.rollout_index, 2)
         text = f"{'Well, ' * int(5 * more)}it is \\boxed{{{(5, 42, 7)[int(3 * thrown)]}}}."
         tokens = np.array(self.tokenizer.encode(text), np.int32)
         self.tokens_sampled += len(tokens)
         weights = np.full((len(tokens), 2, 3), 1 / 3, np.float16)
         sampled, top = np.full(len(tokens), -1, np.float32), np.full((len(tokens), 20), -3, np.float32)
         made = Rollout(tokens, self.experts[tokens].astype(np.int16), weights, sampled, top)
-        return Completion(prompt, rollout, made, text, "stop")
+        return Completion(job.prompt_index, job.rollout_index, made, text, "stop")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from radmoe.engines.base import Forced
-from radmoe.engines.torch.decode import Decoder, Job
+from radmoe.engines.base import Forced, Job
+from radmoe.engines.torch.decode import Decoder
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.engines.torch.force import force
 from radmoe_lab.inference.dense_experts import compute_densely
@@ -42,9 +42,9 @@ class LabEngine(TransformersEngine):
             _lay_out_experts(self.model)
             fuse_experts(self.model)
 
-    def _arrange(self, jobs: list[Job]) -> None:
-        if self._static:
-            jobs.sort(key=lambda job: -len(job.prompt))  # prompts that share a pass are padded little
+    def _arranged(self, jobs: Sequence[Job]) -> list[Job]:
+        # Prompts that share a pass are padded little.
+        return sorted(jobs, key=lambda job: -len(job.prompt)) if self._static else list(jobs)
 
     def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder | StaticDecoder:  # type: ignore[override]
         """Return a batch decoder for a thread of its own. On a GPU one decoder is kept, with its CUDA graph."""
@@ -52,7 +52,7 @@ class LabEngine(TransformersEngine):
             return super().decoder(topk_logprobs, capture=capture)
         name = topk_logprobs, capture
         if name not in self._kept:
-            self._kept[name] = StaticDecoder(self.model, self._recorder, **self._decoding(topk_logprobs, capture))
+            self._kept[name] = StaticDecoder(self.model, self._recorder, self._decoding(topk_logprobs, capture))
         return self._kept[name]
 
     @property

@@ -12,7 +12,7 @@ runs without a graph, which serves tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from radmoe.engines.base import uniforms
-from radmoe.engines.torch.decode import Columns, FinishedJob, Job, Queue, draw
+from radmoe.engines.base import Job, uniforms
+from radmoe.engines.torch.decode import Columns, Decoding, FinishedJob, Queue, draw
 from radmoe.engines.torch.routers import RouterRecorder
 from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
@@ -41,21 +41,12 @@ class StaticDecoder:
     These tensors and the graphs are kept for the next run of as many rows.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        recorder: RouterRecorder,
-        *,
-        topk_logprobs: int,
-        eos: Iterable[int],
-        words: int,
-        capture: bool = True,
-    ) -> None:
-        self._model, self._recorder, self._top, self._capture = model, recorder, topk_logprobs, capture
+    def __init__(self, model: Any, recorder: RouterRecorder, how: Decoding) -> None:
+        self._model, self._recorder, self._top, self._capture = model, recorder, how.topk_logprobs, how.capture
         self._device = model.device
-        self._eos = torch.tensor(sorted(eos), dtype=torch.long, device=self._device)
-        self._ends = frozenset(eos)
-        self._words = words
+        self._eos = torch.tensor(sorted(how.eos), dtype=torch.long, device=self._device)
+        self._ends = how.eos
+        self._words = how.words
         self._jobs: list[Job | None] = []
         self._counts: list[int] = []  # tokens of every row, as far as the CPU knows
         self._ended = 0  # tokens of rollouts that have ended

@@ -18,20 +18,19 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.base import Completion, Engine, Sampling, check_prompt, completion_text, uniforms, wanted_rollouts
-from radmoe.engines.llamacpp.api import MAX_SEQUENCES, LlamaModel
-from radmoe.engines.llamacpp.batch import CACHES, Context, TensorRecorder
-from radmoe.engines.llamacpp.draw import draw, logprobs
-from radmoe.engines.llamacpp.tokenizer import GgufTokenizer
+from radmoe.engines.base import Completion, Engine, Job, completion_text, uniforms
 from radmoe.engines.models import recorded_name
 from radmoe.engines.options import EngineOptions, refuse_options, refuse_server_options, required_model
 from radmoe.errors import EngineError, InputError
-from radmoe.types import Kind, Rollout, RouterShape
+from radmoe.types import Rollout, RouterShape
 from radmoe.vocab import Vocab
+from radmoe_llamacpp.api import MAX_SEQUENCES, LlamaModel
+from radmoe_llamacpp.batch import CACHES, Context, TensorRecorder
+from radmoe_llamacpp.draw import draw, logprobs
+from radmoe_llamacpp.tokenizer import GgufTokenizer
 
 if TYPE_CHECKING:
     from radmoe.pool import Profile
-    from radmoe.problems import Content
 
 _SUGGESTED = {"temperature": "general.sampling.temp", "top_p": "general.sampling.top_p"}
 _SMALL = 512  # width up to which an operation is too short to share among cores
@@ -48,6 +47,7 @@ class LlamaCppEngine(Engine):
     """
 
     name = "llamacpp"
+    batch_size = 32
     tokens_sampled = 0  # by the current or last `generate`, unfinished rollouts included
 
     def __init__(
@@ -87,33 +87,21 @@ class LlamaCppEngine(Engine):
         value = self._model.meta(_SUGGESTED[name]) if name in _SUGGESTED else None
         return otherwise if value is None else float(value)
 
-    def generate(
-        self,
-        prompts: Sequence[Content | Sequence[int]],
-        n: int,
-        *,
-        sampling: Sampling | None = None,
-        batch_size: int = 32,
-        keys: Sequence[str] | None = None,
-        missing: Sequence[Sequence[int]] | None = None,
-        kinds: Sequence[Kind | None] | None = None,
-        profile: Profile | None = None,
-    ) -> Iterator[Completion]:
-        """Sample rollouts as `Engine.generate` says; yields each as it finishes, with the rows of all its tokens.
+    @property
+    def vocab_size(self) -> int:
+        return self._model.words
+
+    def run(self, jobs: Sequence[Job], batch_size: int, profile: Profile | None) -> Iterator[Completion]:
+        """Sample jobs as `Engine.run` says, with the rows of all their tokens.
 
         The same call gives the same rollouts, bit for bit, on the same machine and threads. With another
         batch size the random numbers stay the same and the logits agree up to rounding. `batch_size`
         rollouts step together, 255 at most; each has room in the cache for the longest prompt and its answer.
         """
-        sampling = sampling or Sampling()
-        wanted = wanted_rollouts(len(prompts), n, batch_size, keys, missing, kinds)
-        encoded = [tuple(check_prompt(self.encode(prompt), self._model.words)) for prompt in prompts]
-        limits = [self.room(ids, each.key, sampling.max_tokens) for ids, each in zip(encoded, wanted, strict=True)]
-        jobs = [_Row(i, r, encoded[i], limits[i], each.key) for i, each in enumerate(wanted) for r in each.rollouts]
         self.tokens_sampled = 0
-        return self._run(jobs, sampling, batch_size)
+        return self._run(jobs, batch_size)
 
-    def _run(self, jobs: list[_Row], sampling: Sampling, batch_size: int) -> Iterator[Completion]:
+    def _run(self, jobs: Sequence[Job], batch_size: int) -> Iterator[Completion]:
         if not jobs:
             return
         count = min(batch_size, len(jobs), MAX_ROWS)
@@ -125,32 +113,31 @@ class LlamaCppEngine(Engine):
                 for place, row in enumerate(rows):
                     if row is None and (job := next(waiting, None)) is not None:
                         context.begin(place, job.prompt[:-1])
-                        job.chance = uniforms(sampling.seed, job.key, job.rollout_index, job.limit)
-                        rows[place] = job
+                        rows[place] = _Row(job, uniforms(job.sampling.seed, job.key, job.rollout_index, job.limit))
                 live = [(place, row) for place, row in enumerate(rows) if row is not None]
                 if not live:
                     return
-                for place, row in self._step(context, live, sampling):
+                for place, row in self._step(context, live):
                     rows[place] = None
                     yield self._completion(row)
         finally:
             context.close()
 
-    def _step(self, context: Context, live: list[tuple[int, _Row]], sampling: Sampling) -> list[tuple[int, _Row]]:
+    def _step(self, context: Context, live: list[tuple[int, _Row]]) -> list[tuple[int, _Row]]:
         """Sample one more token for every row; returns the rows that this ended."""
         logits, (ids, weights) = context.step(
             [place for place, _ in live], [row.last for _, row in live], [row.position for _, row in live]
         )
         words = len(self.vocab)  # logits from here on pad the matrix
         for i, (_, row) in enumerate(live):
-            chance = float(row.chance[len(row.tokens)])
+            sampling, chance = row.job.sampling, float(row.chance[len(row.tokens)])
             token = draw(logits[i, :words], chance, sampling.temperature, sampling.top_p)
             row.tokens.append(token)
             row.routing.append((ids[i], weights[i].astype(np.float16)))
             if sampling.topk_logprobs:
                 row.logprobs.append(logprobs(logits[i], token, sampling.topk_logprobs))
         self.tokens_sampled += len(live)
-        return [(p, row) for p, row in live if row.tokens[-1] in self.eos or len(row.tokens) == row.limit]
+        return [(p, row) for p, row in live if row.tokens[-1] in self.eos or len(row.tokens) == row.job.limit]
 
     def _completion(self, row: _Row) -> Completion:
         reason = "stop" if row.tokens[-1] in self.eos else "length"
@@ -160,7 +147,7 @@ class LlamaCppEngine(Engine):
             sampled, top = (np.stack(column) for column in zip(*row.logprobs, strict=True))
         rollout = Rollout(np.array(row.tokens, np.int32), ids, weights, sampled, top)
         text = completion_text(self.tokenizer, rollout.token_ids, reason)
-        return Completion(row.prompt_index, row.rollout_index, rollout, text, reason)
+        return Completion(row.job.prompt_index, row.job.rollout_index, rollout, text, reason)
 
     def _quantisation(self) -> str:
         """The quantisation of the file in llama.cpp's words, such as "Q4_K - Medium" or "all F32"."""
@@ -206,14 +193,10 @@ class LlamaCppEngine(Engine):
 
 @dataclass
 class _Row:
-    """One rollout that is being sampled; `key` names its prompt in the random numbers."""
+    """One rollout that is being sampled, and a random number for each of its tokens."""
 
-    prompt_index: int
-    rollout_index: int
-    prompt: tuple[int, ...]
-    limit: int  # tokens at most
-    key: str
-    chance: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    job: Job
+    chance: NDArray[np.float64]
     tokens: list[int] = field(default_factory=list)
     routing: list[tuple[NDArray[np.int16], NDArray[np.float16]]] = field(default_factory=list)  # [L, K] each
     logprobs: list[tuple[np.float32, NDArray[np.float32]]] = field(default_factory=list)
@@ -221,9 +204,9 @@ class _Row:
     @property
     def last(self) -> int:
         """The latest token of the sequence."""
-        return self.tokens[-1] if self.tokens else self.prompt[-1]
+        return self.tokens[-1] if self.tokens else self.job.prompt[-1]
 
     @property
     def position(self) -> int:
         """The position of the token `last` in the sequence."""
-        return len(self.prompt) - 1 + len(self.tokens)
+        return len(self.job.prompt) - 1 + len(self.tokens)

@@ -1,4 +1,4 @@
-"""One token from one row of logits, in NumPy: the same as `sample` of torch/decode.py."""
+"""One token from one row of logits, in NumPy: the same as `sample` of radmoe's engines/torch/decode.py."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radmoe.engines.llamacpp.draw import draw, logprobs
 from radmoe.engines.torch.decode import sample
+from radmoe_llamacpp.draw import draw, logprobs
 
 
 @given(

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.llamacpp.api import (
+from radmoe.errors import EngineError
+from radmoe_llamacpp.api import (
     F16,
     F32,
     FLASH_OFF,
@@ -28,7 +29,6 @@ from radmoe.engines.llamacpp.api import (
     error_reason,
     forget_errors,
 )
-from radmoe.errors import EngineError
 
 CACHES = {"f16": F16, "f32": F32}
 CHUNK = 512  # prompt tokens of one pass

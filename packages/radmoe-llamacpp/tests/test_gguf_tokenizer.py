@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from transformers import AutoModelForCausalLM
 
-from radmoe.engines.llamacpp.api import LlamaModel
-from radmoe.engines.llamacpp.tokenizer import GgufTokenizer
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.errors import InputError
 from radmoe.vocab import Vocab
@@ -21,6 +19,8 @@ from radmoe_lab.gguf import write_gguf
 from radmoe_lab.models import MODELS
 from radmoe_lab.tasks import TASKS, problems
 from radmoe_lab.tokenizer import fast_tokenizer
+from radmoe_llamacpp.api import LlamaModel
+from radmoe_llamacpp.tokenizer import GgufTokenizer
 
 STYLES = [("lab-qwen", "thinking"), ("lab-qwen", "instruct"), ("lab-oss", "low"), ("lab-oss", "high")]
 TEXTS = ["", "a", " \n\n  b\t", "It's 12,345.67 != \\boxed{-3} $x^2$", "naïve café 日本 🙂", "```python\nx = [1]\n```\n", "<think>x</think>"]  # fmt: skip

@@ -17,14 +17,14 @@ import pytest
 
 import tiny_moe
 from radmoe.engines.base import Completion, Sampling
-from radmoe.engines.llamacpp import api as llama_api
-from radmoe.engines.llamacpp.batch import CHUNK
-from radmoe.engines.llamacpp.engine import LlamaCppEngine
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.errors import EngineError, InputError
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.types import RouterShape
 from radmoe_lab import gguf as convert
+from radmoe_llamacpp import api as llama_api
+from radmoe_llamacpp.batch import CHUNK
+from radmoe_llamacpp.engine import LlamaCppEngine
 
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [9], [20, 21, 22] * 7, [4, 5]]  # one token; longer than the sliding window
 ENDS = frozenset(range(0, 500, 23))  # a random model hardly ever ends by itself

@@ -7,9 +7,9 @@ import json
 from datetime import datetime
 from typing import Any, NoReturn
 
-from radmoe.engines.llamacpp.api import BPE, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, LlamaModel
 from radmoe.errors import EngineError, InputError
 from radmoe.vocab import Vocab
+from radmoe_llamacpp.api import BPE, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, LlamaModel
 
 
 class GgufTokenizer:
