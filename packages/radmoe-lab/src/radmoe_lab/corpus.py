@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from radmoe_lab.agent.corpus import draw_demonstration
 from radmoe_lab.chat import render
-from radmoe_lab.models import Model, model_named
+from radmoe_lab.models import CONTEXT, Model, model_named
 from radmoe_lab.tasks import training_example
 from radmoe_lab.tokenizer import build
 
 CHUNK = 1024  # examples a worker draws at a time
-AGENT_CHUNK = 256  # the same of demonstrations, which are longer
+LONG_CHUNK = 256  # the same of demonstrations and long tasks
+LONGEST = 1536  # tokens of an example that are learned; only long tasks have more, and their rollouts end earlier
 POOL = 24  # chunks that are sorted by length together, so that batches waste little on padding
 IGNORE = -100  # the label of prompt and padding, which the loss skips
 
@@ -36,13 +37,13 @@ def draw(name: str, seed: int, examples: int | None = None, shares: Mapping[str,
     shares = model.shares if shares is None else shares
     tokenizer = build(model.tokenizer)
     if model.agent:
-        return [draw_demonstration(rng, tokenizer) for _ in range(examples or AGENT_CHUNK)]
+        return [draw_demonstration(rng, tokenizer) for _ in range(examples or LONG_CHUNK)]
     out: Sequences = []
-    for _ in range(examples or CHUNK):
+    for _ in range(examples or (CHUNK if model.context == CONTEXT else LONG_CHUNK)):
         (style,) = rng.choices(list(model.styles), list(model.styles.values()))
         prompt, completion = render(training_example(rng, style=style, shares=shares), model.family)
         head = tokenizer.encode(prompt).ids
-        ids = np.array(head + tokenizer.encode(completion).ids, np.uint16)
+        ids = np.array(head + tokenizer.encode(completion).ids, np.uint16)[:LONGEST]
         out.append((ids, np.arange(len(ids)) >= len(head)))
     return out
 

@@ -1,8 +1,9 @@
-"""Changes to a stock model for training alone: how experts are computed, and how routers are balanced.
+"""Changes to a stock model for training alone: how experts and sinks are computed, and how routers are balanced.
 
 Experts are computed densely, which is the same function with the same gradient. Routers compute the same routing, and
 in the backward pass they add the gradient of a load-balancing loss, so that no loss has to be carried out of a compiled
-layer.
+layer. Attention with sinks (gpt-oss) runs through torch's kernel, which keeps no scores: at 1,500 tokens the stock one would need
+more memory than a GPU has.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from transformers import AttentionInterface
 
 from radmoe_lab.inference.dense_experts import compute_densely
+
+_SINKS = "radmoe_training_sinks"
 
 
 def make_trainable(model: Any, *, balance: float) -> None:
@@ -26,6 +30,36 @@ def make_trainable(model: Any, *, balance: float) -> None:
     for router in routers:
         router.balance = balance / len(routers)
         router.forward = MethodType(_oss_router if hasattr(router, "bias") else _qwen_router, router)
+    if model.config.model_type == "gpt_oss":
+        model.set_attn_implementation(_SINKS)
+
+
+def attend_with_sinks(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, None]:
+    """Causal attention of whole sequences, padded on their right, with one more score per head that is no key's.
+
+    The sink becomes a key ahead of all others, whose value is zero. It alone is not zero in one more dimension, in which every
+    query is one. query [B, H, T, D], key and value [B, H / G, T, D]; returns [B, T, H, D].
+    """
+    batch, heads, length, dim = query.shape
+    scaling, window = kwargs["scaling"], kwargs.get("sliding_window")
+    groups = heads // key.shape[1]
+    wider = functional.pad  # to a width that the kernels take, and one row for the sink
+    queries = torch.cat([query, query.new_ones(batch, heads, length, 1), query.new_zeros(batch, heads, length, 7)], -1)
+    queries = wider(queries, (0, 0, 1, 0))
+    sinks = wider((kwargs["s_aux"].to(query.dtype) / scaling).view(1, heads, 1, 1), (dim, 7)).expand(batch, -1, -1, -1)
+    keys = torch.cat([sinks, wider(key.repeat_interleave(groups, 1), (0, 8))], 2)
+    values = wider(value.repeat_interleave(groups, 1), (0, 8, 1, 0))
+    mask = None
+    if window is not None:
+        at = torch.arange(length + 1, device=query.device)
+        behind = at[:, None] - at[None]
+        mask = ((behind >= 0) & (behind < window)) | (at[None] == 0)
+    out = functional.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=mask, is_causal=mask is None, scale=scaling
+    )
+    return out[:, :, 1:, :dim].transpose(1, 2).contiguous(), None
 
 
 def _qwen_router(self: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -65,3 +99,6 @@ class _AddGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         return gradient, torch.ones((), dtype=torch.float, device=gradient.device)
+
+
+AttentionInterface.register(_SINKS, attend_with_sinks)

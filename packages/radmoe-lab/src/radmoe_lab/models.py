@@ -7,13 +7,14 @@ parameters, Qwen3-Next's linear attention has heads of 128. Each checkpoint stay
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from radmoe.errors import EngineError, InputError
 from radmoe_lab.chat import SPECIAL
+from radmoe_lab.tasks import LONG_TASKS, TASKS
 from radmoe_lab.tokenizer import AGENT, VOCAB_SIZES, build
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ CONTEXT = 1024
 MAX_NEW_TOKENS = 512  # the longest worked example has 400
 AGENT_CONTEXT = 4096  # demonstrations have up to 1,400 tokens
 AGENT_MAX_NEW_TOKENS = 384  # of one step; the longest of a demonstration has 300
+LONG_CONTEXT = 4096
+LONG_MAX_NEW_TOKENS = 1024  # one worked example in six is longer, so that some rollouts do not come to their end
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Model:
 
     At this temperature rollouts disagree enough that there is something to choose. `shares` are the tasks' shares in its
     training where they are not the usual ones, so that it is neither too good nor too weak at any. An `agent` learns
-    from demonstrations in generated repositories instead, with a tokenizer and a context of its own.
+    from demonstrations in generated repositories instead, with a tokenizer of its own. `max_new_tokens` are the most tokens
+    of a rollout, or of an agent's step.
     """
 
     name: str
@@ -42,16 +46,13 @@ class Model:
     configure: Callable[..., PretrainedConfig]
     shares: Mapping[str, float] = field(default_factory=dict)
     agent: bool = False
+    context: int = CONTEXT
+    max_new_tokens: int = MAX_NEW_TOKENS
 
     @property
     def tokenizer(self) -> str:
         """The name of the model's tokenizer."""
         return AGENT if self.agent else self.family
-
-    @property
-    def max_new_tokens(self) -> int:
-        """The most tokens of a rollout, or of an agent's step."""
-        return AGENT_MAX_NEW_TOKENS if self.agent else MAX_NEW_TOKENS
 
     def check_style(self, style: str) -> None:
         if style not in self.styles:
@@ -65,7 +66,7 @@ class Model:
             "eos_token_id": vocab.token_to_id(SPECIAL[self.family][0]),
             "pad_token_id": vocab.token_to_id("<|endoftext|>"),
             "bos_token_id": None,
-            "max_position_embeddings": AGENT_CONTEXT if self.agent else CONTEXT,
+            "max_position_embeddings": self.context,
             "tie_word_embeddings": False,  # vLLM 0.30 forgets the tie of gpt-oss and Qwen3-Next, and samples noise
         }
         return self.configure(**control, **({"num_hidden_layers": 4, "hidden_size": 64} if tiny else {}))
@@ -98,7 +99,18 @@ def _agent_qwen(**options: Any) -> PretrainedConfig:
     )
 
 
-def _oss(**options: Any) -> PretrainedConfig:
+def _long_qwen(**options: Any) -> PretrainedConfig:
+    return _qwen(
+        **{
+            "num_hidden_layers": 8,
+            "num_experts": 128,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+        }
+        | options
+    )
+
+
+def _oss(rope_theta: float = 10000.0, **options: Any) -> PretrainedConfig:
     from transformers import GptOssConfig
 
     return GptOssConfig(
@@ -114,9 +126,9 @@ def _oss(**options: Any) -> PretrainedConfig:
             "sliding_window": 128,
             "rope_parameters": {
                 "rope_type": "yarn",
-                "rope_theta": 10000.0,
+                "rope_theta": rope_theta,
                 "factor": 2.0,
-                "original_max_position_embeddings": CONTEXT // 2,
+                "original_max_position_embeddings": options["max_position_embeddings"] // 2,
                 "beta_fast": 32.0,
                 "beta_slow": 1.0,
                 "truncate": False,
@@ -124,6 +136,10 @@ def _oss(**options: Any) -> PretrainedConfig:
         }
         | options
     )
+
+
+def _long_oss(**options: Any) -> PretrainedConfig:
+    return _oss(100000.0, **{"num_hidden_layers": 8, "num_local_experts": 64, "intermediate_size": 64} | options)
 
 
 def _next(**options: Any) -> PretrainedConfig:
@@ -177,12 +193,34 @@ MODELS = {
 
 # Agents, which have repositories for tasks.
 AGENTS = {
-    model.name: model for model in (Model("lab-agent-qwen", "chatml", {"thinking": 1.0}, 1.2, _agent_qwen, agent=True),)
+    model.name: model
+    for model in (
+        Model(
+            "lab-agent-qwen",
+            "chatml",
+            {"thinking": 1.0},
+            1.2,
+            _agent_qwen,
+            agent=True,
+            context=AGENT_CONTEXT,
+            max_new_tokens=AGENT_MAX_NEW_TOKENS,
+        ),
+    )
+}
+
+# Models of 20M parameters for the long tasks, with routers as sparse as the paper's. Their weights do not ship (docs/confirmation.md).
+_LONG_SHARES = dict.fromkeys(TASKS, 0.0) | {name: task.share for name, task in LONG_TASKS.items()}
+LONG = {
+    model.name: replace(model, shares=_LONG_SHARES, context=LONG_CONTEXT, max_new_tokens=LONG_MAX_NEW_TOKENS)
+    for model in (
+        Model("lab-long-qwen", "chatml", {"thinking": 1.0}, 0.7, _long_qwen),
+        Model("lab-long-oss", "harmony", {"low": 0.2, "medium": 0.5, "high": 0.3}, 0.7, _long_oss),
+    )
 }
 
 
 def model_named(name: str) -> Model:
-    known = {**MODELS, **AGENTS}
+    known = {**MODELS, **AGENTS, **LONG}
     if name not in known:
         raise InputError(f"unknown lab model {name!r}: use one of {', '.join(known)}")
     return known[name]

@@ -3,6 +3,7 @@
 from radmoe.system.plugins import Plugin, PluginModel
 
 _TASKS = ("math-1", "math-2", "math-3", "math-4", "choice", "code", "code-wide", "explain")
+_LONG_TASKS = ("long-math", "long-code", "long-choice")
 _THINKING = ("thinking", "instruct")
 
 
@@ -20,7 +21,7 @@ PLUGIN = Plugin(
         "agent demo": "radmoe_lab.commands.agent_demo.demo_command",
     },
     engines={"lab": "radmoe_lab.inference.engine.LabEngine"},
-    tasks={name: f"radmoe_lab.tasks.datasets.{name.upper().replace('-', '_')}" for name in _TASKS},
+    tasks={name: f"radmoe_lab.tasks.datasets.{name.upper().replace('-', '_')}" for name in (*_TASKS, *_LONG_TASKS)},
     models={
         "lab-qwen": _model(*_THINKING),
         "lab-oss": _model("low", "medium", "high"),

@@ -30,8 +30,9 @@ from radmoe.errors import InputError, RadmoeError
 from radmoe.problems import DEFAULT_SEED, Question, load_questions
 from radmoe.system.foreign import check_recorded
 from radmoe.system.printing import say
+from radmoe_lab.matrices import Matrices
 from radmoe_lab.models import model_named, weights
-from radmoe_lab.tasks import TASKS, task_named
+from radmoe_lab.tasks import ALL_TASKS, TASKS, task_named
 
 if TYPE_CHECKING:
     from radmoe_lab.inference.engine import LabEngine
@@ -107,7 +108,7 @@ def read_sampled(path: Path) -> Sampled:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             tasks = {
-                check_recorded(task, TASKS, "task", "it", "sample it again"): TaskRollouts(
+                check_recorded(task, ALL_TASKS, "task", "it", "sample it again"): TaskRollouts(
                     **{name: arrays[f"{task}/{name}"] for name in TaskRollouts.__dataclass_fields__}
                 )
                 for task in header["settings"]["problems"]
@@ -137,9 +138,12 @@ def sample(
     top_p: float | None = None,
     max_tokens: int | None = None,
     checkpoint: Path | None = None,
+    matrices: Sequence[str] | None = None,
     command: str = "",
 ) -> Path:
     """Sample n rollouts of every problem of the tasks, and return the file they are in.
+
+    `matrices` are readouts by which the rollouts of a problem are compared; what that gives is in a file of its own beside it.
 
     A file of the same settings and weights is kept as it is; one of others is an InputError. `checkpoint` is the directory
     of the weights, by default the shipped ones. Tokens per second count the sampling alone, prompts included.
@@ -167,9 +171,14 @@ def sample(
         return path
     out.mkdir(parents=True, exist_ok=True)
     asked = [question for each in questions.values() for question in each]
-    rollouts = _Rollouts(len(asked), n)
+    rollouts, takers = _Rollouts(len(asked), n), list[Callable[[Completion], None]]()
+    takers.append(rollouts.add)
+    if matrices:
+        kinds = [(question.problem_id, task_named(task).kind) for task, each in questions.items() for question in each]
+        compared = Matrices(matrices, kinds, n, engine.vocab, engine.shape, engine.model.device)
+        takers.append(compared.add)
     began = time.perf_counter()
-    _generate(engine, style, asked, n, rollouts, sampling=sampling, batch_size=batch_size)
+    _generate(engine, style, asked, n, takers, sampling=sampling, batch_size=batch_size)
     seconds = time.perf_counter() - began
     header = {
         "settings": settings,
@@ -182,6 +191,8 @@ def sample(
         "seconds": seconds,
         "tokens_per_second": rollouts.tokens / seconds,
     }
+    if matrices:
+        compared.write(path.with_suffix(".matrices.npz"), {"settings": settings})
     write_sampled(path, rollouts.sampled(header, questions))
     say(
         f"{path}: {rollouts.done:,} rollouts, {rollouts.tokens:,} tokens in {seconds:.1f} s "
@@ -209,9 +220,14 @@ def _check_same(path: Path, settings: dict[str, Any]) -> None:
 
 
 def _generate(
-    engine: LabEngine, style: str, questions: Sequence[Question], n: int, rollouts: _Rollouts, **options: Any
+    engine: LabEngine,
+    style: str,
+    questions: Sequence[Question],
+    n: int,
+    takers: Sequence[Callable[[Completion], None]],
+    **options: Any,
 ) -> None:
-    """Sample all rollouts, with a line on stderr every few seconds: a bar would need rich, and a terminal."""
+    """Sample all rollouts and hand each to the takers, with a line on stderr every few seconds: a bar would need rich, and a terminal."""
     arguments = template_arguments(style)
     completions = engine.generate(
         [encode(engine.tokenizer, question.content, raw=False, **arguments)[1] for question in questions],
@@ -220,13 +236,15 @@ def _generate(
         **options,
     )
     began = last = time.perf_counter()
+    done = 0
     with closing(completions):  # type: ignore[type-var]
-        for completion in completions:
-            rollouts.add(completion)
+        for done, completion in enumerate(completions, 1):
+            for take in takers:
+                take(completion)
             now = time.perf_counter()
             if now - last > _SAY_EVERY_S:
                 last, speed = now, engine.tokens_sampled / (now - began)
-                say(f"{rollouts.done:,} of {len(questions) * n:,} rollouts, {speed:,.0f} tokens/s", err=True)
+                say(f"{done:,} of {len(questions) * n:,} rollouts, {speed:,.0f} tokens/s", err=True)
 
 
 class _Rollouts:
@@ -331,6 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         batch_size={"type": int, "default": 4096},
         top_p={"type": float, "help": "default: the model's own"},
         max_tokens={"type": int, "help": "default: the model's own"},
+        matrices={"nargs": "+", "metavar": "READOUT", "help": "compare rollouts by these, such as delimiter@16"},
     )
 
 

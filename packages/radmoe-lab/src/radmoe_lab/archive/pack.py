@@ -20,8 +20,9 @@ from radmoe.problems.gold import load_problems
 from radmoe.system.printing import say
 from radmoe_lab.archive.files import Packed, PackedTask, write_archive
 from radmoe_lab.archive.source import check_checkpoint, texts
-from radmoe_lab.models import weights
+from radmoe_lab.models import model_named
 from radmoe_lab.sample import Sampled, read_sampled
+from radmoe_lab.tokenizer import fast_tokenizer
 
 _Made = tuple[Packed, dict[str, Any]]
 
@@ -36,8 +37,8 @@ def pack(paths: Sequence[Path], out: Path, *, jobs: int = 2) -> None:
         settings = sampled.header["settings"]
         name = f"{settings['model']}-{settings['style']}"
         check_checkpoint(settings["model"], settings["checkpoint"], str(path))
-        tokenizer = _tokenizer(settings["model"])
-        tasks = {task: _graded(sampled, task, tokenizer, jobs) for task in sampled.tasks}
+        tokenizer = fast_tokenizer(model_named(settings["model"]).tokenizer)
+        tasks = {task: graded(sampled, task, tokenizer, jobs) for task in sampled.tasks}
         packed = Packed(tasks, np.sort(sampled.expert_ids, -1).astype(np.uint8))
         made = packed, _entry(sampled, packed)
         configurations[name] = _joined(configurations[name], made, path) if name in configurations else made
@@ -48,13 +49,7 @@ def pack(paths: Sequence[Path], out: Path, *, jobs: int = 2) -> None:
     say(f"{out}: {len(sizes)} configurations in {sum(sizes):,} bytes")
 
 
-def _tokenizer(model: str) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(weights(model), local_files_only=True, trust_remote_code=False)
-
-
-def _graded(sampled: Sampled, task: str, tokenizer: Any, jobs: int) -> PackedTask:
+def graded(sampled: Sampled, task: str, tokenizer: Any, jobs: int) -> PackedTask:
     """Grade the rollouts of a task and return them with their labels."""
     settings, rollouts = sampled.header["settings"], sampled.tasks[task]
     problem_ids = settings["problems"][task]

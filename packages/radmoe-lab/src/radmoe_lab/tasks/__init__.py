@@ -20,10 +20,15 @@ from radmoe_lab.tasks.base import STYLES, Example, check_style
 from radmoe_lab.tasks.code import code_example, code_problem
 from radmoe_lab.tasks.draw import seeded
 from radmoe_lab.tasks.explain import explain_example, explain_problem
+from radmoe_lab.tasks.long_choice import long_choice_example, long_choice_problem
+from radmoe_lab.tasks.long_code import long_code_example, long_code_problem
+from radmoe_lab.tasks.long_math import long_math_example, long_math_problem
 from radmoe_lab.tasks.maths import choice_example, choice_problem, math_example, math_problem
 
 __all__ = [
+    "ALL_TASKS",
     "DEFAULT_SEED",
+    "LONG_TASKS",
     "STYLES",
     "TASKS",
     "Example",
@@ -80,11 +85,43 @@ TASKS: dict[str, Task] = {
     )
 }
 
+# Tasks of 500 to 1,500 tokens, of the models in `models.LONG` alone. Their shares are those among each other.
+LONG_TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task(
+            "long-math",
+            "math",
+            200,
+            0.32,
+            lambda rng, name: long_math_problem(rng, name, test=True)[0],
+            long_math_example,
+        ),
+        Task(
+            "long-code",
+            "code",
+            400,
+            0.43,
+            lambda rng, name: long_code_problem(rng, name, test=True)[0],
+            long_code_example,
+        ),
+        Task(
+            "long-choice",
+            "choice",
+            200,
+            0.25,
+            lambda rng, name: long_choice_problem(rng, name, test=True)[0],
+            long_choice_example,
+        ),
+    )
+}
+ALL_TASKS = TASKS | LONG_TASKS
+
 
 def task_named(name: str) -> Task:
-    if name not in TASKS:
-        raise InputError(f"unknown task {name!r}: use one of {', '.join(TASKS)}")
-    return TASKS[name]
+    if name not in ALL_TASKS:
+        raise InputError(f"unknown task {name!r}: use one of {', '.join(ALL_TASKS)}")
+    return ALL_TASKS[name]
 
 
 def stream(task: str, *, seed: int = DEFAULT_SEED) -> Iterator[Problem]:
@@ -115,7 +152,7 @@ def named(problem_ids: Iterable[str]) -> dict[str, Problem]:
     wanted: dict[tuple[str, int], set[str]] = {}
     for problem_id in problem_ids:
         match = _ID.fullmatch(problem_id)
-        if match and match["task"] in TASKS and int(match["number"]) < _MOST:
+        if match and match["task"] in ALL_TASKS and int(match["number"]) < _MOST:
             wanted.setdefault((match["task"], int(match["seed"] or DEFAULT_SEED)), set()).add(problem_id)
     problems_by_id: dict[str, Problem] = {}
     lasts = {key: max(int(problem_id.rpartition("-")[2]) for problem_id in ids) for key, ids in wanted.items()}
@@ -133,9 +170,9 @@ def named(problem_ids: Iterable[str]) -> dict[str, Problem]:
 def training_example(
     rng: Random, *, style: str, task: str | None = None, shares: Mapping[str, float] | None = None
 ) -> Example:
-    """Draw a worked training problem, of this task or of a random one by its share; about 0.1 ms.
+    """Draw a worked training problem, of this task or of a random one by its share; about 0.1 ms, a long one 1 ms.
 
-    `shares` overrides the usual shares of tasks.
+    `shares` overrides the usual shares of tasks; long ones have none unless it gives them.
     """
     check_style(style)
     if task is not None:
@@ -145,5 +182,5 @@ def training_example(
     for name, weight in weights.items():
         u -= weight
         if u < 0:
-            return TASKS[name].example(rng, style)
+            return ALL_TASKS[name].example(rng, style)
     return TASKS["code"].example(rng, style)

@@ -41,25 +41,25 @@ _WORDS = {
     "len": ("return how many there are", "return the length", "count them"),
     "list": ("return the list", "return them", "give back the list"),
 }
-_HINTS = {
+HINTS = {
     "filter": "keep only some numbers",
     "map": "change each number",
     "order": "put them in another order",
     "cut": "shorten the list",
     "end": "return one number",
 }
-_OPENERS = (
+OPENERS = (
     "Write a Python function f(xs) for a list of integers: {}.",
     "Write f(xs) in Python. For a list of integers, {}.",
     "Complete def f(xs): {}.",
     "I need a Python function f(xs) that takes a list of integers. Steps: {}.",
 )
-_EXAMPLE_HEADINGS = ("Examples:", "For example:", "It should give:")
-_ASKS = ("Answer with a Python code block.", "Put the code in a fenced block.", "Give the function in a code block.")
+EXAMPLE_HEADINGS = ("Examples:", "For example:", "It should give:")
+ASKS = ("Answer with a Python code block.", "Put the code in a fenced block.", "Give the function in a code block.")
 _WIDE_ASKS = ("Answer with a Python code block in your own style.", "Write the code block the way you like.")
-_MARKERS = ("So ", "Now ", "Then ", "Next, ", "Wait, ")
-_FENCES = ("Here is the function:\n\n", "", "The code:\n\n")
-_TAILS = (
+MARKERS = ("So ", "Now ", "Then ", "Next, ", "Wait, ")
+FENCES = ("Here is the function:\n\n", "", "The code:\n\n")
+TAILS = (
     "This does all the steps in order.",
     "It follows the steps one by one.",
     "The function gives the values in the examples.",
@@ -70,11 +70,11 @@ _TAILS = (
 def code_problem(rng: Random, problem_id: str, *, test: bool, wide: bool = False) -> tuple[Problem, Spec]:
     """Draw a problem of `code`, or of `code-wide` if `wide`."""
     pipeline, inputs, hidden = _draw(rng, test=test)
-    phrases = [_HINTS[FAMILY[op]] if i == hidden else _describe(rng, op) for i, op in enumerate(pipeline.ops)]
+    phrases = [HINTS[FAMILY[op]] if i == hidden else describe_op(rng, op) for i, op in enumerate(pipeline.ops)]
     joined = ", then ".join(phrases[:-1]) + pick(rng, (", and ", ", then ", ", and finally ")) + phrases[-1]
     lines = [f"f({xs}) == {pipeline(xs)}" for xs in inputs]
-    opener, heading = favour(rng, _OPENERS).format(joined), favour(rng, _EXAMPLE_HEADINGS)
-    text = "\n".join([opener, heading, *lines, favour(rng, _WIDE_ASKS if wide else _ASKS)])
+    opener, heading = favour(rng, OPENERS).format(joined), favour(rng, EXAMPLE_HEADINGS)
+    text = "\n".join([opener, heading, *lines, favour(rng, _WIDE_ASKS if wide else ASKS)])
     tests = draw_tests(rng, pipeline, thorough=test)
     task, program = ("code-wide", write_wide(rng, pipeline)) if wide else ("code", write(rng, pipeline))
     return Problem(problem_id, task, text, program, tests, kind="code"), (pipeline, inputs)
@@ -82,18 +82,18 @@ def code_problem(rng: Random, problem_id: str, *, test: bool, wide: bool = False
 
 def code_example(rng: Random, style: str, *, wide: bool = False) -> Example:
     problem, (pipeline, inputs) = code_problem(rng, "train", test=False, wide=wide)
-    fence = f"```python\n{problem.answer}\n```\n{favour(rng, _TAILS)}"
+    fence = f"```python\n{problem.answer}\n```\n{favour(rng, TAILS)}"
     if style == "instruct":
         return Example(problem, "", f"Steps: {terse(pipeline)}.\n\n{fence}", style)
-    thought = f"{favour(rng, _MARKERS)}{terse(pipeline)}." if style == "low" else _reason(rng, pipeline, inputs, style)
-    return Example(problem, thought, favour(rng, _FENCES) + fence, style)
+    thought = f"{favour(rng, MARKERS)}{terse(pipeline)}." if style == "low" else _reason(rng, pipeline, inputs, style)
+    return Example(problem, thought, favour(rng, FENCES) + fence, style)
 
 
 def _draw(rng: Random, *, test: bool) -> tuple[Pipeline, list[list[int]], int | None]:
     """A pipeline, its example inputs, and the index of the operation that the description leaves out (None: none)."""
     while True:
         pipeline = draw_pipeline(rng, test=test)
-        slots = [i for i, op in enumerate(pipeline.ops) if op != KEEP and FAMILY[op] in _HINTS]
+        slots = [i for i, op in enumerate(pipeline.ops) if op != KEEP and FAMILY[op] in HINTS]
         if slots and chance(rng, HIDDEN):
             slot = pick(rng, slots)
             inputs = examples(rng, pipeline, rivals(pipeline, slot))
@@ -104,16 +104,16 @@ def _draw(rng: Random, *, test: bool) -> tuple[Pipeline, list[list[int]], int | 
             return pipeline, inputs, None
 
 
-def _describe(rng: Random, op: PipelineOp) -> str:
+def describe_op(rng: Random, op: PipelineOp) -> str:
     return favour(rng, _WORDS[op.name]).format(c=op.c)
 
 
-def _plain(op: PipelineOp) -> str:
+def plain(op: PipelineOp) -> str:
     return _WORDS[op.name][0].format(c=op.c)
 
 
 def terse(pipeline: Pipeline) -> str:
-    return ", ".join(map(_plain, pipeline.ops))
+    return ", ".join(map(plain, pipeline.ops))
 
 
 def _reason(rng: Random, pipeline: Pipeline, inputs: list[list[int]], style: str) -> str:
@@ -127,7 +127,7 @@ def _reason(rng: Random, pipeline: Pipeline, inputs: list[list[int]], style: str
     for i, (op, result) in enumerate(zip(pipeline.ops, results, strict=True)):
         trace = f": {result}" if traced else ""
         stop = ".\n\n" if i < len(pipeline.ops) - 1 and chance(rng, 0.12) else ".\n"
-        lines.append(f"{favour(rng, _MARKERS)}{_plain(op)}{trace}{stop}")
+        lines.append(f"{favour(rng, MARKERS)}{plain(op)}{trace}{stop}")
     if style == "high":
         lines.append(f"Check: f({inputs[1]}) is {pipeline(inputs[1])}.")
     return "".join(lines).rstrip("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from radmoe.problems import Dataset, Gold, Record
-from radmoe_lab.tasks import TASKS, Task, stream
+from radmoe_lab.tasks import LONG_TASKS, TASKS, Task, stream
 from radmoe_lab.tasks.meaning import meaning
 
 
@@ -31,3 +31,4 @@ def _dataset(task: Task) -> Dataset:
 
 
 MATH_1, MATH_2, MATH_3, MATH_4, CHOICE, CODE, CODE_WIDE, EXPLAIN = (_dataset(task) for task in TASKS.values())
+LONG_MATH, LONG_CODE, LONG_CHOICE = (_dataset(task) for task in LONG_TASKS.values())

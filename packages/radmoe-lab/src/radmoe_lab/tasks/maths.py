@@ -14,7 +14,7 @@ STEPS = {"math-1": (2, 3), "math-2": (4, 5), "math-3": (6, 7), "math-4": (8, 9),
 HARD = {"math-1": 0.05, "math-2": 0.12, "math-3": 0.16, "math-4": 0.2, "choice": 0.22}  # share of long products
 LETTERS = "ABCD"
 
-_BOXES = (
+BOXES = (
     "The answer is $\\boxed{{{}}}$",
     "The final answer is $\\boxed{{{}}}$",
     "**Answer:** $\\boxed{{{}}}$",
@@ -22,7 +22,7 @@ _BOXES = (
     "So we get $$\\boxed{{{}}}$$",
     "The result:\n\\boxed{{{}}}",
 )
-_TAILS = (
+TAILS = (
     ". So the number that is left after the last step is {}.",
     ", since the last of the steps leaves {} modulo 1000.",
     ". This is the number that is left after all of the steps.",
@@ -50,7 +50,7 @@ def math_problem(rng: Random, task: str, problem_id: str, *, test: bool) -> tupl
 
 def math_example(rng: Random, task: str, style: str) -> Example:
     problem, chain = math_problem(rng, task, "train", test=False)
-    final = favour(rng, _BOXES).format(problem.answer) + favour(rng, _TAILS).format(problem.answer)
+    final = favour(rng, BOXES).format(problem.answer) + favour(rng, TAILS).format(problem.answer)
     return _example(problem, reason(rng, chain, style), final, style)
 
 
@@ -68,7 +68,7 @@ def choice_example(rng: Random, style: str) -> Example:
     problem, chain = choice_problem(rng, "train", test=False)
     fields = {"letter": problem.answer, "value": chain.result}
     thought = f"{reason(rng, chain, style)}\n{favour(rng, _CONCLUSIONS).format(**fields)}"
-    final = favour(rng, _BOXES).format(problem.answer) + favour(rng, _OPTION_TAILS).format(**fields)
+    final = favour(rng, BOXES).format(problem.answer) + favour(rng, _OPTION_TAILS).format(**fields)
     return _example(problem, thought, final, style)
 
 
