@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from radmoe.errors import InputError
 from radmoe_lab.corpus import IGNORE, batches, draw
 from radmoe_lab.dense import make_trainable
-from radmoe_lab.models import MODELS, Model, model_named
+from radmoe_lab.models import LONG, MODELS, Model, model_named
 from radmoe_lab.tasks import TASKS
 from radmoe_lab.tokenizer import build
 from radmoe_lab.train import parse_shares, train
@@ -46,6 +46,23 @@ def test_dense_experts_and_balanced_routers_are_the_same_function(name: str) -> 
     assert torch.allclose(*outputs, atol=1e-5)
     for parameter, plain in gradients[0].items():
         assert torch.allclose(plain, gradients[1][parameter], rtol=1e-3, atol=1e-4 * float(plain.abs().max() + 1e-6))
+
+
+def test_attention_with_sinks_is_the_same_function_beyond_its_window() -> None:
+    network = tiny(LONG["lab-long-oss"])
+    inputs = torch.randint(0, network.config.vocab_size, (2, 200))  # windows have 128
+    outputs, gradients = [], []
+    for patched in (False, True):
+        if patched:
+            make_trainable(network, balance=0.0)
+        logits = network(input_ids=inputs, use_cache=False).logits
+        logits.logsumexp(-1).sum().backward()
+        outputs.append(logits.detach())
+        gradients.append([layer.self_attn.sinks.grad.clone() for layer in network.model.layers])
+        network.zero_grad()
+    assert torch.allclose(*outputs, atol=1e-5)
+    for plain, own in zip(*gradients, strict=True):
+        assert torch.allclose(plain, own, rtol=1e-3, atol=1e-4)
 
 
 def test_the_balance_loss_reaches_the_router_only_through_its_gradient() -> None:

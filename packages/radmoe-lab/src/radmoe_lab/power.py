@@ -206,8 +206,9 @@ def show(path: Path) -> None:
     for name, facts in found.items():
         column = _columns(found, arrays, name)
         mean, *quantiles = facts["tokens"]
+        say("")
         say(
-            f"\n{name}: {len(arrays[name])} problems, {mean:.0f} tokens ({', '.join(f'{q:.0f}' for q in quantiles)} at .1, .5, .9), "
+            f"{name}: {len(arrays[name])} problems, {mean:.0f} tokens ({', '.join(f'{q:.0f}' for q in quantiles)} at .1, .5, .9), "
             f"{facts['unfinished']:.1%} unfinished, {facts['mixed']:.0%} of problems mixed, {facts['speed']:,.0f} tokens/s"
         )
         shown = [
@@ -217,13 +218,18 @@ def show(path: Path) -> None:
         ]
         say(
             "; ".join(f"{m} {100 * column(m).mean():.1f}" for m in shown)
-            + f"; r density confidence {np.nanmean(column('r density confidence')):.2f}"
+            + f"; r density confidence {_mean(column('r density confidence')):.2f}"
         )
     for task in ("code", "math", "choice"):
         for sampling in sorted({name.split()[-1] for name in found}):
             names = [name for name in found if f"long-{task} {sampling}" in name]
             if names:
                 _tests(task, sampling, names, found, arrays)
+
+
+def _mean(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
 
 
 def _columns(found: dict[str, Any], arrays: dict[str, Floats], name: str) -> Callable[[str], Floats]:
@@ -233,9 +239,14 @@ def _columns(found: dict[str, Any], arrays: dict[str, Floats], name: str) -> Cal
 
 def _tests(task: str, sampling: str, names: list[str], found: dict[str, Any], arrays: dict[str, Floats]) -> None:
     """A line for each test over the configurations that have the same problems: the difference, its interval and the problems it needs."""
-    say(
-        f"\n{task} at {sampling}, {', '.join(names)}\n| test | difference | sd | problems for power .8 |\n| --- | ---: | ---: | ---: |"
-    )
+    for line in (
+        "",
+        f"{task} at {sampling}, {', '.join(names)}",
+        "",
+        "| test | difference | sd | problems for power .8 |",
+        "| --- | ---: | ---: | ---: |",
+    ):
+        say(line)
     shared = sorted(set.intersection(*(set(found[name]["problems"]) for name in names)))
     for label, one, other, effect, level in TESTS:
         if task == "code" and "majority" in (one, other):
