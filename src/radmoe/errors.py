@@ -19,6 +19,7 @@ RadmoeError
     ├── PoolUnsafe        holds a link, a FIFO, a device, or a name that leads out of it
     ├── PoolVersion       written in another version of the format
     ├── PoolMismatch      a writer that does not fit the pool it appends to
+    ├── PoolUnreachable   an object store that fails, refuses or does not answer
     └── PoolWriteError    the disk refused: full, read-only, gone
 
 A message is one line: it names the value, what is allowed, and what to try next.
@@ -100,6 +101,10 @@ class PoolVersion(PoolError):
 
 class PoolMismatch(PoolError):
     """The writer does not fit the pool it would append to."""
+
+
+class PoolUnreachable(PoolError, OSError):
+    """An object store failed, refused the credentials, or did not answer."""
 
 
 class PoolWriteError(PoolError):

@@ -47,13 +47,13 @@ def test_windows_equal_slices_of_the_whole(made: list[PlantedGroup], shared_pool
 
 def test_selecting_decompresses_only_windows(shared_pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: dict[str, int] = {}
-    read = ColumnReader.read
+    read = ColumnReader.read_spans
 
-    def counted(self: ColumnReader, start: int, stop: int) -> object:
-        rows[self.column.name] = rows.get(self.column.name, 0) + stop - start
-        return read(self, start, stop)
+    def counted(self: ColumnReader, spans: list[tuple[int, int]]) -> object:
+        rows[self.column.name] = rows.get(self.column.name, 0) + sum(stop - start for start, stop in spans)
+        return read(self, spans)
 
-    monkeypatch.setattr(ColumnReader, "read", counted)
+    monkeypatch.setattr(ColumnReader, "read_spans", counted)
     selection = select(open_pool(shared_pool).group("planted-0000"))
     located = int(selection.located.sum())
     assert 0 < rows["moe_topk_expert_ids"] <= 16 * located
@@ -63,8 +63,8 @@ def test_selecting_decompresses_only_windows(shared_pool: Path, monkeypatch: pyt
 
 def test_the_binary_kernel_leaves_the_weights_on_disk(shared_pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
-    read = ColumnReader.read
-    monkeypatch.setattr(ColumnReader, "read", lambda self, a, b: seen.add(self.column.name) or read(self, a, b))
+    read = ColumnReader.read_spans
+    monkeypatch.setattr(ColumnReader, "read_spans", lambda self, spans: seen.add(self.column.name) or read(self, spans))
     select(open_pool(shared_pool).group("planted-0000"), kernel="binary")
     assert seen == {"moe_topk_expert_ids", "tok_token_ids"}
 

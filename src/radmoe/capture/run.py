@@ -15,6 +15,7 @@ from radmoe.capture.plan import Plan
 from radmoe.engines.base import Completion
 from radmoe.engines.prompts import encode, template_arguments
 from radmoe.pool import PoolWriter, open_pool
+from radmoe.pool.files import place
 from radmoe.pool.reader import safe_rollouts
 from radmoe.problems import Question
 
@@ -85,7 +86,7 @@ def capture_pool(
     A rollout is safe on disk once it is finished, so that an interrupted capture goes on where it was. Every prompt is
     checked to leave room for an answer before anything is sampled. Nothing is graded.
     """
-    out, engine = Path(out), plan.engine
+    out, engine = place(out), plan.engine
     rendered = _render(plan)
     began = time.perf_counter()
     try:

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, summary_line
-from radmoe.cli.common import Device, Dtype, IdsOnly, Json, KeptLayers, KeptReadouts, NoLogprobs, Raw, Threads, names
+from radmoe.cli.common import (
+    Device,
+    Dtype,
+    IdsOnly,
+    Json,
+    KeptLayers,
+    KeptReadouts,
+    NoLogprobs,
+    Raw,
+    Threads,
+    names,
+    pool_path,
+)
 from radmoe.engines import engine_names
 from radmoe.errors import InputError
 from radmoe.system.plugins import added
@@ -31,7 +43,12 @@ EXAMPLES = (
 
 
 def command(
-    out: Annotated[Path, typer.Option("--out", help="The pool directory, new or to go on with.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", help="The pool's directory or URL, new or to go on with.", parser=pool_path, metavar="PATH"
+        ),
+    ],
     model: Annotated[
         str | None,
         typer.Option(

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A pool directory.", show_default=False)]
+
+def pool_path(text: str) -> Path:
+    """A pool's directory, or its place in a store: s3://, gs:// or az://."""
+    from radmoe.pool.files import place
+
+    return place(text)
+
+
+PoolPath = Annotated[
+    Path,
+    typer.Argument(metavar="POOL", help="A pool's directory or URL.", show_default=False, parser=pool_path),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 KindName = Annotated[
     str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, KindName, takes_rule
+from radmoe.cli.common import Json, KindName, pool_path, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, say, say_block
 
@@ -28,7 +28,9 @@ EXAMPLES = (
 
 @takes_rule("readout", "k", "kernel", "confidence_window")
 def command(
-    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Graded pool directories.", show_default=False)],
+    pools: Annotated[
+        list[Path], typer.Argument(metavar="POOL", help="Graded pools.", show_default=False, parser=pool_path)
+    ],
     rule: Any,
     kind: KindName = None,
     name: Annotated[

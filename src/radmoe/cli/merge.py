@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from radmoe.cli.common import Json
+from radmoe.cli.common import Json, pool_path
 from radmoe.system.printing import bar, say, say_json
 
 EXAMPLES = (
@@ -17,8 +17,12 @@ EXAMPLES = (
 
 
 def command(
-    pools: Annotated[list[Path], typer.Argument(metavar="POOL...", help="Complete pools.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", help="The new pool's directory.")],
+    pools: Annotated[
+        list[Path], typer.Argument(metavar="POOL...", help="Complete pools.", show_default=False, parser=pool_path)
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", help="The new pool's directory or URL.", parser=pool_path, metavar="PATH")
+    ],
     as_json: Json = False,
 ) -> None:
     """Merge the pools of several workers into one.

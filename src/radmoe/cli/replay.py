@@ -9,7 +9,19 @@ from typing import Annotated
 
 import typer
 
-from radmoe.cli.common import Device, Dtype, IdsOnly, Json, KeptLayers, KeptReadouts, NoLogprobs, Raw, Threads, names
+from radmoe.cli.common import (
+    Device,
+    Dtype,
+    IdsOnly,
+    Json,
+    KeptLayers,
+    KeptReadouts,
+    NoLogprobs,
+    Raw,
+    Threads,
+    names,
+    pool_path,
+)
 from radmoe.system.printing import bar, say, say_json
 
 EXAMPLES = (
@@ -25,7 +37,12 @@ def command(
     model: Annotated[
         str, typer.Option("--model", help="A checkpoint directory, or a model in the Hugging Face cache.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The pool directory, new or to go on with.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", help="The pool's directory or URL, new or to go on with.", parser=pool_path, metavar="PATH"
+        ),
+    ],
     kind: Annotated[
         str | None,
         typer.Option(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from radmoe.cli.common import pool_path
 from radmoe.system.printing import say
 
 EXAMPLES = (
@@ -77,7 +78,13 @@ def command(
         float, typer.Option("--keep-alive", help="Seconds between a stream's comments while rollouts are sampled.")
     ] = 5.0,
     record: Annotated[
-        Path | None, typer.Option("--record", help="A pool in which every served group is kept; new, or of this model.")
+        Path | None,
+        typer.Option(
+            "--record",
+            help="A pool in which every served group is kept; new, or of this model.",
+            parser=pool_path,
+            metavar="PATH",
+        ),
     ] = None,
     calibration: Annotated[
         Path | None,

@@ -47,6 +47,6 @@ def command(
     if faults:
         raise PoolCorrupt(f"{pool} has {len(faults)} fault(s): restore the files named above from a copy")
     if not as_json:
-        for refused in sorted(pool.glob(f"*/{schema.REFUSED}")):
+        for refused in (d / schema.REFUSED for d, names in schema.shard_files(pool).items() if schema.REFUSED in names):
             say(f"{refused} keeps records that recovery took for no rollouts; nothing needs the file")
         say(f"{pool}: {len(opened):,} rollouts, {opened.tokens:,} tokens, every byte as written")

@@ -48,7 +48,7 @@ def identity(pool: Path) -> str:
     """
     state = f"{__version__} {FORMAT} {_code()} {registry_fingerprint()} {checksum(pool)}"
     digest = hashlib.sha256(state.encode())
-    for shard in shard_dirs(pool):
+    for shard in () if files.in_store(pool) else shard_dirs(pool):  # in a store nothing is changed in place
         for file in sorted(shard.iterdir()):
             status = file.lstat()
             digest.update(f"{shard.name}/{file.name} {status.st_size} {status.st_mtime_ns}\n".encode())

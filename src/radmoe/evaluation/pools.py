@@ -20,7 +20,7 @@ from radmoe.evaluation.methods import METHODS
 from radmoe.evaluation.problem import GradedProblem, Marks
 from radmoe.grading.behaviours import Behaviours, read_behaviours
 from radmoe.grading.labels import Label, read_labels
-from radmoe.pool import Pool, open_pool
+from radmoe.pool import Pool, files, open_pool
 from radmoe.pool.reader import manifest
 from radmoe.selection.kinds import settle_kinds
 from radmoe.selection.rule import Rule, Setting
@@ -294,7 +294,7 @@ def open_graded(
     name = dataset or dataset_of(pool)
     return tuple(
         GradedPool(
-            Path(path),
+            pool.path,
             rule.settle(own),
             {problem: mark for problem, mark in marks.items() if settled.kinds[problem] == own},
             str(run["model"]),
@@ -337,7 +337,7 @@ def check_distinct(pools: Sequence[str | Path]) -> None:
     and both have the same run record.
     """
     homes: dict[str, Path] = {}
-    for path in map(Path, pools):
+    for path in map(files.place, pools):
         for shard in _contents(path):
             home = homes.setdefault(shard, path)
             if home is not path:

@@ -26,14 +26,14 @@ class Label(NamedTuple):
 def write_labels(pool: str | Path, labels: Iterable[Label]) -> None:
     """Write or replace a pool's labels."""
     table = pa.Table.from_pylist([label._asdict() for label in labels], schema=LABEL_FIELDS)
-    path = Path(pool) / LABELS
+    path = files.place(pool) / LABELS
     with disk_errors(path):
         write_table(table, path)
 
 
 def read_labels(pool: str | Path) -> dict[str, dict[int, Label]]:
     """Labels by problem and rollout index."""
-    path = Path(pool) / LABELS
+    path = files.place(pool) / LABELS
     if not files.exists(path):
         raise PoolNotFound(f"{pool} has no {LABELS}: grade the pool first")
     rows = read_table(path, LABEL_FIELDS, restore="grade the pool again").to_pylist()

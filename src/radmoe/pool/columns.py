@@ -8,9 +8,10 @@ the checksum of each chunk lets `verify` say which rollouts a flipped byte touch
 from __future__ import annotations
 
 import struct
-import threading
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,10 @@ _TRAILER = bytes.fromhex("940193cd0006de0000dc0000ce00000023")  # the same at th
 _TRAILER_BYTES = 35
 _INDEX_RATIO = 1 << 12  # an index of offsets that rise does not compress so well; one of zeros is short anyway
 _CHUNK_HEAD = 32
+_COPIED = 2  # a chunk's flag: its bytes are stored as they are
+_SPECIAL = 7 << 4  # a chunk's flags: all its bytes are alike, and not stored
+_BATCH = 12  # blocks that are decompressed together
+_PIECES = 4096  # of chunks that are read together
 _CODECS = (0, 1, 3, 4)  # BloscLZ, LZ4, zlib and Zstandard, in the upper three bits of a chunk's flags; not plug-ins
 _FILTERS = (0, 1, 2, 35)  # none, shuffle, bit shuffle, byte-delta
 
@@ -117,74 +122,203 @@ class ColumnWriter:
 
 
 class ColumnReader:
-    """Reads rows [start, stop) of a finished column, decompressing only the blocks they lie in."""
+    """Reads rows of a finished column, and of its file only the blocks they lie in.
+
+    A chunk is a header, the places of its blocks, and the blocks, each compressed by itself. So the blocks that are wanted, from
+    whatever chunks, are put together as one small chunk, and blosc2 decompresses that. What a chunk says of itself is checked
+    first; the rest of the frame is not read.
+    """
 
     def __init__(self, path: Path, column: StoredColumn, meta: dict[str, Any]) -> None:
         self.path, self.column, self.meta = path, column, meta
         self.per_row, self.rows = int(meta["per_row"]), int(meta["rows"])
         self.row_bytes = self.per_row * column.dtype.itemsize
-        self._frame: Any = None
-        self._lock = threading.Lock()  # a blosc2 frame has one decompression context
+        self._places = np.cumsum([meta["frame_head"], *(size for size, _ in meta["chunks"])]).tolist()
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows [start, stop) as [stop - start, per_row]."""
-        if not 0 <= start <= stop <= self.rows:
-            raise PoolCorrupt(
-                f"{self.path} holds {self.rows} rows, rows {start}..{stop} were asked for: run radmoe verify"
-            )
-        check_claim(
-            self.path,
-            f"{stop - start:,} rows of {self.per_row}",
-            (stop - start) * self.row_bytes,
-            files.on_disk(self.path),
-        )
-        out = np.empty((stop - start, self.per_row), self.column.dtype)
-        if out.size == 0:
-            return out
-        with self._lock:
-            if self._frame is None:
-                self._frame = self._open()
-            unit = self._frame.typesize
-            try:
-                self._slice(
-                    start * self.row_bytes // unit, stop * self.row_bytes // unit, out.view(np.uint8).reshape(-1)
-                )
-            except Exception as e:  # whatever blosc2 makes of a forged chunk
+        return self.read_spans([(start, stop)])[0]
+
+    def read_spans(self, spans: Sequence[tuple[int, int]]) -> list[NDArray[Any]]:
+        """Rows [start, stop) for each span. A store is asked twice for all of them: for the places of blocks, and for the blocks."""
+        for start, stop in spans:
+            if not 0 <= start <= stop <= self.rows:
                 raise PoolCorrupt(
-                    f"{self.path} cannot be decompressed ({e}): radmoe verify names the rollouts"
-                ) from None
-        return out
+                    f"{self.path} holds {self.rows} rows, rows {start}..{stop} were asked for: run radmoe verify"
+                )
+        total = sum(stop - start for start, stop in spans)
+        held = self.meta["bytes"] if files.in_store(self.path) else files.on_disk(self.path)
+        check_claim(self.path, f"{total:,} rows of {self.per_row}", total * self.row_bytes, held)
+        out = np.empty((total, self.per_row), self.column.dtype)
+        raw, at = out.view(np.uint8).reshape(-1), 0
+        pieces: list[_Piece] = []
+        for start, stop in spans:
+            low, last = start * self.row_bytes, stop * self.row_bytes
+            while low < last:
+                chunk, first = divmod(low, self.meta["chunk_bytes"])
+                size = min(self.meta["chunk_bytes"] - first, last - low)
+                pieces.append(_Piece(chunk, first, first + size, raw[at : at + size]))
+                low, at = low + size, at + size
+            if len(pieces) >= _PIECES:
+                self._fill(pieces)
+                pieces = []
+        self._fill(pieces)
+        ends = np.cumsum([stop - start for start, stop in spans]).tolist()
+        return [out[end - (stop - start) : end] for end, (start, stop) in zip(ends, spans, strict=True)]
 
-    def _slice(self, first: int, last: int, out: NDArray[np.uint8]) -> None:
-        """Items [first, last) of the frame.
-
-        C-Blosc2 3.3.5 answers a slice that is as long as one of the blocks it touches with that block, wherever the slice
-        begins, and reports no error. So a slice of such a length is read in two parts, the first of one item.
-        """
-        frame = self._frame
-        block, chunk, items = (size // frame.typesize for size in (frame.blocksize, frame.chunksize, frame.nbytes))
-        if last - first > 1 and last - first in (block, chunk % block, items % chunk % block):
-            frame.get_slice(first, first + 1, out[: frame.typesize])
-            self._slice(first + 1, last, out[frame.typesize :])
-        else:
-            frame.get_slice(first, last, out)
-
-    def _open(self) -> Any:
-        import blosc2
-
-        check_frame(self.path, self.meta)
-        _check_claims(self.path, self.meta, self.rows * self.row_bytes)
+    def _fill(self, pieces: list[_Piece]) -> None:
+        """Decompress pieces of chunks into their places."""
+        for piece in pieces:
+            if not self._size(piece.chunk):
+                piece.out[:] = 0
+        pieces = [piece for piece in pieces if self._size(piece.chunk)]
+        wanted: Counter[int] = Counter()
+        for piece in pieces:
+            wanted[piece.chunk] += piece.stop - piece.start
+        heads = {}
+        for chunk, content in zip(wanted, self._bytes([self._first(*each) for each in wanted.items()]), strict=True):
+            heads[chunk] = self._head(chunk, content)
+        spans = [heads[piece.chunk].span(piece) if heads[piece.chunk].content is None else (0, 0) for piece in pieces]
+        places = [self._places[piece.chunk] for piece in pieces]
+        contents = self._bytes([(at + low, at + high) for at, (low, high) in zip(places, spans, strict=True)])
+        batch = _Batch()
         try:
-            frame = blosc2.open(str(self.path), mode="r", dparams={"nthreads": 1})
-        except Exception as e:  # whatever blosc2 makes of a forged header: its meta bytes alone raise an OverflowError
-            raise PoolCorrupt(f"{self.path} is not a blosc2 frame ({e}): restore it from a copy") from None
-        if (
-            not isinstance(frame, blosc2.SChunk)
-            or self.row_bytes % frame.typesize
-            or frame.nbytes != self.rows * self.row_bytes
-        ):
-            raise PoolCorrupt(f"{self.path} does not hold {self.rows} rows of {self.per_row}: restore it from a copy")
-        return frame
+            for piece, (low, _), content in zip(pieces, spans, contents, strict=True):
+                head = heads[piece.chunk]
+                batch.add(head, piece, content if head.content is None else head.content, low)
+            batch.decompress()
+        except Exception as e:  # whatever blosc2 makes of a forged chunk
+            raise PoolCorrupt(f"{self.path} cannot be decompressed ({e}): radmoe verify names the rollouts") from None
+
+    def _bytes(self, spans: list[tuple[int, int]]) -> list[bytes]:
+        """These bytes of the file; none where a span is empty."""
+        asked = [span for span in spans if span[0] < span[1]]
+        found = iter(files.read_spans(self.path, asked) if asked else ())
+        return [next(found) if low < high else b"" for low, high in spans]
+
+    def _size(self, chunk: int) -> int:
+        return int(self._places[chunk + 1] - self._places[chunk])
+
+    def _raw(self, chunk: int) -> int:
+        """The bytes that a chunk has without compression."""
+        size: int = self.meta["chunk_bytes"]
+        return min(size, self.rows * self.row_bytes - chunk * size)
+
+    def _first(self, chunk: int, wanted: int) -> tuple[int, int]:
+        """What is read of a chunk first: its head, or all of it where most of it is wanted."""
+        size = self._size(chunk)
+        head = _CHUNK_HEAD + 4 * -(-self._raw(chunk) // BLOCK_BYTES)
+        return self._places[chunk], self._places[chunk] + (min(head, size) if 2 * wanted < self._raw(chunk) else size)
+
+    def _head(self, chunk: int, content: bytes) -> _Head:
+        """The head of a chunk, of which the first bytes are given."""
+        size, raw, place = self._size(chunk), self._raw(chunk), self._places[chunk]
+        if not _is_chunk(content[:_CHUNK_HEAD], size, raw):
+            raise PoolCorrupt(f"{self.path} has a chunk {chunk} that is not as described: restore it from a copy")
+        block = struct.unpack_from("<i", content, 8)[0]
+        blocks = -(-raw // block)
+        if content[2] & _COPIED or content[31] & _SPECIAL:
+            blocks = 0
+        elif _CHUNK_HEAD + 4 * blocks > size:
+            raise PoolCorrupt(f"{self.path} has a chunk {chunk} without its blocks: restore it from a copy")
+        missing = size if not blocks else _CHUNK_HEAD + 4 * blocks
+        if len(content) < missing:
+            (content,) = files.read_spans(self.path, [(place, place + missing)])
+        if len(content) < missing:
+            raise PoolCorrupt(f"{self.path} ends before its chunk {chunk}: it was cut, restore it from a copy")
+        starts = np.frombuffer(content, "<i4", blocks, _CHUNK_HEAD).astype(np.int64)
+        ordered = np.sort(np.append(starts, size))
+        if blocks and (ordered[0] < _CHUNK_HEAD + 4 * blocks or ordered[-1] > size):
+            raise PoolCorrupt(f"{self.path} has a chunk {chunk} with blocks outside it: restore it from a copy")
+        stops = ordered[np.searchsorted(ordered, starts, "right")] if blocks else starts
+        whole = content if len(content) == size else None
+        return _Head(content[:_CHUNK_HEAD], raw, block, starts.tolist(), stops.tolist(), whole)
+
+
+class _Piece(NamedTuple):
+    """Bytes [start, stop) of a chunk without compression, and where they go."""
+
+    chunk: int
+    start: int
+    stop: int
+    out: NDArray[np.uint8]
+
+
+class _Head(NamedTuple):
+    """A chunk's header, and where each block of it begins and ends; none where it is not in blocks. `content` is all of the chunk."""
+
+    header: bytes
+    raw: int
+    block: int
+    starts: list[int]
+    stops: list[int]
+    content: bytes | None
+
+    def span(self, piece: _Piece) -> tuple[int, int]:
+        """The bytes of the chunk in which the blocks of a piece lie."""
+        first, last = piece.start // self.block, -(-piece.stop // self.block)
+        return min(self.starts[first:last]), max(self.stops[first:last])
+
+
+class _Batch:
+    """Blocks that are decompressed together: few enough to stay in the processor's cache."""
+
+    def __init__(self) -> None:
+        self._head: _Head | None = None
+        self._blocks: list[bytes] = []
+        self._copies: list[tuple[int, int, NDArray[np.uint8]]] = []  # start and stop in the batch, target
+        self._raw = 0
+
+    def add(self, head: _Head, piece: _Piece, content: bytes, offset: int) -> None:
+        """Add the blocks of a piece, which are in these bytes of its chunk, and decompress what is full."""
+        if not head.starts or (content is head.content and piece.stop - piece.start == head.raw):
+            self._whole(head, piece, content)
+            return
+        at, block = piece.start, head.block
+        for number in range(piece.start // block, -(-piece.stop // block)):
+            begin, end = number * block, min((number + 1) * block, head.raw)
+            if len(self._blocks) >= _BATCH or (self._head and not _alike(self._head, head)):
+                self.decompress()
+            self._head = head
+            if end - begin < block and not self._blocks:  # a short block is the last of several
+                self._blocks.append(bytes(4 * head.header[3]))  # a block of zeros, as streams of no bytes
+                self._raw = block
+            self._blocks.append(content[head.starts[number] - offset : head.stops[number] - offset])
+            stop = min(end, piece.stop)
+            place = self._raw - begin
+            self._copies.append((at + place, stop + place, piece.out[at - piece.start : stop - piece.start]))
+            self._raw, at = self._raw + end - begin, stop
+            if end - begin < block:
+                self.decompress()
+
+    def decompress(self) -> None:
+        if self._head is None:
+            return
+        count = len(self._blocks)
+        places = np.cumsum([_CHUNK_HEAD + 4 * count, *map(len, self._blocks)]).astype("<i4")
+        header = bytearray(self._head.header)
+        struct.pack_into("<iii", header, 4, self._raw, self._head.block, int(places[-1]))
+        out = _decompress(b"".join((header, places[:-1].tobytes(), *self._blocks)), self._raw)
+        for start, stop, target in self._copies:
+            target[:] = out[start:stop]
+        self.__init__()  # type: ignore[misc]
+
+    @staticmethod
+    def _whole(head: _Head, piece: _Piece, content: bytes) -> None:
+        piece.out[:] = _decompress(content, head.raw)[piece.start : piece.stop]
+
+
+def _alike(one: _Head, other: _Head) -> bool:
+    """Whether blocks of two chunks may stand in one: codec, filters and sizes are the same."""
+    return (one.block, one.header[:4], one.header[16:]) == (other.block, other.header[:4], other.header[16:])
+
+
+def _decompress(chunk: bytes, raw: int) -> NDArray[np.uint8]:
+    import blosc2
+
+    out = np.empty(raw, np.uint8)
+    blosc2.decompress2(chunk, out, nthreads=1)
+    return out
 
 
 def check_entry(path: Path, column: StoredColumn, entry: dict[str, Any]) -> None:
@@ -212,6 +346,7 @@ def check_size(path: Path, expected: int) -> None:
 def check_frame(path: Path, meta: dict[str, Any]) -> None:
     """Refuse a frame whose header or trailer is not the one that was written."""
     check_size(path, meta["bytes"])
+    _check_claims(path, meta, meta["rows"] * meta["per_row"] * np.dtype(meta["dtype"]).itemsize)
     if _frame_crc(path, meta["frame_head"], meta["frame_data"], meta["bytes"]) != meta["frame_crc32"]:
         raise PoolCorrupt(f"{path} has a damaged header or index: restore it from a copy")
 
@@ -313,7 +448,7 @@ def _chunk_sizes(path: Path, head: int, data: int, size: int) -> list[int]:
         if cbytes != len(index) or not 0 <= nbytes <= _INDEX_RATIO * len(index) or nbytes % 8:
             raise OSError(f"{path} has an index of another size than it says")
         try:
-            offsets = np.frombuffer(blosc2.decompress2(index), "<i8") if nbytes else np.empty(0, "<i8")
+            offsets = np.frombuffer(blosc2.decompress2(index, nthreads=1), "<i8") if nbytes else np.empty(0, "<i8")
         except (RuntimeError, ValueError) as e:
             raise OSError(f"{path} has an index that cannot be decompressed ({e})") from None
         at = 0

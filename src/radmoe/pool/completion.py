@@ -15,10 +15,11 @@ import pyarrow as pa
 from radmoe.errors import PoolBusy, PoolMismatch, PoolNotFound
 from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.fault import SetAside
-from radmoe.pool.hold import Hold
+from radmoe.pool.hold import Hold, claimed, hold, workplace
+from radmoe.pool.lease import Lease
 from radmoe.pool.schema import disk_errors
 from radmoe.pool.sense import Contents, check_places, check_rollout
-from radmoe.pool.shard import Shard, remove_journal, seal
+from radmoe.pool.shard import Shard, publish, remove_journal, seal
 from radmoe.pool.tables import RUN_FIELDS, read_table, write_table
 from radmoe.vocab import Vocab
 
@@ -50,15 +51,23 @@ def recover(path: Path) -> tuple[Dropped | SetAside, ...]:
     if not files.exists(path / schema.OPEN_JSON) and not files.exists(path / schema.POOL_JSON):
         raise PoolNotFound(f"{path} is not a pool: it has neither {schema.POOL_JSON} nor {schema.OPEN_JSON}")
     files.check_tree(path)
-    with disk_errors(path), Hold(path), locked(path):
-        live, aside = seal_orphans(path)
-        if live:
-            raise PoolBusy(f"{path} still has {live} live writer(s): let them close, or stop them, then recover")
-        if not files.exists(path / schema.OPEN_JSON):
-            return aside
-        table, dropped = _without_duplicates(path, _all_runs(path))
-        _complete(path, table)
-        return (*dropped, *aside)
+    with disk_errors(path):
+        right = hold(path)
+        try:
+            with locked(path):
+                live, aside = seal_orphans(path)
+                if live:
+                    raise PoolBusy(
+                        f"{path} still has {live} live writer(s): let them close, or stop them, then recover"
+                    )
+                if not files.exists(path / schema.OPEN_JSON):
+                    return aside
+                table, dropped = _without_duplicates(path, _all_runs(path))
+                right.check()
+                _complete(path, table)
+                return (*dropped, *aside)
+        finally:
+            right.release()
 
 
 def seal_orphans(path: Path) -> tuple[int, tuple[SetAside, ...]]:
@@ -67,36 +76,40 @@ def seal_orphans(path: Path) -> tuple[int, tuple[SetAside, ...]]:
     Returns how many writers are live, and the records of journals that are set aside.
     """
     live, aside = 0, list[SetAside]()
-    for directory in schema.shard_dirs(path):
-        if not files.exists(directory / schema.JOURNAL):
-            if not files.exists(directory / schema.SHARD_META):
+    for directory, names in schema.shard_files(path).items():
+        if schema.JOURNAL not in names:
+            if schema.SHARD_META not in names:
                 directory.rmdir()  # its writer was killed before it made the journal
-        elif journal.is_live(directory / schema.JOURNAL):
+        elif (local := workplace(directory)) is None:
+            live += schema.SHARD_META not in names and claimed(directory)
+        elif journal.is_live(local / schema.JOURNAL):
             live += 1
         else:
             header = documents.read_open(path / schema.OPEN_JSON)
             shape, profile = documents.stored_router(header)
             contents = Contents(header.get("columns"), shape, profile, len(documents.read_vocab(path)))
-            aside += seal(directory, shape, profile, check=partial(check_rollout, contents))
-            remove_journal(directory)
+            aside += seal(local, shape, profile, check=partial(check_rollout, contents))
+            publish(local, directory)
+            remove_journal(local, directory)
     return live, tuple(aside)
 
 
-def complete(path: Path) -> None:
-    """Write runs.parquet and, last, pool.json, unless a writer is still filling a shard. Needs the pool's lock."""
-    if not files.exists(path / schema.OPEN_JSON):
-        return  # another writer completed it
-    if any(files.exists(d / schema.JOURNAL) for d in schema.shard_dirs(path)):
-        return
-    _complete(path, _all_runs(path))
+def complete(path: Path, right: Hold | Lease, live: int) -> bool:
+    """Write runs.parquet and, last, pool.json, unless writers still fill shards, `live` of them. Needs the pool's lock.
+
+    Returns whether the pool is complete.
+    """
+    if live:
+        return False
+    if files.exists(path / schema.OPEN_JSON):  # otherwise another writer completed it
+        right.check()
+        _complete(path, _all_runs(path))
+    return True
 
 
 def _all_runs(path: Path) -> pa.Table:
-    """The runs of all shards, in the order of the shards."""
-    tables = []
-    for directory in schema.shard_dirs(path):
-        tables.append(shard_runs(path, directory))
-        check_places(directory, tables[-1])
+    """The runs of all sealed shards, in the order of the shards."""
+    tables = shard_runs(path)
     return pa.concat_tables(tables or [RUN_FIELDS.empty_table()])
 
 
@@ -104,8 +117,7 @@ def _complete(path: Path, table: pa.Table) -> None:
     numbers = _number(table, path)
     write_manifest(path, documents.read_open(path / schema.OPEN_JSON), numbered(table, numbers))
     (path / schema.OPEN_JSON).unlink()
-    for directory in schema.shard_dirs(path):
-        (directory / schema.RUNS).unlink(missing_ok=True)
+    files.each(path, lambda directory: (directory / schema.RUNS).unlink(missing_ok=True), schema.shard_dirs(path))
     files.remove_temporary(path)
 
 
@@ -153,14 +165,19 @@ def numbered(table: pa.Table, rollout_indices: list[int]) -> pa.Table:
 def write_manifest(path: Path, header: dict[str, Any], table: pa.Table) -> None:
     """Write runs.parquet and, last, pool.json, which lists every file: from here on the pool is complete."""
     write_table(table, path / schema.RUNS)
+    shards = schema.shard_dirs(path)
+    entries = files.each(path, lambda directory: _entry(directory / schema.SHARD_META), shards)
     body = header | {
         "runs": len(table),
         "problems": len(set(table["problem_id"].to_pylist())),
         "steps": table["steps"].null_count < len(table),
-        "shards": {d.name: _entry(d / schema.SHARD_META) for d in schema.shard_dirs(path)},
+        "shards": {directory.name: entry for directory, entry in zip(shards, entries, strict=True)},
         "files": {name: _entry(path / name) for name in schema.LISTED},
     }
-    files.write_atomic(path / schema.POOL_JSON, schema.seal_json(body))
+    try:
+        files.write_atomic(path / schema.POOL_JSON, schema.seal_json(body), new=True)
+    except FileExistsError:
+        raise PoolBusy(f"{path} was completed by another process meanwhile: run it again") from None
 
 
 def contradiction(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, Any, Any] | None:
@@ -219,13 +236,22 @@ def _begin(path: Path, first: dict[str, bytes]) -> None:
         files.write_atomic(path / name, content)
 
 
-def shard_runs(path: Path, directory: Path, columns: list[str] | None = None) -> pa.Table:
-    """The runs of a sealed shard, from its own file while the pool is open, else from that of the complete pool."""
-    own = directory / schema.RUNS
-    if files.exists(own):
-        return read_table(own, RUN_FIELDS, columns=columns)
-    number = schema.shard_number(directory.name)
-    return read_table(path / schema.RUNS, RUN_FIELDS, columns=columns, where={"shard": number})
+def shard_runs(path: Path, columns: list[str] | None = None) -> list[pa.Table]:
+    """The runs of each sealed shard, from its own file while the pool is open, else from that of the complete pool."""
+
+    def read(shard: tuple[Path, set[str]]) -> pa.Table:
+        directory, names = shard
+        if schema.RUNS in names:
+            table = read_table(directory / schema.RUNS, RUN_FIELDS, columns=columns)
+        else:
+            number = schema.shard_number(directory.name)
+            table = read_table(path / schema.RUNS, RUN_FIELDS, columns=columns, where={"shard": number})
+        if columns is None:
+            check_places(directory, table)
+        return table
+
+    sealed = (shard for shard in schema.shard_files(path).items() if schema.SHARD_META in shard[1])
+    return files.each(path, read, sealed)
 
 
 def _number(table: pa.Table, path: Path) -> list[int]:
@@ -263,7 +289,13 @@ def describe(columns: dict[str, list[int]]) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the pool's lock: opening, numbering shards and completing happen one process at a time."""
+    """Hold the pool's lock: opening, numbering shards and completing happen one process at a time.
+
+    In a store nothing can be locked, and what must not be done twice is a conditional write.
+    """
+    if files.in_store(path):
+        yield
+        return
     with files.open_lock(path / schema.LOCK) as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield

@@ -5,23 +5,34 @@ because the user typed it; inside it there are only regular files, and directori
 sockets and devices are refused, and so is every name in a description that is not one of the names of the format.
 Files are opened without following links and without waiting, and a new file appears under its name only when it is
 whole: it is written under a random name that did not exist before.
+
+A pool may lie in object storage as well. Its paths are `StorePath`s there (`place`), and all functions here take either kind.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import shutil
 import stat
+import tempfile
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from radmoe.errors import PoolCorrupt, PoolUnsafe
 from radmoe.pool import limits
+from radmoe.pool.stores import StorePath, is_url
 from radmoe.system.scratch import new_file, remove_abandoned
 
+T = TypeVar("T")
+U = TypeVar("U")
+
+_REQUESTS = 16  # to a store at a time
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _SPECIAL = {
     stat.S_IFLNK: "a link",
@@ -33,11 +44,30 @@ _SPECIAL = {
 }
 
 
+def place(path: str | Path) -> Path:
+    """A path as pools use it: into a store if it is a URL such as s3://bucket/pool, else on a disk."""
+    return StorePath(path) if is_url(path) else Path(path)
+
+
+def in_store(path: Path) -> bool:
+    return isinstance(path, StorePath)
+
+
+def each(path: Path, function: Callable[[T], U], items: Iterable[T]) -> list[U]:
+    """Call a function that reads or writes at `path` with each item: several at a time where that is a store."""
+    if not in_store(path):
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        return list(pool.map(function, items))
+
+
 def check_tree(pool: Path) -> None:
     """Refuse a pool in which something is neither a regular file nor a directory, two levels deep as the format goes.
 
     What another worker of the pool removes meanwhile, such as the journal of a shard it seals, is not there.
     """
+    if in_store(pool):
+        return
     for entry in _entries(pool):
         with suppress(FileNotFoundError):
             inside = _entries(Path(entry.path)) if entry.is_dir(follow_symlinks=False) else [entry]
@@ -65,6 +95,8 @@ def exists(path: Path) -> bool:
 
 def is_directory(path: Path) -> bool:
     """Whether there is a directory of this name in a pool. A link to one is refused."""
+    if isinstance(path, StorePath):
+        return path.is_dir()
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -79,20 +111,21 @@ def size_of(path: Path) -> int:
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        raise PoolCorrupt(f"{path} is missing: restore it from a copy") from None
+        raise _missing(path) from None
     _check_regular(path, status)
     return status.st_size
 
 
 def on_disk(path: Path) -> int:
     """The bytes that a regular file really takes: a sparse file has a size, and little behind it."""
-    size_of(path)
-    status = path.lstat()
-    return min(status.st_size, status.st_blocks * 512)
+    size = size_of(path)
+    return size if in_store(path) else min(size, path.lstat().st_blocks * 512)
 
 
 def open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading. A link is not followed, and a FIFO is refused instead of waited for."""
+    if isinstance(path, StorePath):
+        return path.open_object()
     size_of(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -116,10 +149,23 @@ def open_lock(path: Path) -> BinaryIO:
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file, which must not be larger than the memory limit."""
+    if isinstance(path, StorePath):
+        try:
+            return path.content()
+        except FileNotFoundError:
+            raise _missing(path) from None
     size = size_of(path)
     limits.check_claim(path, f"{size:,} bytes", size)
     with open_file(path) as f:
         return f.read()
+
+
+def read_spans(path: Path, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes [start, stop) of a file, for each span; fewer where it ends before. A store is asked for all at once."""
+    if isinstance(path, StorePath):
+        return path.ranges(spans) if spans else []
+    with open_file(path) as f:
+        return [os.pread(f.fileno(), stop - start, start) for start, stop in spans]
 
 
 def copy_spans(path: Path, spans: Sequence[tuple[int, int]], out: BinaryIO) -> None:
@@ -144,11 +190,15 @@ def crc32(f: BinaryIO, size: int, crc: int = 0) -> int:
     return crc
 
 
-def write_atomic(path: Path, write: bytes | Callable[[BinaryIO], None]) -> None:
+def write_atomic(path: Path, write: bytes | Callable[[BinaryIO], None], *, new: bool = False) -> None:
     """Make `path` appear whole or not at all, and survive power loss. What was there before is replaced, never opened.
 
-    What a killed process left of such a file is removed.
+    Where it must be `new`, FileExistsError is raised if it is there. What a killed process left of such a file is removed.
     """
+    if isinstance(path, StorePath):
+        with tempfile.TemporaryFile() as f:
+            path.put(write if isinstance(write, bytes) else (write(f), f)[1], new=new)
+        return
     kind = f".{path.name}.", ".tmp"
     remove_abandoned(path.parent, *kind)
     temporary, descriptor = new_file(path.parent, *kind)
@@ -160,11 +210,33 @@ def write_atomic(path: Path, write: bytes | Callable[[BinaryIO], None]) -> None:
                 write(f)
             f.flush()
             os.fsync(f.fileno())
+            if new and exists(path):  # whoever writes such a file holds a lock
+                raise FileExistsError(errno.EEXIST, "another process has written it", str(path))
             temporary.replace(path)  # while it is locked, so that nobody takes it for abandoned
         sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def copy(source: Path, target: Path) -> None:
+    """Make a file the copy of another: a hard link where the disk allows it. Between buckets and disks its bytes are sent."""
+    if isinstance(target, StorePath):
+        if isinstance(source, StorePath) and source.store is target.store:
+            target.copy_from(source)
+        else:
+            with open_file(source) as f:
+                target.put(f)
+        return
+    size_of(source)  # which refuses anything but a regular file
+    try:
+        if in_store(source):
+            raise OSError
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        with open_file(source) as f, target.open("xb") as out:
+            shutil.copyfileobj(f, out, 1 << 20)
+        sync(target)
 
 
 def is_temporary(path: Path) -> bool:
@@ -174,6 +246,8 @@ def is_temporary(path: Path) -> bool:
 
 def remove_temporary(directory: Path) -> None:
     """Remove what a killed `write_atomic` left in a directory that nobody else writes to."""
+    if in_store(directory):
+        return
     for entry in _entries(directory):
         if is_temporary(Path(entry.path)):
             Path(entry.path).unlink()
@@ -191,6 +265,10 @@ def sync(path: Path) -> None:
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
     with os.scandir(directory) as entries:
         return list(entries)
+
+
+def _missing(path: Path) -> PoolCorrupt:
+    return PoolCorrupt(f"{path} is missing: restore it from a copy")
 
 
 def _check_regular(path: Path, status: os.stat_result) -> None:

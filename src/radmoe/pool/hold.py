@@ -12,11 +12,12 @@ import os
 import socket
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 from radmoe.errors import PoolBusy
-from radmoe.pool import files, schema
+from radmoe.pool import files, lease, schema
+from radmoe.pool.lease import Lease
+from radmoe.pool.stores import StorePath
 
 _TRIES = 4  # a reader that looks whether a pool is held locks it for a moment
 _PAUSE = 0.05  # seconds
@@ -45,28 +46,52 @@ class Hold:
         self._file.write(f"{os.getpid()} {socket.gethostname()}\n".encode())
         self._file.flush()
 
-    def release(self) -> None:
+    def begin(self, directory: Path) -> Path:
+        """Make a shard's directory, and return where it is filled, which is there."""
+        directory.mkdir()
+        return directory
+
+    def finish(self, directory: Path) -> None:
+        """Nothing more is known of a shard that is sealed."""
+
+    def check(self) -> None:
+        """Nobody can take a lock away."""
+
+    def release(self, *, last: bool = False) -> None:
         if self._file.closed:
             return
         if _try_lock(self._file, fcntl.LOCK_EX):  # the last one clears the file
             self._file.truncate(0)
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+def hold(pool: Path, *, shared: bool = False) -> Hold | Lease:
+    """The right to write to a pool, on a disk or in a store. Raises PoolBusy if another process has it."""
+    return Lease(pool, shared=shared) if isinstance(pool, StorePath) else Hold(pool, shared=shared)
 
 
 def holder(pool: Path) -> str | None:
     """The process that writes to a pool, as in "process 123 on host"; None if nobody does."""
+    if isinstance(pool, StorePath):
+        return lease.holder(pool)
     if not files.exists(pool / schema.WRITER):
         return None
     with files.open_file(pool / schema.WRITER) as f:
         return None if _try_lock(f, fcntl.LOCK_EX) else _holder(f)
+
+
+def workplace(directory: Path) -> Path | None:
+    """Where the journal of a shard is that is not sealed; None if that is on another machine."""
+    if not isinstance(directory, StorePath):
+        return directory
+    local = lease.workplace(directory, (directory / schema.JOURNAL).content())
+    return local if files.exists(local / schema.JOURNAL) else None
+
+
+def claimed(directory: Path) -> bool:
+    """Whether a process that lives fills a shard in a store."""
+    claim = directory / schema.JOURNAL
+    return isinstance(claim, StorePath) and lease.is_alive(claim.content(), claim.head())
 
 
 def _try_lock(file: BinaryIO, mode: int) -> bool:

@@ -5,8 +5,6 @@ Workers that share a plan each fill a pool of their own. Merged, these are the p
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,10 @@ import pyarrow as pa
 from radmoe.errors import InputError, PoolMismatch
 from radmoe.pool import files, schema
 from radmoe.pool.completion import ROUTER, contradiction, describe, numbered, write_manifest
+from radmoe.pool.lease import Lease
 from radmoe.pool.reader import Pool, open_pool
 from radmoe.pool.schema import disk_errors
+from radmoe.pool.stores import StorePath
 from radmoe.system.scratch import Scratch
 from radmoe.types import Kind
 
@@ -33,7 +33,7 @@ def merge_pools(
     not merged: grade the merged pool. `progress` is called after each shard with the number of shards done. A failed
     merge leaves nothing behind, and what a killed one left in the directory of `out` is removed by the next.
     """
-    out = Path(out)
+    out = files.place(out)
     if len(sources) < 2:
         raise InputError(f"merging needs at least two pools, got {len(sources)}")
     pools = [open_pool(source) for source in sources]
@@ -43,6 +43,9 @@ def merge_pools(
     _check_alike(nonempty)
     _check_apart(nonempty)
     with disk_errors(out):
+        if isinstance(out, StorePath):
+            _fill_store(out, pools, progress)
+            return open_pool(out)
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Scratch(out.parent, f".{out.name}.merge-")
         try:
@@ -56,6 +59,18 @@ def merge_pools(
             raise
         temporary.release()
     return open_pool(out)
+
+
+def _fill_store(out: StorePath, pools: Sequence[Pool], progress: Callable[[int], None]) -> None:
+    """Merge into a store, where nothing can be renamed, and a pool without pool.json is not there yet."""
+    right = Lease(out)
+    try:
+        _fill(out, pools, progress)
+    except BaseException:
+        files.each(out, lambda path: path.unlink(), [*out.walk_keys()])
+        raise
+    finally:
+        right.release()
 
 
 def _check_alike(pools: Sequence[Pool]) -> None:
@@ -105,9 +120,10 @@ def _fill(out: Path, pools: Sequence[Pool], progress: Callable[[int], None]) -> 
         for number, shard in pool.shards.items():
             target = out / schema.shard_name(count)
             target.mkdir()
-            for file in (schema.SHARD_META, *_files(shard.meta)):
-                _link(shard.path / file, target / file)
-            files.sync(target)
+            pairs = [(shard.path / name, target / name) for name in (*_files(shard.meta), schema.SHARD_META)]
+            files.each(out, lambda pair: files.copy(*pair), pairs)
+            if not files.in_store(target):
+                files.sync(target)
             numbers[number], count = count, count + 1
             progress(count)
         renumbered = pa.array([numbers[shard] for shard in table["shard"].to_pylist()], pa.int32())
@@ -121,15 +137,6 @@ def _files(meta: dict[str, Any]) -> list[str]:
     """The names of the files of a shard. They are the format's own, not those that its description writes down."""
     columns = [column.file for column in schema.COLUMNS if column.name in meta["columns"]]
     return [*columns, *(schema.pointer_file(name) for name in meta["pointers"])]
-
-
-def _link(source: Path, target: Path) -> None:
-    files.size_of(source)  # which refuses anything but a regular file
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(source, target, follow_symlinks=False)
-        files.sync(target)
 
 
 def _header(pool: Pool) -> dict[str, Any]:

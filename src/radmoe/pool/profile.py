@@ -101,3 +101,11 @@ def spans(rows: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
     """The ranges [start, stop) that ascending row numbers make up."""
     runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
     return [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
+
+
+def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ascending ranges, of which those that touch are one."""
+    out: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        out.append((out.pop()[0] if out and out[-1][1] >= start else start, stop))
+    return out

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 from radmoe.errors import InputError, PoolCorrupt, PoolIncomplete, PoolNotFound, RolloutError
 from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.columns import check_size
-from radmoe.pool.hold import holder
+from radmoe.pool.hold import holder, workplace
 from radmoe.pool.limits import check_claim
-from radmoe.pool.profile import spans
+from radmoe.pool.profile import joined, spans
 from radmoe.pool.sense import check_shards
 from radmoe.pool.shard import Shard, Stretch
 from radmoe.pool.steps import StoredSteps
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from radmoe.pool.fault import Fault, SetAside
 
 _INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
+_EXPECTED_ROWS = 256  # of a rollout, at most, that are read together with those of others
 _TOKEN_BYTES = 8  # its id and the logprob of it are in memory as long as the group is
 _EXPERT_BYTES = 8  # a route vector has a float32 for each expert of each layer, and there is a copy
 
@@ -113,6 +113,11 @@ class StoredRollout:
         index = self._stretch.read(schema.TOKEN_INDEX, self._row)
         return None if index is None else index[:, 0]
 
+    def expect(self, spans: Sequence[tuple[int, int]], *, weights: bool = True) -> None:
+        if self.positions is None and 0 < sum(stop - start for start, stop in spans) <= _EXPECTED_ROWS:
+            for start, stop in joined(spans):
+                self._stretch.expect(self._row, start, min(stop, len(self)), weights=weights)
+
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
         first, last = rows_at(self.positions, start, min(stop, len(self)), f"a rollout in {self._shard.path}")
         shape = (-1, self._shape.layers, self._shape.top_k)
@@ -135,7 +140,7 @@ class StoredRollout:
 
     def _routing(self, column: schema.StoredColumn, first: int, last: int) -> NDArray[Any] | None:
         if self.positions is None:
-            return self._shard.read(column, self._row, first, last)
+            return self._stretch.window(column, self._row, first, last)
         rows = self._stretch.read(column, self._row)
         return None if rows is None else rows[first:last]
 
@@ -164,9 +169,10 @@ class Pool:
         self.sampling: dict[str, Any] = dict(run["sampling"] or {})
         self.shape, self.profile = documents.stored_router(meta)
         self.router = RouterShape(meta["layers"], meta["experts"], meta["top_k"])
-        for name in schema.LISTED:
+        for name in schema.LISTED if not files.in_store(path) else ():
             check_size(path / name, meta["files"][name]["bytes"])
-        self.shards = {schema.shard_number(name): Shard(path / name, entry) for name, entry in meta["shards"].items()}
+        shards = files.each(path, lambda entry: Shard(path / entry[0], entry[1]), meta["shards"].items())
+        self.shards = {schema.shard_number(shard.path.name): shard for shard in shards}
         self.kinds: dict[str, Kind | None] = {}
         check_shards(self)
         self._disk_bytes = sum(shard.bytes for shard in self.shards.values())
@@ -182,8 +188,8 @@ class Pool:
         """
         from radmoe.pool.completion import recover
 
-        dropped = recover(Path(path))
-        pool = cls(Path(path))
+        dropped = recover(files.place(path))
+        pool = cls(files.place(path))
         pool.dropped = dropped
         return pool
 
@@ -371,7 +377,7 @@ class Pool:
 
 def open_pool(path: str | Path) -> Pool:
     """Open a complete pool."""
-    return Pool(Path(path))
+    return Pool(files.place(path))
 
 
 def manifest(path: Path) -> dict[str, Any]:
@@ -379,13 +385,14 @@ def manifest(path: Path) -> dict[str, Any]:
 
     Raises PoolNotFound where there is no pool, and PoolIncomplete where it is not complete.
     """
-    if not path.is_dir():
-        raise PoolNotFound(f"there is no pool at {path}: give the directory that holds {schema.POOL_JSON}")
-    if not any(os.path.lexists(path / name) for name in (schema.POOL_JSON, schema.OPEN_JSON)):
-        raise PoolNotFound(f"{path} is not a pool: it has no {schema.POOL_JSON}")
-    files.check_tree(path)
+    if not files.in_store(path):
+        if not path.is_dir():
+            raise PoolNotFound(f"there is no pool at {path}: give the directory that holds {schema.POOL_JSON}")
+        files.check_tree(path)
     if files.exists(path / schema.POOL_JSON):
         return documents.read_pool(path / schema.POOL_JSON)
+    if not files.exists(path / schema.OPEN_JSON):
+        raise PoolNotFound(f"{path} is not a pool: it has no {schema.POOL_JSON}")
     writer = holder(path)
     state = f"it is being written by {writer}" if writer else f"finish it with: radmoe verify --recover {path}"
     raise PoolIncomplete(f"{path} is incomplete: {safe_rollouts(path)} rollouts are safe in it; {state}")
@@ -394,10 +401,9 @@ def manifest(path: Path) -> dict[str, Any]:
 def safe_rollouts(path: Path) -> int:
     """How many rollouts of a pool that is not complete are safe on disk, counted there."""
     safe = 0
-    for directory in schema.shard_dirs(path):
-        journal_file = directory / schema.JOURNAL
-        if files.exists(directory / schema.SHARD_META):
+    for directory, names in schema.shard_files(path).items():
+        if schema.SHARD_META in names:
             safe += int(documents.read_shard(directory / schema.SHARD_META)["runs"])
-        elif files.exists(journal_file):
-            safe += journal.count(journal_file)
+        elif schema.JOURNAL in names and (local := workplace(directory)) is not None:
+            safe += journal.count(local / schema.JOURNAL)
     return safe

@@ -15,6 +15,7 @@ import numpy as np
 
 from radmoe.errors import PoolCorrupt, PoolVersion, PoolWriteError
 from radmoe.pool import files, limits
+from radmoe.pool.stores import StorePath
 
 SCHEMA_VERSION = 2
 
@@ -72,10 +73,22 @@ def shard_name(number: int) -> str:
     return f"token_data_{number:05d}"
 
 
+def shard_files(pool: Path) -> dict[Path, set[str]]:
+    """The shard directories of a pool, sorted by number, and the names of what is in each. A link in place of one is refused."""
+    if isinstance(pool, StorePath):  # one request
+        names: dict[Path, set[str]] = {}
+        for path in pool.walk_keys():
+            if is_shard_name(path.parent.name) and path.parent.parent == pool:
+                names.setdefault(path.parent, set()).add(path.name)
+    else:
+        named = [p for p in pool.iterdir() if is_shard_name(p.name) and files.is_directory(p)]
+        names = {p: {inner.name for inner in p.iterdir()} for p in named}
+    return dict(sorted(names.items(), key=lambda entry: shard_number(entry[0].name)))
+
+
 def shard_dirs(pool: Path) -> list[Path]:
-    """The shard directories of a pool, sorted by number. A link in place of one is refused."""
-    named = [p for p in pool.iterdir() if is_shard_name(p.name) and files.is_directory(p)]
-    return sorted(named, key=lambda p: shard_number(p.name))
+    """The directories of the sealed shards of a pool, sorted by number."""
+    return [directory for directory, names in shard_files(pool).items() if SHARD_META in names]
 
 
 def is_shard_name(name: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import zlib
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -11,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from radmoe.errors import InputError, PoolCorrupt
+from radmoe.errors import InputError, PoolCorrupt, PoolMismatch
 from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.columns import ColumnReader, ColumnWriter, check_entry, check_size, compression
 from radmoe.pool.fault import SetAside
 from radmoe.pool.limits import check_claim
 from radmoe.pool.profile import Profile
-from radmoe.pool.schema import COLUMNS, MOE_PTR, TOK_PTR, StoredColumn
+from radmoe.pool.schema import COLUMNS, EXPERT_IDS, EXPERT_WEIGHTS, MOE_PTR, TOK_PTR, StoredColumn
 from radmoe.pool.tables import RUN_FIELDS, write_table
 from radmoe.types import RouterShape
 
@@ -96,10 +98,28 @@ def seal(
     return tuple(SetAside(directory.name, entry.number, entry.reason) for entry in refused)
 
 
-def remove_journal(directory: Path) -> None:
-    """Remove the journal of a sealed shard. Needs the pool's lock: other workers look for journals while they hold it."""
+def publish(local: Path, directory: Path) -> None:
+    """Bring a sealed shard to its pool in a store, its description last. On a disk it is there."""
+    if local == directory:
+        return
+    names = [path.name for path in local.iterdir() if path.name not in (schema.JOURNAL, schema.SHARD_META)]
+    files.each(directory, lambda name: files.copy(local / name, directory / name), names)
+    try:
+        files.write_atomic(directory / schema.SHARD_META, files.read_bytes(local / schema.SHARD_META), new=True)
+    except FileExistsError:
+        raise PoolMismatch(f"{directory} was written by another process, not from {local}: move {local} away") from None
+
+
+def remove_journal(local: Path, directory: Path) -> None:
+    """Remove the journal of a sealed shard, and what else was kept of it elsewhere.
+
+    Needs the pool's lock: other workers look for journals while they hold it.
+    """
     (directory / schema.JOURNAL).unlink()
-    files.sync(directory)
+    if local == directory:
+        files.sync(directory)
+    else:
+        shutil.rmtree(local.parent)
 
 
 class Shard:
@@ -107,7 +127,8 @@ class Shard:
 
     def __init__(self, directory: Path, expected: dict[str, Any]) -> None:
         self.path = directory
-        check_size(directory / schema.SHARD_META, expected["bytes"])
+        self._remote = files.in_store(directory)  # each size would be a request: what is read has its size
+        self._check_size(schema.SHARD_META, expected["bytes"])
         self.meta = documents.read_shard(directory / schema.SHARD_META)
         if self.meta["runs"] != expected["runs"]:
             raise PoolCorrupt(
@@ -119,10 +140,10 @@ class Shard:
         for column in COLUMNS:
             if (entry := self.meta["columns"].get(column.name)) is not None:
                 check_entry(directory / column.file, column, entry)
-                check_size(directory / column.file, entry["bytes"])
+                self._check_size(column.file, entry["bytes"])
                 self.columns[column.name] = ColumnReader(directory / column.file, column, entry)
                 raw_bytes += self.columns[column.name].row_bytes * entry["rows"]
-                stored_bytes += files.on_disk(directory / column.file)
+                stored_bytes += entry["bytes"] if self._remote else files.on_disk(directory / column.file)
                 if self.pointer(column)[-1] != entry["rows"]:
                     raise PoolCorrupt(
                         f"{directory / column.file} has {entry['rows']} rows, its pointer ends elsewhere: restore it"
@@ -150,18 +171,23 @@ class Shard:
 
     def _pointer(self, name: str, entry: dict[str, Any]) -> NDArray[np.int64]:
         path = self.path / schema.pointer_file(name)
-        check_size(path, entry["bytes"])
+        self._check_size(path.name, entry["bytes"])
         if entry["bytes"] != 8 * (self.meta["runs"] + 1):
             raise PoolCorrupt(f"{path} is not a row pointer of {self.meta['runs']} runs: restore it from a copy")
-        check_claim(path, f"{self.meta['runs']:,} runs", entry["bytes"], files.on_disk(path))
-        pointer = np.frombuffer(files.read_bytes(path), "<i8")
+        check_claim(path, f"{self.meta['runs']:,} runs", entry["bytes"], 0 if self._remote else files.on_disk(path))
+        content = files.read_bytes(path)
+        pointer = np.frombuffer(content[: len(content) & ~7], "<i8")
         if len(pointer) != self.meta["runs"] + 1 or pointer[0] != 0 or (np.diff(pointer) < 0).any():
             raise PoolCorrupt(
                 f"{path} is not a row pointer of {self.meta['runs']} runs rising from 0: restore it from a copy"
             )
-        if files.crc32_file(path) != entry["crc32"]:
+        if zlib.crc32(content) != entry["crc32"]:
             raise PoolCorrupt(f"{path} does not match its checksum: restore it from a copy")
         return pointer
+
+    def _check_size(self, name: str, size: int) -> None:
+        if not self._remote:
+            check_size(self.path / name, size)
 
     @cached_property
     def bytes(self) -> int:
@@ -175,6 +201,8 @@ class Stretch:
     def __init__(self, shard: Shard, first: int, runs: int) -> None:
         self.shard, self.first, self.runs, self.stop = shard, first, runs, first + runs
         self._columns: dict[str, NDArray[Any] | None] = {}
+        self._expected: dict[str, dict[tuple[int, int, int], None]] = {}
+        self._windows: dict[tuple[str, tuple[int, int, int]], NDArray[Any]] = {}
 
     def read(self, column: StoredColumn, run: int) -> NDArray[Any] | None:
         """The rows of a run, which is numbered as in the shard; None if the shard does not have the column."""
@@ -186,6 +214,22 @@ class Stretch:
         pointer = self.shard.pointer(column)
         start, stop = pointer[run] - pointer[self.first], pointer[run + 1] - pointer[self.first]
         return rows[start:stop]
+
+    def expect(self, run: int, start: int, stop: int, *, weights: bool) -> None:
+        """Rows [start, stop) of a run will be asked for. The first window that is asked for brings all of them."""
+        for column in (EXPERT_IDS, EXPERT_WEIGHTS) if weights else (EXPERT_IDS,):
+            if column.name in self.shard.columns:
+                self._expected.setdefault(column.name, {})[run, start, stop] = None
+
+    def window(self, column: StoredColumn, run: int, start: int, stop: int) -> NDArray[Any] | None:
+        """Rows [start, stop) of a run; None if the shard does not have the column."""
+        if expected := self._expected.pop(column.name, None):
+            at = self.shard.pointer(column)
+            spans = [(int(at[one]) + first, int(at[one]) + last) for one, first, last in expected]
+            for key, rows in zip(expected, self.shard.columns[column.name].read_spans(spans), strict=True):
+                self._windows[column.name, key] = rows
+        found = self._windows.pop((column.name, (run, start, stop)), None)
+        return self.shard.read(column, run, start, stop) if found is None else found
 
 
 _EMPTY = np.zeros(1, np.int64)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,22 +65,23 @@ def read_table(
     names = fields.names if columns is None else columns
     wanted = [*names, *(name for name in where if name not in names)]
     try:
-        # A file of pyarrow's own: its reading threads would need the interpreter for one of Python's, which aborts the
-        # process if that ends first.
-        disk_bytes = files.on_disk(path)  # which refuses anything but a regular file
-        with pa.OSFile(str(path)) as f, pq.ParquetFile(f, page_checksum_verification=True) as parquet:
+        with (
+            files.open_file(path) as raw,
+            _source(path, raw) as f,
+            pq.ParquetFile(f, page_checksum_verification=True) as parquet,
+        ):
+            disk_bytes = raw.seek(0, os.SEEK_END) if files.in_store(path) else files.on_disk(path)
             stored = parquet.schema_arrow
             for field in fields:
                 if stored.names.count(field.name) != 1 or stored.field(field.name).type != field.type:
                     raise PoolCorrupt(f"{path} has no column {field.name} of type {field.type}: {restore}")
-            with files.open_file(path) as raw:
-                leaves = list(pages.read_leaves(path, raw, parquet.metadata, wanted, disk_bytes))
+            leaves = list(pages.read_leaves(path, raw, parquet.metadata, wanted, disk_bytes))
             _check_cells(path, parquet.metadata.num_rows, leaves, bool(where), disk_bytes)
             dictionary_bytes = max((leaf.dictionary_bytes for leaf in leaves), default=0)
             rows = min(max(_BATCH_BYTES // max(dictionary_bytes, 1), 1), _BATCH_ROWS)
             batches: list[pa.RecordBatch] = []
             held_bytes = held_cells = 0
-            for batch in parquet.iter_batches(rows, columns=wanted):
+            for batch in parquet.iter_batches(rows, columns=wanted, use_threads=False):
                 for name, value in where.items():
                     batch = batch.filter(pc.equal(batch[name], pa.scalar(value, fields.field(name).type)))
                 held_bytes, held_cells = held_bytes + batch.nbytes, held_cells + len(batch) * len(names)
@@ -94,6 +96,11 @@ def read_table(
     except Exception as e:  # whatever pyarrow makes of a forged file
         reason = (str(e) or type(e).__name__).splitlines()[0]
         raise PoolCorrupt(f"{path} cannot be read ({reason}): {restore}") from None
+
+
+def _source(path: Path, raw: BinaryIO) -> Any:
+    """The file for pyarrow: its own where there is one, since threads of its own would need the interpreter for one of Python's."""
+    return pa.PythonFile(raw, "r") if files.in_store(path) else pa.OSFile(str(path))
 
 
 def _check_cells(path: Path, rows: int, leaves: list[pages.Leaf], filtered: bool, disk_bytes: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -16,11 +17,11 @@ from radmoe import __version__
 from radmoe.errors import PoolCorrupt, PoolError, PoolMismatch, RolloutError
 from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.completion import complete, describe, join, locked, seal_orphans, shard_runs
-from radmoe.pool.hold import Hold
+from radmoe.pool.hold import hold
 from radmoe.pool.profile import Profile, spans
 from radmoe.pool.schema import disk_errors
 from radmoe.pool.sense import Contents, check_rollout
-from radmoe.pool.shard import remove_journal, seal
+from radmoe.pool.shard import publish, remove_journal, seal
 from radmoe.types import Kind, RouterShape, Rows, Trace, check_kind
 from radmoe.vocab import Vocab
 
@@ -72,12 +73,13 @@ class PoolWriter:
         workers: bool = False,
         shard_bytes: int = SHARD_BYTES,
     ) -> None:
-        self.path = Path(path)
+        self.path = files.place(path)
         self.shape, self.vocab, self.profile = shape, Vocab.of(vocab), profile or Profile()
         self._stored = self.profile.stored_shape(shape)
         self._provenance = {"radmoe": __version__} | (provenance or {})
         self._shard_bytes = shard_bytes
         self._journal: journal.Journal | None = None
+        self._shard = self.path  # that the journal is for
         self._columns: dict[str, list[int]] | None = None
         self._closed = False
         self._header = {
@@ -97,13 +99,12 @@ class PoolWriter:
         documents.check_header(self._header, self._provenance)
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._hold = Hold(self.path, shared=workers)
+            self._hold = hold(self.path, shared=workers)
             try:
                 with locked(self.path):
                     self._columns = join(self.path, self._header, self.vocab)
                     _, self.set_aside = seal_orphans(self.path)
-                    sealed = [d for d in schema.shard_dirs(self.path) if not files.exists(d / schema.JOURNAL)]
-                    tables = [shard_runs(self.path, d, _KNOWN) for d in sealed]
+                    tables = shard_runs(self.path, _KNOWN)
             except BaseException:
                 self._hold.release()
                 raise
@@ -254,12 +255,13 @@ class PoolWriter:
         with disk_errors(self.path):
             self._seal()
             self._closed = True
+            last = False
             try:
                 with locked(self.path):
-                    seal_orphans(self.path)
-                    complete(self.path)
+                    live, _ = seal_orphans(self.path)
+                    last = complete(self.path, self._hold, live)
             finally:
-                self._hold.release()
+                self._hold.release(last=last)
 
     def abandon(self) -> None:
         """Stop without completing the pool. It stays incomplete, and what was added can be recovered."""
@@ -372,17 +374,23 @@ class PoolWriter:
                 header = self._header | {"columns": columns}
                 documents.check_header(header, self._provenance)
                 files.write_atomic(self.path / schema.OPEN_JSON, schema.seal_json(header))
-            numbers = [schema.shard_number(d.name) for d in schema.shard_dirs(self.path)]
-            directory = self.path / schema.shard_name(max(numbers, default=-1) + 1)
-            directory.mkdir()
-            return journal.Journal(directory / schema.JOURNAL, self._provenance)
+            number = max(map(schema.shard_number, (d.name for d in schema.shard_files(self.path))), default=-1)
+            while True:
+                number += 1
+                self._shard = self.path / schema.shard_name(number)
+                with suppress(FileExistsError):  # another worker was faster, where there is no lock
+                    return journal.Journal(self._hold.begin(self._shard) / schema.JOURNAL, self._provenance)
 
     def _seal(self) -> None:
         if self._journal is not None:
-            directory = self._journal.path.parent
-            seal(directory, self._stored, self.profile)
+            local = self._journal.path.parent
+            seal(local, self._stored, self.profile)
+            if local != self._shard:
+                self._hold.check()
+                publish(local, self._shard)
+            self._hold.finish(self._shard)
             with locked(self.path):
-                remove_journal(directory)
+                remove_journal(local, self._shard)
             self._journal.close()
             self._journal = None
 

@@ -177,6 +177,8 @@ def read(
     located = np.array([anchor is not None for anchor, _ in places], bool)
     Z = np.zeros((int(located.sum()), len(layer_numbers) * group.shape.experts), np.float32)
     add = RouteSum(group, Z, layer_numbers)
+    for rollout, (_, spans) in zip(group.rollouts, places, strict=True):
+        rollout.expect(spans, weights=not binary)
     row = 0
     for i, (_, spans) in enumerate(places):
         if spans:

@@ -58,6 +58,9 @@ class Trace(Protocol):
     def __len__(self) -> int:
         """T, the number of generated tokens."""
 
+    def expect(self, spans: Sequence[tuple[int, int]], *, weights: bool = True) -> None:
+        """Say which ranges of tokens will be asked for next, so that a pool can read those of several rollouts together."""
+
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
         """Expert ids and weights [n, L, K] of tokens [start, stop), cut at the end of the rollout."""
 
@@ -129,6 +132,9 @@ class Rollout:
     @property
     def starts(self) -> NDArray[np.int64]:
         return np.array([step.start for step in self.steps], np.int64)
+
+    def expect(self, spans: Sequence[tuple[int, int]], *, weights: bool = True) -> None:
+        """All rows are in memory."""
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
         """Expert ids and weights [n, L, K] of tokens [start, stop), cut at the end of the rollout."""
