@@ -187,7 +187,12 @@ def test_what_a_tool_cannot_do_is_said_to_the_model_and_touches_nothing(tmp_path
         patch("*** Add File: ../out.txt", "+x"): "lies outside of the repository",
         patch("*** Update File: link", "-root", "+x"): "is a link",
         patch("*** Update File: sums.py", "-    return sum(xs) + 1", "+    return 0", "*** Delete File: none.py"): "there is no file none.py",
-        bash("git diff --stat; cat sums.py"): "return sum(xs) + 1",
+        call("container.exec", {"command": ["bash", "-lc", "ls\0"]}): "<returncode>127",
+        call("container.exec", {"command": ["ls"], "workdir": "/none"}): "No such file or directory",
+        patch("*** Add File: new.txt", "+a\0"): "A new.txt",
+        patch("*** Add File: sub/\0.txt", "+a"): "is no path of a file",
+        call("repo_browser.search", {"path": "", "query": "\0"}): "has a sign that no path or query can have",
+        bash("rm new.txt; git diff --stat; cat sums.py"): "return sum(xs) + 1",
     }  # fmt: skip
     done = run_script(tmp_path, {"one": [[*asked, bash("rm link bin"), mend(""), FINAL], SCRIPT["one"][0]]})
     assert (done.lost, done.failure) == (0, None)

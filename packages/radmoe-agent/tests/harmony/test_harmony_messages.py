@@ -15,6 +15,8 @@ from radmoe.errors import InputError
 from radmoe.vocab import Vocab
 from radmoe_agent.harmony.messages import Harmony, Malformed, Message, OwnHarmony
 from radmoe_agent.harmony.openai import OpenAIHarmony, harmony_for, tiktoken_table
+from radmoe_agent.harmony.prompts import first_messages
+from radmoe_agent.harmony.tools import NAMESPACES
 
 CASES = 2_000
 
@@ -121,3 +123,32 @@ def test_the_vocabulary_file_is_made_and_nothing_is_left_of_it(theirs: Harmony) 
 def test_a_message_that_cannot_be_rendered_is_named(ours: OwnHarmony) -> None:
     with pytest.raises(InputError, match="a message of 'tool' must have one of the roles"):
         ours.render([Message("tool", "x")])
+
+
+@pytest.mark.slow
+def test_the_system_message_is_the_one_that_openai_harmony_makes_of_our_tools(theirs: Harmony) -> None:
+    from openai_harmony import Message as Theirs
+    from openai_harmony import ReasoningEffort, Role, SystemContent, ToolDescription, ToolNamespaceConfig
+
+    kinds = {one: {"type": one} for one in ("string", "number", "boolean")}
+    kinds["string[]"] = {"type": "array", "items": {"type": "string"}}  # type: ignore[dict-item]
+    content = SystemContent.new().with_reasoning_effort(ReasoningEffort.LOW)
+    for space, (description, tools) in NAMESPACES.items():
+        described = [
+            ToolDescription.new(
+                tool.name,
+                tool.description,
+                parameters={
+                    "type": "object",
+                    "properties": {
+                        one.name: kinds[one.kind] | {"description": one.description} for one in tool.parameters
+                    },
+                    "required": [one.name for one in tool.parameters if not one.optional],
+                },
+            )
+            for tool in tools
+        ]
+        content = content.with_tools(ToolNamespaceConfig(name=space, description=description, tools=described))
+    assert isinstance(theirs, OpenAIHarmony)
+    (system, *_) = first_messages({"system_template": "", "instance_template": ""}, "low", {})
+    assert theirs.content_of(Theirs.from_role_and_content(Role.SYSTEM, content).to_dict()) == system.content

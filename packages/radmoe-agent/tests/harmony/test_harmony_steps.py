@@ -92,7 +92,8 @@ def test_a_final_message_ends_the_work() -> None:
         ("<|channel|>analysis to=repo_browser.search code<|message|>[1]", "no JSON object"),
         ("<|channel|>analysis to=repo_browser.search code<|message|>{}", "repo_browser.search was called without query"),
         ('<|channel|>analysis to=container.exec code<|message|>{"command": 3}', r"container.exec needs command to be string\[\], got '3'"),
-        ('<|channel|>analysis to=repo_browser.search code<|message|>' + "[" * 200_000, "not JSON"),
+        ("<|channel|>analysis to=repo_browser.search code<|message|>" + "[" * 200_000, "not JSON"),
+        ('<|channel|>analysis to=repo_browser.search code<|message|>{"query": "\\ud800"}', "have half a character"),
     ],
 )  # fmt: skip
 def test_what_is_no_step_is_refused_with_its_reason(text: str, reason: str) -> None:

@@ -207,6 +207,9 @@ def read_call(tool: str, content: str) -> Call:
     """The arguments of a call. Raises Malformed for what is no JSON object, or lacks an argument that the tool needs."""
     try:
         given = json.loads(content)
+        json.dumps(given, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Malformed(f"the arguments of {tool} have half a character") from None
     except (ValueError, RecursionError):
         raise Malformed(f"the arguments of {tool} are not JSON") from None
     if not isinstance(given, dict):
