@@ -26,6 +26,7 @@ SOURCES = [
 ]
 
 
+@pytest.mark.slow
 def test_deleting_the_labels_changes_no_selection(pool_path: Path) -> None:
     pool = open_pool(pool_path)
     labels = [Label(p, i, "7", i % 2 == 0) for p in pool.problems for i in pool.rollout_indices(p)]
@@ -87,6 +88,7 @@ SELECTION = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "what", "contract"),
     [

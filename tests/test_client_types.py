@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CLIENT = Path(__file__).parent / "data" / "client.py"
 
 
+@pytest.mark.slow
 def test_pyright_agrees_with_a_program_that_uses_the_package(tmp_path: Path) -> None:
     (tmp_path / "client.py").write_text(CLIENT.read_text())  # elsewhere: the package is found as it is installed
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "client.py"]

@@ -28,6 +28,7 @@ def test_the_notebook_holds_no_outputs() -> None:
     assert [cell["id"] for cell in cells() if cell["outputs"] or cell["execution_count"] is not None] == []
 
 
+@pytest.mark.slow
 def test_every_cell_runs_and_what_it_shows_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

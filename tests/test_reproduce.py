@@ -66,6 +66,7 @@ def test_pools_become_tables_that_say_their_scale(python: Path, made: list[Plant
     assert headings == [f"## {model} {style}" for model, styles in STYLES.items() for style in styles]
 
 
+@pytest.mark.slow
 def test_a_failing_step_ends_it(python: Path, tmp_path: Path) -> None:
     done = reproduce(python, SCALE="full", OUT=tmp_path / "out")
     assert done.returncode == 2

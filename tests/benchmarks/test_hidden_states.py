@@ -67,6 +67,7 @@ def test_similarity_is_the_mean_cosine_of_the_layers() -> None:
     assert hidden_similarity([]).shape == (0, 0)
 
 
+@pytest.mark.slow
 def test_the_pick_is_the_densest_by_hidden_states() -> None:
     engine = tiny_moe.engine("qwen3-moe")
     texts = ["so \\boxed{7} then", "so \\boxed{7} then", "Now \\boxed{91} and", "no answer", "so \\boxed{7} now"]

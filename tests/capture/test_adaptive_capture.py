@@ -18,6 +18,8 @@ from radmoe.selection.online import OnlineSelector, Stopping
 from radmoe.selection.rule import Rule
 from radmoe.selection.selector import select
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = [Question(f"q{i}", f"So the sum is {i}", "text") for i in range(5)]
 RULE = Stopping(min_n=3, patience=2)
 
@@ -68,7 +70,6 @@ def test_its_rollouts_are_those_of_a_capture_of_fixed_n(whole: Pool, plan: Plan,
         assert rollouts == fixed[problem][: len(rollouts)]
 
 
-@pytest.mark.slow
 def test_what_is_said_counts_rollouts_tokens_and_reasons(plan: Plan, whole: Pool, tmp_path: Path) -> None:
     seen: list[Progress] = []
     done = capture_pool(plan, tmp_path / "p", progress=seen.append)
@@ -83,7 +84,6 @@ def test_what_is_said_counts_rollouts_tokens_and_reasons(plan: Plan, whole: Pool
     assert (again.sampled, again.tokens, again.rollouts, again.stopped) == (0, 0, len(whole), done.stopped)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 7])
 def test_a_capture_that_was_interrupted_goes_on_as_if_it_had_not_been(
     after: int, plan: Plan, whole: Pool, tmp_path: Path
@@ -99,7 +99,6 @@ def test_a_capture_that_was_interrupted_goes_on_as_if_it_had_not_been(
     assert tokens(open_pool(tmp_path / "p")) == tokens(whole)
 
 
-@pytest.mark.slow
 def test_more_rollouts_later_go_on_with_problems_that_were_at_the_limit(
     plan: Plan, whole: Pool, tmp_path: Path
 ) -> None:
@@ -108,7 +107,6 @@ def test_more_rollouts_later_go_on_with_problems_that_were_at_the_limit(
     assert tokens(open_pool(tmp_path / "p")) == tokens(whole)
 
 
-@pytest.mark.slow
 def test_what_the_pool_keeps_is_what_is_judged(plan: Plan, tmp_path: Path) -> None:
     small = replace(plan, weights=False, profile=Profile(True, (0, 2), ("boundary@16",)))
     capture_pool(small, tmp_path / "p")
@@ -120,7 +118,6 @@ def test_what_the_pool_keeps_is_what_is_judged(plan: Plan, tmp_path: Path) -> No
         assert len(watch.selector) == len(pool.group(problem))
 
 
-@pytest.mark.slow
 def test_a_preset_decides_what_is_settled(plan: Plan, tmp_path: Path) -> None:
     capture_pool(replace(plan, preset="paper+dc"), tmp_path / "p")
     for group in open_pool(tmp_path / "p").groups():

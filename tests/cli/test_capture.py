@@ -97,6 +97,7 @@ def test_a_pool_holds_every_rollout_with_its_routing(run: Run, checkpoint: Path,
             assert rollout.topk_logprobs.shape == (len(rollout), 20)
 
 
+@pytest.mark.slow
 def test_compact_captures(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
     base = [*settings(checkpoint, prompts, tmp_path / "ids"), "--limit", 2, "--seed", 3]
     run(*base, "--ids-only", "--no-logprobs", "--layers", "0,2", "--raw")
@@ -139,6 +140,7 @@ def test_n_may_be_raised(run: Run, checkpoint: Path, prompts: Path, tmp_path: Pa
     assert tokens(tmp_path / "pool") == tokens(tmp_path / "at once")
 
 
+@pytest.mark.slow
 def test_parts_merge_into_what_one_worker_captures(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
     run(*settings(checkpoint, prompts, tmp_path / "whole"))
     for part in (2, 1):
@@ -216,6 +218,7 @@ def test_an_interrupt_says_how_to_go_on(checkpoint: Path, prompts: Path, tmp_pat
     assert faults_of(out) == []
 
 
+@pytest.mark.slow
 def test_errors_are_one_line(run: Run, checkpoint: Path, prompts: Path, tmp_path: Path) -> None:
     base, out = settings(checkpoint, prompts, tmp_path / "pool"), tmp_path / "pool"
     assert "at least 1 rollout per problem, got n = 0" in run(*base, "-n", 0, expect=2)
@@ -251,6 +254,7 @@ def test_a_model_of_the_local_cache_is_found_by_name(
     assert (resolve_model("someone/tiny") / "config.json").is_file()
 
 
+@pytest.mark.slow
 def test_importing_the_command_imports_nothing_heavy() -> None:
     code = "import sys, radmoe.cli.capture; print([m for m in ('numpy', 'torch', 'transformers', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

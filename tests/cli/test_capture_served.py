@@ -125,6 +125,7 @@ def test_layers_a_server_does_not_capture_are_refused(serve: Serve, capture: Cap
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_back_with_other_layers_is_noticed(serve: Serve, capture: Capture, tmp_path: Path) -> None:
     """In the middle of a capture, and when it is resumed."""
     server = serve()
@@ -140,6 +141,7 @@ def test_a_server_that_comes_back_with_other_layers_is_noticed(serve: Serve, cap
     assert "was made with profile" in capture(server, "pool", expect=2)
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_sampled_again(serve: Serve, capture: Capture, tmp_path: Path) -> None:
     """The first rollout fails when others behind it are finished: a hole, not an end."""
     server = serve()

@@ -21,6 +21,7 @@ def pool(tmp_path: Path) -> Path:
     return graded_pool(tmp_path / "pool", groups, task="code")
 
 
+@pytest.mark.slow
 def test_tables_by_kind_and_number_of_rollouts(pool: Path) -> None:
     result = CliRunner().invoke(
         app, ["evaluate", str(pool), "--rivals", "--fewer", "4", "--fewer", "6", "--resamples", "200", "--json"]

@@ -90,6 +90,7 @@ def test_every_preset_and_rival_is_listed(run: Run, pools: list[Path]) -> None:
     assert {"preset best", "preset best+text"} <= kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["markdown", "csv", "latex", "json"])
 def test_every_format_goes_to_a_file_by_its_suffix(run: Run, pools: list[Path], tmp_path: Path, style: str) -> None:
     suffix = {"markdown": ".md", "csv": ".csv", "latex": ".tex", "json": ".json"}[style]
@@ -104,12 +105,14 @@ def test_a_pool_given_twice_is_refused(run: Run, pools: list[Path]) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_json_is_for_programs(run: Run, pools: list[Path]) -> None:
     body = json.loads(run(*pools, "--json", "--k", 3, "--resamples", 50).stdout)
     assert [(p["dataset"], p["kind"], p["k"]) for p in body["pools"]] == [("math-1", "math", 3), ("code", "code", 3)]
     assert body["intervals"] == {"resamples": 50, "seed": 0, "level": 0.95}
 
 
+@pytest.mark.slow
 def test_names_and_kind_of_pools_that_do_not_say(run: Run, made: list[PlantedGroup], tmp_path: Path) -> None:
     path = graded_pool(tmp_path / "plain", made, record_kind=False)
     done = run(path, "--name", "mine", "--kind", "choice", "--format", "csv")
@@ -149,6 +152,7 @@ def test_families_pool_the_styles_of_a_model(run: Run, made: list[PlantedGroup],
     assert sections("--by", "family") == {"lab-oss": 8, "lab-qwen": 4, "all": 12, "": "family"}
 
 
+@pytest.mark.slow
 def test_the_window_of_confidence_is_an_option(run: Run, pools: list[Path]) -> None:
     body = json.loads(run(pools[0], "--json", "--confidence-window", 32).stdout)
     assert body["pools"][0]["confidence_window"] == 32
@@ -193,6 +197,7 @@ def test_what_cannot_be_evaluated_is_one_clear_line(
     assert "\n" not in str(done.exception)
 
 
+@pytest.mark.slow
 def test_a_readout_the_pool_did_not_keep_is_one_clear_line(run: Run, made: list[PlantedGroup], tmp_path: Path) -> None:
     from radmoe.pool import Profile
 

@@ -66,6 +66,7 @@ def test_commands_that_read_a_pool_say_that_nothing_is_half_written(
     assert (done.exit_code, done.stderr) == (130, wanted)
 
 
+@pytest.mark.slow
 def test_the_demo_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radmoe.capture.capture_pool", interrupt)
     done = CliRunner().invoke(app, ["demo"])

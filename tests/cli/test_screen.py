@@ -198,12 +198,14 @@ def test_anything_typed_is_repeated_as_text(tmp_path_factory: pytest.TempPathFac
         radmoe(*WRONG_CALLS[call](text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [call for call in WRONG_CALLS if call not in ("an engine", "an address")])
 def test_a_very_long_name_is_no_traceback(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert radmoe(*WRONG_CALLS[call]("x" * 5000)).code == 2
 
 
+@pytest.mark.slow
 def test_very_long_names_in_a_pool_are_shortened_in_tables(tmp_path: Path) -> None:
     pool = hostile_pool(tmp_path / "pool", "x" * 20_000)
     for command in ("inspect", "select", "evaluate"):

@@ -217,6 +217,7 @@ def test_what_does_not_fit_is_refused(
     assert "\n" not in str(done.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -47,6 +47,7 @@ def test_a_model_of_the_cache_is_found_by_its_name(tmp_path: Path, monkeypatch: 
         resolve_model("some/other")
 
 
+@pytest.mark.slow
 def test_a_shipped_model_computes_in_float32_unless_told_otherwise(tmp_path: Path) -> None:
     assert open_engine("transformers", "lab-qwen").dtype == "float32"
     engine = open_engine("transformers", "lab-qwen", EngineOptions(dtype="bfloat16"))

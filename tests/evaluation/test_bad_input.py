@@ -50,6 +50,7 @@ def test_labels_of_other_problems(made: list[PlantedGroup], tmp_path: Path) -> N
         evaluate_pool(path)
 
 
+@pytest.mark.slow
 def test_problems_without_all_labels_are_left_out_and_counted(made: list[PlantedGroup], tmp_path: Path) -> None:
     path = write_pool(tmp_path / "pool", made)
     wanted = [label for label in labels(made) if label.problem_id != "planted-0001"]

@@ -85,6 +85,7 @@ def test_scalars_are_the_published_ones(published: ModuleType, tokens: int) -> N
         assert ours == pytest.approx(theirs, abs=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_votes_are_the_published_ones(published: ModuleType, seed: int) -> None:
     rng = np.random.default_rng(seed)

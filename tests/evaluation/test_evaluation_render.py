@@ -187,6 +187,7 @@ def _inline(text: str) -> list[Token]:
     return [piece for token in tokens if token.type == "inline" for piece in token.children or []]
 
 
+@pytest.mark.slow
 def test_foreign_names_are_text_in_markdown(foreign: Report) -> None:
     text = markdown(foreign)
     kinds = {token.type for token in MarkdownIt("commonmark").enable("table").parse(text)}
@@ -201,6 +202,7 @@ def test_foreign_names_are_text_in_markdown(foreign: Report) -> None:
         assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in block}) == 1
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.text(st.characters(codec="utf-8") | st.sampled_from("\\`*_[]()<>!&|#;a "), min_size=1))
 def test_any_name_is_read_back_from_a_markdown_cell(name: str) -> None:
@@ -230,6 +232,7 @@ def test_no_cell_of_a_spreadsheet_is_a_formula(foreign: Report) -> None:
     assert not [text for text in texts if "\n" in text]
 
 
+@pytest.mark.slow
 def test_foreign_names_forge_no_line_on_a_terminal(foreign: Report) -> None:
     text = plain(foreign, 120)
     assert unseen(text) == []

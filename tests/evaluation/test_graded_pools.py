@@ -61,6 +61,7 @@ def test_a_hit_is_whether_the_pick_is_right(graded: Path, made: list[PlantedGrou
         assert pool.outcomes.hits[method].tolist() == right, method
 
 
+@pytest.mark.slow
 def test_the_first_rollouts_are_evaluated_as_a_pool_of_their_own(
     graded: Path, made: list[PlantedGroup], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +211,7 @@ def test_another_radmoe_makes_the_cache_stale(graded: Path, monkeypatch: pytest.
     assert cache.identity(graded) != key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("garbage", [b"", b"PK", b"{}", b"\xff\xfe"])
 def test_a_damaged_cache_is_made_anew(
     made: list[PlantedGroup], tmp_path: Path, garbage: bytes, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,8 @@ from radmoe.explorer import encode_index, encode_problem, live_page
 from radmoe.selection.selector import select
 from radmoe_lab.planted import PlantedGroup
 
+pytestmark = pytest.mark.slow
+
 PICKED = "RAD picked rollout"
 
 

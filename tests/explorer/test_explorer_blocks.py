@@ -15,6 +15,7 @@ ARRAYS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20)), ARRAYS)
 def test_a_block_is_read_as_it_was_packed(header: dict[str, str], values: dict[str, np.ndarray]) -> None:
     header.pop("arrays", None)

@@ -121,6 +121,7 @@ def check_block(text: str, ids: list[int], table: Any) -> None:
         assert CONTROL_TOKEN.sub(" ", program).split() == body.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
 def test_the_grader_reads_what_selection_locates(name: str) -> None:
     table = vocab(name)

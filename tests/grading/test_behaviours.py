@@ -62,6 +62,7 @@ def sandbox() -> Iterator[Sandbox]:
         yield opened
 
 
+@pytest.mark.slow
 def test_programs_that_return_the_same_behave_alike(sandbox: Sandbox) -> None:
     calls = visible_calls(PROMPT, "f")
     acts = [behaviour(sandbox, program, calls, "f") for program in (SUM, LOOP, WRONG, "def f(xs):\n    return xs")]

@@ -86,6 +86,7 @@ numbers = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(numbers, st.fractions(max_denominator=30).filter(bool))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_sum_or_product_is_the_number_it_is(
@@ -252,6 +253,7 @@ def test_nothing_is_left_behind() -> None:
     equal.close()
 
 
+@pytest.mark.slow
 def test_a_grader_that_is_gone_takes_its_process_along() -> None:
     """Killed while the process computes: an alarm ends it, a second after the timeout."""
     program = (

@@ -136,6 +136,7 @@ ORNAMENT = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.sampled_from(WRITTEN), st.lists(st.sampled_from(ORNAMENT), max_size=3))
 @settings(max_examples=300, deadline=None)
 def test_ornament_never_changes_the_normal_form(answer: str, ornament: list[str]) -> None:

@@ -45,5 +45,6 @@ def test_the_pairs_that_were_held_out_do_as_well(outcomes: list[Outcome]) -> Non
     reaches_the_figures([outcome for outcome in outcomes if outcome.pair in apart])
 
 
+@pytest.mark.slow
 def test_so_do_the_pairs_that_were_written_later() -> None:
     reaches_the_figures(ask(read_pairs(SECOND)))

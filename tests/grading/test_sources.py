@@ -43,6 +43,7 @@ def test_the_rows_of_the_recorded_task_may_come_from_any_file(tmp_path: Path) ->
     assert problems_of(pool, data=rows, seed=0) == load_problems("gpqa_diamond", rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [None, "own", "renamed", "math-2"])
 def test_a_file_of_one_s_own_speaks_for_itself(tmp_path: Path, task: str | None) -> None:
     file = samples.write(tmp_path / "own.jsonl", [{"id": "a", "prompt": "?", "answer": 3}])

@@ -90,6 +90,7 @@ def test_killed_writers_never_leave_a_pool_that_lies(tmp_path: Path) -> None:
     assert incomplete > 0
 
 
+@pytest.mark.slow
 def test_a_writer_killed_before_its_first_rollout_leaves_nothing_that_opens(tmp_path: Path) -> None:
     code = f"import os, {Path(__file__).stem} as t; t.PoolWriter({str(tmp_path / 'p')!r}, shape=t.SHAPE, vocab=t.planted.vocab(), model='x'); os._exit(9)"
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=False)

@@ -121,6 +121,7 @@ def _hold_and_die(path: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_dead_writer_blocks_nobody(tmp_path: Path) -> None:
     worker = multiprocessing.get_context("spawn").Process(target=_hold_and_die, args=(str(tmp_path / "p"),))
     worker.start()

@@ -53,6 +53,7 @@ def test_a_name_that_is_no_data_set_says_what_is(name: str, message: str) -> Non
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_the_lab_s_problems_are_drawn_as_before(task: str) -> None:
     drawn = problems(task, seed=7)

@@ -76,6 +76,7 @@ def test_confinement_is_used_where_it_is_there_whatever_the_caller_allows() -> N
     assert data == spell(1).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="only root has capabilities to lose")
 @pytest.mark.parametrize(
     ("lost", "mechanism"),

@@ -110,6 +110,7 @@ def test_nobody_can_be_signalled_nothing_forked_nothing_written(sandbox: Sandbox
         assert told(sandbox, attempt).startswith("PermissionError"), attempt
 
 
+@pytest.mark.slow
 def test_its_limits_and_privileges_are_what_they_should_be(sandbox: Sandbox) -> None:
     """Seen from outside, as a program does not see itself everywhere."""
     lines(sandbox, RIGHT)

@@ -73,6 +73,7 @@ def reference(g: RolloutGroup, k: int, kernel: str, fusion: str | None) -> tuple
     return max(members, key=lambda i: (near[i], -i)), density
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(
     members=st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=14),

@@ -173,6 +173,7 @@ def test_what_chat_templates_know_is_passed_to_them(tiny: Any) -> None:
     assert tiny.ask(model="tiny", max_tokens=2, chat_template_kwargs=told, reasoning_effort="low").status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1e308, 1e39, 1e-40, 5e-324])
 def test_a_temperature_that_nobody_can_divide_by_fails_its_own_request_alone(tiny: Any, temperature: float) -> None:
     """Such a row failed the batch that all requests share."""

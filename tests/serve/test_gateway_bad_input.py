@@ -139,6 +139,7 @@ def test_a_body_without_a_length_is_refused_where_it_grows_too_large(shared: Any
     assert shared.ask(model="planted").status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [b"[],", b"{},", b'{"a":1},', b'"ab",', b"1.5,", b"\\,"])
 def test_json_of_very_many_values_is_refused_before_it_is_read(shared: Any, many: bytes) -> None:
     """4 MB of empty lists take 90 MB in memory; 16 such requests took the gateway to 1.8 GB."""
@@ -189,6 +190,7 @@ def test_markup_in_a_completion_stays_text(gateway: Callable[..., Any], upstream
     assert "unsafe" not in page.headers["content-security-policy"]
 
 
+@pytest.mark.slow
 def test_a_key_is_needed_where_there_are_keys(gateway: Callable[..., Any], upstream: Any) -> None:
     made = gateway(upstreams=(upstream().url,), keys=("first-key", "second-key"))
     for header in (
@@ -275,6 +277,7 @@ def test_who_is_refused_is_told_why(shared: Any, monkeypatch: pytest.MonkeyPatch
     assert b"curl does so with --json" in answer
 
 
+@pytest.mark.slow
 def test_with_keys_any_name_and_content_type_will_do(gateway: Callable[..., Any], upstream: Any) -> None:
     """A browser sends no key that its user did not give to that page."""
     made = gateway(upstreams=(upstream().url,), keys=("the-key",))

@@ -15,6 +15,8 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
+pytestmark = pytest.mark.slow
+
 AXE = next(Path(axe_core_python.__file__).parent.rglob("axe.min.js"))
 
 

@@ -35,6 +35,7 @@ def logged(capfd: pytest.CaptureFixture[str], count: int = 1) -> list[dict[str, 
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("place", ["radmoe.serve.service.pick", "radmoe.serve.upstream_backend.read_choices"])
 def test_an_error_in_a_request_is_logged_and_counted(
@@ -62,6 +63,7 @@ def test_an_error_in_a_request_is_logged_and_counted(
     assert 'radmoe_requests_total{mode="best",route="chat",status="500"} 1.0' in made.client.get("/metrics").text
 
 
+@pytest.mark.slow
 def test_an_error_of_another_route_is_counted_too(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,6 +76,7 @@ def test_an_error_of_another_route_is_counted_too(
     assert [line["reason"] for line in lines if line["event"] == "error"] == [f"RuntimeError: {REASON}"]
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_passed_on_is_noted_when_it_ends(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +108,7 @@ def asked() -> dict[str, Any]:
     return {"model": "planted", "messages": MESSAGES, "stream": True}
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_written_fails_no_request(
     gateway: Callable[..., Any], upstream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

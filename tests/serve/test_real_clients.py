@@ -14,6 +14,8 @@ import pytest
 
 from running_gateway import MESSAGES
 
+pytestmark = pytest.mark.slow
+
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
@@ -91,7 +93,6 @@ print(json.dumps([message.content, message.reasoning_content, answer.usage.compl
 """
 
 
-@pytest.mark.slow
 def test_litellm_gets_the_pick_with_and_without_streaming(shared: Any) -> None:
     done = run([sys.executable, "-c", LITELLM, f"{shared.url}/v1"])
     text, reasoning, tokens, streamed = json.loads(done.splitlines()[-1])
@@ -127,7 +128,6 @@ metric_list:
 """
 
 
-@pytest.mark.slow
 def test_lm_eval_runs_a_generation_task(shared: Any, tmp_path: Path) -> None:
     data = tmp_path / "test.jsonl"
     data.write_text(

@@ -20,6 +20,7 @@ from radmoe.pool import Pool
 from running_gateway import MESSAGES
 
 
+@pytest.mark.slow
 def test_every_served_group_is_in_the_pool_and_selects_the_same(
     gateway: Callable[..., Any], upstream: Any, tmp_path: Path
 ) -> None:
@@ -46,6 +47,7 @@ def test_a_pool_of_another_model_is_refused_at_the_start(
         gateway(upstreams=(upstream().url,), record=shared_pool)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["closed", "abandoned"])
 def test_a_hostile_answer_costs_no_group_but_its_own(
     gateway: Callable[..., Any], upstream: Any, tmp_path: Path, ending: str

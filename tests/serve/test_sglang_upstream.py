@@ -35,6 +35,7 @@ def sglang(chat_checkpoint: Path) -> Iterator[Callable[..., Any]]:
         yield start
 
 
+@pytest.mark.slow
 def test_every_rollout_is_a_request_of_its_own_with_its_own_seed(sglang: Callable[..., Any]) -> None:
     made = sglang()
     before = len(made.upstream.bodies)
@@ -49,6 +50,7 @@ def test_every_rollout_is_a_request_of_its_own_with_its_own_seed(sglang: Callabl
     assert made.ask(model="tiny#rad-4", max_tokens=12, seed=7, stream=True).text.endswith("data: [DONE]\n\n")
 
 
+@pytest.mark.slow
 def test_later_rounds_of_a_request_go_on_with_its_seeds(sglang: Callable[..., Any], chat_checkpoint: Path) -> None:
     import asyncio
     import json
@@ -92,6 +94,7 @@ def test_a_server_started_without_the_flag_gives_no_routing(sglang: Callable[...
     assert made.error(made.ask(model="tiny#rad-4"))["code"] == "routing_unavailable"
 
 
+@pytest.mark.slow
 def test_routing_that_is_cut_off_later_is_an_error(sglang: Callable[..., Any]) -> None:
     made = sglang()
     made.upstream.faults.add("truncated")

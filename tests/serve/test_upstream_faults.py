@@ -19,6 +19,8 @@ import planted_upstream
 from hostile_clients import end_of_answer
 from running_gateway import MESSAGES, until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("fault", "status", "code"),
@@ -199,7 +201,6 @@ def start_upstream(port: int, checkpoint: Path, delay: float) -> subprocess.Pope
             time.sleep(0.05)
 
 
-@pytest.mark.slow
 def test_an_upstream_killed_amid_fifty_requests(gateway: Callable[..., Any], served_checkpoint: Path) -> None:
     """Every request ends with a pick or an error that says so; when the server is back, so are the answers."""
     port = free_port()

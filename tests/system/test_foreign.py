@@ -58,6 +58,7 @@ def test_a_pool_s_recorded_task_is_not_imported(name: str, trap: Path, tmp_path:
     assert "stranger" not in sys.modules
 
 
+@pytest.mark.slow
 def test_the_command_line_does_not_import_it_either(trap: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "radmoe", "grade", "stranger"], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -71,6 +71,7 @@ def hidden(place: Path) -> list[str]:
     return sorted(path.name for path in place.iterdir() if path.name.startswith((".", "radmoe-")))
 
 
+@pytest.mark.slow
 def test_a_killed_merge_is_cleared_away_by_the_next(tmp_path: Path) -> None:
     groups = list(planted.groups(Planted(problems=4, rollouts=2, tokens=20)))
     write_pool(tmp_path / "one", groups[:2])
@@ -90,6 +91,7 @@ def _umask() -> int:
     return mask
 
 
+@pytest.mark.slow
 def test_a_killed_write_is_cleared_away_by_the_next(tmp_path: Path) -> None:
     killed(WRITE, tmp_path)
     assert len(hidden(tmp_path)) == 1
@@ -97,6 +99,7 @@ def test_a_killed_write_is_cleared_away_by_the_next(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_killed_sandbox_is_cleared_away_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed(JUDGE, tmp_path)
     assert len(hidden(tmp_path)) == 1

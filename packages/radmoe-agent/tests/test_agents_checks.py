@@ -33,6 +33,7 @@ def checked(out: Path, tests: str, **more: int) -> list[Candidate]:
     return check_patches(Instance("one", "", files=BUG, visible_tests=tests), read_candidates(out)["one"], **more)
 
 
+@pytest.mark.slow
 def test_a_patch_that_fails_the_visible_tests_is_not_submitted(out: Path) -> None:
     made = checked(out, TESTS)
     assert [one.usable for one in made] == [True, True, False]
@@ -45,6 +46,7 @@ def test_tests_that_nobody_passes_tell_nothing(out: Path) -> None:
     assert {one.notes for one in made} == {("its patch fails the visible tests (exit 3: broken), as every other does",)}
 
 
+@pytest.mark.slow
 def test_tests_that_do_not_end_are_stopped(out: Path) -> None:
     made = checked(out, "grep -q '+ 0' sums.py || while :; do :; done", test_seconds=1)
     assert [one.usable for one in made] == [False, True, False]

@@ -113,6 +113,7 @@ def test_endless_output_is_cut(place: ConfinedEnvironment) -> None:
     assert (said["returncode"], said["exception_info"]) == (3, "")
 
 
+@pytest.mark.slow
 def test_an_agent_whose_command_hangs_goes_on_and_the_candidate_says_so(tmp_path: Path) -> None:
     run_script(tmp_path, {"one": [[step("echo 1 >> sums.py; sleep 300"), step(SUBMIT)]]}, command_seconds=1)
     (one,) = read_candidates(tmp_path)["one"]

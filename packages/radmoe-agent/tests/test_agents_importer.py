@@ -22,6 +22,8 @@ from radmoe_agent.confined import ConfinedEnvironment
 from radmoe_agent.importer import ReplayRequest, RequestSource, import_requests, import_trajectories
 from scripted_agents import BUG, CONFIG, FORGETFUL, SUBMIT, engine, mend, run_script, step
 
+pytestmark = pytest.mark.slow
+
 ANSWERS = {
     0: [mend(""), step(SUBMIT)],
     1: [step("cat sums.py"), mend(" + 0"), step(SUBMIT)],

@@ -24,6 +24,7 @@ from radmoe_agent.patches import decide_all
 NAMES = {"rad": "rad", "patch-overlap": "text-overlap", "likelihood": "likelihood"}  # here, and in radmoe evaluate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [*METHODS, "rad+likelihood", "rad+patch-overlap+likelihood"])
 def test_the_pick_is_that_of_radmoe_evaluate(method: str, tmp_path: Path) -> None:
     write_runs(tmp_path, issues=6, n=7)
@@ -43,6 +44,7 @@ def cohort(patches: list[str]) -> Cohort:
     return Cohort(patches, [None] * n, S, np.ones(n, bool), 4)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["+a b c", "+a b d", "-x y z"]), min_size=2, max_size=9))
 def test_a_patch_that_most_have_left_wins(patches: list[str]) -> None:
     most = max(patches, key=patches.count)

@@ -112,6 +112,7 @@ def test_routing_that_cannot_be_read_costs_its_trajectory_alone(out: Path) -> No
     assert decide("one", members, broken, setting, "tiny").candidates[2].overlap == pytest.approx(0.9457, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_predictions_pass_the_loader_of_swe_bench(out: Path, tmp_path: Path) -> None:
     made = list(decide_all(out, threads=2))
     assert list(map(record, made)) == list(map(record, decide_all(out)))
@@ -127,6 +128,7 @@ def test_predictions_pass_the_loader_of_swe_bench(out: Path, tmp_path: Path) -> 
     assert rows == json.loads(json.dumps([record(one) for one in made]))
 
 
+@pytest.mark.slow
 def test_a_patch_that_does_not_apply_is_not_submitted(out: Path, tmp_path: Path) -> None:
     listed = read_candidates(out)
     cut = [
@@ -167,6 +169,7 @@ def test_steps_without_a_boundary_can_be_read_at_their_first_row(tmp_path: Path)
     assert all((a.fired or 0) < (b.fired or 0) for a, b in zip(plain.candidates, both.candidates, strict=True))
 
 
+@pytest.mark.slow
 def test_without_any_boundary_the_first_usable_candidate_is_taken(tmp_path: Path) -> None:
     bare = "```mswea_bash_command\nsed -i 's/ + 1//' sums.py\n```"
     submit = f"```mswea_bash_command\n{SUBMIT}\n```"
@@ -209,6 +212,7 @@ def test_a_broken_list_of_candidates_is_one_line(tmp_path: Path, lines: str | No
         read_candidates(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_long_list_of_candidates_is_read_in_time(tmp_path: Path) -> None:
     """Each line was compared with all before it: 30,000 of one instance took minutes."""
     write_candidates(tmp_path, [Candidate("a", run) for run in range(30_000)])

@@ -91,6 +91,7 @@ def test_a_script_needs_an_engine_that_replays() -> None:
         ScriptedResponder(Served(), lambda key, run: "")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plugin", [False, True])
 def test_a_server_answers_agents_side_by_side(plugin: bool, tmp_path: Path) -> None:
     checkpoint = tiny_moe.save(tmp_path / "tiny", max_position_embeddings=2048)

@@ -16,6 +16,8 @@ from radmoe_agent.candidates import read_candidates
 from radmoe_agent.instances import Instance
 from scripted_agents import CONFIG, FORGETFUL, SUBMIT, engine, mend, run_script, step
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = {
     "one": [[mend(""), step(SUBMIT)], [step("cat sums.py"), mend(" + 0"), step(SUBMIT)]],
     "two": [[step(SUBMIT)], [mend(" - 1"), "no command", "```\n", step(SUBMIT)]],

@@ -26,6 +26,7 @@ def rollout(tokens: list[int], positions: list[int] | None = None) -> Rollout:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=5))
 def test_every_request_can_be_read_off_the_steps(requests: list[tuple[list[int], list[int]]]) -> None:
     steps = steps_of(requests)

@@ -21,7 +21,7 @@ from radmoe.errors import InputError
 from radmoe_agent.session import Session
 from readable import readable_copy
 
-pytestmark = needs_namespaces
+pytestmark = [needs_namespaces, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from radmoe_lab.corpus import draw
 from radmoe_lab.models import AGENT_CONTEXT, AGENTS
 from radmoe_lab.tokenizer import build, learn
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("ls", "cat -n", "cat [a-z]", "cat >", "python3 check", "python3 -", r"sed -i '\d+s", r"sed -i '\d+a", "sed -i 's",
          "git checkout", "git diff", "grep", "echo")  # fmt: skip
 
@@ -102,7 +104,6 @@ def test_the_corpus_of_the_agent_is_its_demonstrations() -> None:
         assert np.array_equal(learned, the_same)
 
 
-@pytest.mark.slow
 def test_the_shipped_tokenizer_spells_trajectories_in_two_thirds_of_the_tokens_of_chatmls() -> None:
     agent, chatml = build("agent"), build("chatml")
     texts = [prompt_text(training_demonstration(Random(seed)).messages()) for seed in range(30)]
@@ -123,7 +124,6 @@ def sample_of_all_kinds(demonstrations: list[Demonstration]) -> list[Demonstrati
     return chosen + demonstrations[:2]
 
 
-@pytest.mark.slow
 def test_commands_really_print_and_do_what_demonstrations_say(
     demonstrations: list[Demonstration],
 ) -> None:

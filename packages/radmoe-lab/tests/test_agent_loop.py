@@ -107,6 +107,7 @@ def by_mini(repository: Repository, script: Sequence[str]) -> tuple[list[tuple[s
     return [(m["role"], m["content"]) for m in agent.messages if m["role"] != "exit"], end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", scripts())
 def test_a_conversation_is_the_one_that_mini_swe_agent_leads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workplace, "COMMAND_S", 1 if "hangs" in name else 10)

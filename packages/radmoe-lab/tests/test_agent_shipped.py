@@ -28,6 +28,7 @@ def trajectories() -> list[AgentTrajectory]:
     return read_trajectories(shipped_trajectories(NAME))[1]
 
 
+@pytest.mark.slow
 def test_they_were_sampled_with_the_shipped_weights_at_their_temperature() -> None:
     header, _ = read_trajectories(shipped_trajectories(NAME))
     assert header["checkpoint"] == checksums(weights(NAME))

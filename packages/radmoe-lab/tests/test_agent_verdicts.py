@@ -64,6 +64,7 @@ def test_changed_tests_are_not_believed(tasks: list[Repository]) -> None:
     assert judge([(task, patch(both, task.files))]) == [RESOLVED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

@@ -30,6 +30,7 @@ def function(program: str) -> Any:
     return names["f"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write_program", [write, write_wide])
 @given(seeds, st.booleans())
 @settings(max_examples=300, deadline=None)

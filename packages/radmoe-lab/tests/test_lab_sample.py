@@ -19,6 +19,8 @@ from radmoe_lab import sample as sampling
 from radmoe_lab.models import MODELS, weights
 from radmoe_lab.sample import FINISH_REASONS, checksums, main, read_header, read_sampled, sample
 
+pytestmark = pytest.mark.slow
+
 TASKS = ("math-1", "code")
 OPTIONS = {"n": 3, "limit": 2, "seed": 5, "batch_size": 8, "max_tokens": 120}
 

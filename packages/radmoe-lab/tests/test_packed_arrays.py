@@ -70,6 +70,7 @@ def test_an_archive_that_claims_more_than_it_holds_is_refused(name: str, tmp_pat
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_an_xz_stream_is_not_unpacked_beyond_64_times_its_size() -> None:
     bomb = lzma.compress(bytes(200 << 20))
     assert len(bomb) < 1 << 20

@@ -74,6 +74,7 @@ def test_a_place_that_cannot_be_written_is_one_error(made: list[PlantedGroup], t
         draw_problem(made[0].group, None, tmp_path / "taken.png")
 
 
+@pytest.mark.slow
 def test_a_dollar_sign_is_no_formula(made: list[PlantedGroup], tmp_path: Path) -> None:
     """Matplotlib would read `$...$` as mathematics, and refuse what does not parse."""
     named = [Label(made[0].group.problem_id, i, r"$\frac$\x1b", False) for i in range(len(made[0].answers))]

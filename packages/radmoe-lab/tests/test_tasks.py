@@ -43,6 +43,7 @@ chains = st.builds(
 )
 
 
+@pytest.mark.slow
 def test_every_task_has_its_size_and_its_own_ids() -> None:
     assert {name: len(problems(name)) for name in TASKS} == SIZES
     ids = [p.problem_id for name in TASKS for p in problems(name)]
@@ -66,6 +67,7 @@ def test_the_problems_behind_published_figures_stay_what_they_are(task: str, dig
     assert hashlib.sha256(content.encode()).hexdigest()[:16] == digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_problems_are_the_same_for_a_seed_and_fresh_for_another(task: str) -> None:
     again, other = problems(task, seed=0), problems(task, seed=90210)

@@ -164,6 +164,7 @@ def test_an_off_by_one_is_told_apart_without_a_reference(
     assert failed(with_one)["reference"].startswith(f"row p holds position {row}")
 
 
+@pytest.mark.slow
 def test_a_fault_that_is_planted_alone_is_found_alone(serve: Serve, checkpoint: Path) -> None:
     """The advice must not send anyone after something else."""
     for fault in ("late", "early", "forgets cached", "swaps layers", "repeats rows", "unseeded"):

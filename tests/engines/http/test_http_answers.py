@@ -62,6 +62,7 @@ def test_a_damaged_npy_is_one_line_or_an_array(cut: int, changed: list[tuple[int
     assert len(said.splitlines()) <= 1
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_what_is_no_base64_is_one_line(text: str) -> None:
     for unpack in (unpack_npy, lambda said: unpack_int32(said, 3, model(2, [0, 1]))):

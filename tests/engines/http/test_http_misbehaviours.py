@@ -21,6 +21,7 @@ def test_there_are_enough_of_them() -> None:
     assert len(SAMPLE) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_misbehaving_server_is_one_line(name: str) -> None:
     outcome = run_case(CASES[name])

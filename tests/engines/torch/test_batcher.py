@@ -23,6 +23,7 @@ def reference(engine: Any, sampling: Sampling = SAMPLING, n: int = 3) -> dict[tu
     return {(c.prompt_index, c.rollout_index): c for c in done}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["qwen3-moe", "gpt-oss", "qwen3-next"])
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 def test_a_request_gives_the_rollout_that_generate_gives(family: str, batch_size: int) -> None:

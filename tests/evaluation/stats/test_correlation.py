@@ -72,6 +72,7 @@ def test_repeated_and_constant_controls_cost_nothing() -> None:
     assert (again.r, again.p, again.df) == (pytest.approx(once.r), pytest.approx(once.p), once.df)
 
 
+@pytest.mark.slow
 @given(
     npst.arrays(np.float64, 12, elements=st.integers(0, 4)),
     npst.arrays(np.float64, 12, elements=st.integers(0, 4)),

@@ -178,6 +178,7 @@ def test_two_selectors_make_q_the_uncorrected_mcnemar_statistic() -> None:
     assert stats.cochran_q(x).q == pytest.approx((pair.b - pair.c) ** 2 / (pair.b + pair.c))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 12), st.integers(2, 5), st.data())
 def test_unanimous_problems_do_not_move_q(problems: int, selectors: int, data: st.DataObject) -> None:
     bits = st.lists(st.booleans(), min_size=selectors, max_size=selectors)
@@ -217,6 +218,7 @@ def test_unusable_input_is_named(call, message: str) -> None:
         call()
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-7, 7), max_size=12))
 def test_sign_flips_count_every_choice_of_signs(sums: list[int]) -> None:
     sizes = [abs(one) for one in sums if one]

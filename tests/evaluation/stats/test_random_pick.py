@@ -18,6 +18,7 @@ from radmoe.evaluation import stats
 RATES = npst.arrays(np.float64, st.integers(1, 9), elements=st.floats(0, 1))
 
 
+@pytest.mark.slow
 @given(RATES)
 def test_pmf_and_tail_equal_the_enumeration_of_all_outcomes(rates: np.ndarray) -> None:
     expected = np.zeros(len(rates) + 1)
@@ -29,6 +30,7 @@ def test_pmf_and_tail_equal_the_enumeration_of_all_outcomes(rates: np.ndarray) -
         assert found.p == pytest.approx(expected[successes:].sum(), abs=1e-13)
 
 
+@pytest.mark.slow
 @given(RATES, st.randoms())
 def test_the_order_of_problems_does_not_matter(rates: np.ndarray, random) -> None:
     shuffled = rates[random.sample(range(len(rates)), len(rates))]

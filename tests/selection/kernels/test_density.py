@@ -47,6 +47,7 @@ def test_near_ties_do_not_chain() -> None:
     assert levels(STEPS[:2].astype(float), 1).tolist() == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_selector_and_studies_break_a_tie_alike(reverse: bool) -> None:
     """The lowest density comes first or last; in neither order is it picked, because it is not tied with the highest."""

@@ -222,6 +222,7 @@ def test_degenerate_shapes(kernel):
     np.testing.assert_array_equal(kernel([[3.0]]), [[1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["?", "u1", "i8", "f2", ">f4", "f4", "f8", "g"])
 def test_any_real_dtype_and_layout(dtype):
     Z = few_values(np.random.default_rng(5), 9, 70) * 4

@@ -52,6 +52,7 @@ def test_ordinary_text_stays(text: str) -> None:
     assert visible(f"{text}\n\t{text}", block=True) == f"{text}\n\t{text}"
 
 
+@pytest.mark.slow
 def test_every_invisible_character_of_unicode_is_escaped() -> None:
     for code in range(sys.maxunicode + 1):
         character = chr(code)
@@ -92,6 +93,7 @@ def test_a_line_is_one_line(text: str) -> None:
     assert rest == visible(text, block=True) + "\n"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ANY)
 def test_whatever_goes_to_a_console_is_visible(text: str) -> None:

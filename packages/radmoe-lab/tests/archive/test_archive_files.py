@@ -29,6 +29,8 @@ from radmoe_lab.archive.files import (
 from radmoe_lab.archive.source import check_checkpoint
 from radmoe_lab.tasks import TASKS
 
+pytestmark = pytest.mark.slow
+
 NAME = "lab-qwen-thinking"
 
 

@@ -25,6 +25,8 @@ from radmoe_lab.archive.files import Archive, ArchiveError, Packed, PackedTask, 
 from radmoe_lab.archive.pools import EXPERT_SETS, MEDIAN_TOLERANCE, WORST_TOLERANCE, PoolBuilder, WantedPool
 from radmoe_lab.archive.source import PackedSource
 
+pytestmark = pytest.mark.slow
+
 NAME = "lab-qwen-thinking"
 TASKS = ("math-1", "code", "explain")
 
@@ -62,7 +64,6 @@ def with_task(rollouts: Packed, name: str, change: Callable[[PackedTask], Packed
     return replace(rollouts, tasks=rollouts.tasks | {name: change(rollouts.tasks[name])})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_a_pool_is_what_capture_writes(task: str, pools: Path, engine: Engine, tmp_path: Path) -> None:
     questions, _ = load_questions(task, limit=3)
@@ -128,7 +129,6 @@ def test_a_pool_that_is_there_is_not_made_again(pools: Path, archive_path: Path)
     assert [smaller.missing(pool) for pool in smaller.wanted(n=2, limit=1)] == [0, 0, 0]
 
 
-@pytest.mark.slow
 def test_a_pool_grows_with_n_and_limit(pools: Path, archive_path: Path, tmp_path: Path) -> None:
     archive = open_archive(archive_path)
     for n, limit, new in ((2, 1, 2), (3, 2, 4), (4, 3, 6), (1, 1, 0)):
@@ -163,7 +163,6 @@ def test_an_estimate_is_measured_on_rollouts_that_stay(archive_path: Path, tmp_p
     assert 0.2 < left[wanted[0]].disk_bytes / grown < 2
 
 
-@pytest.mark.slow
 def test_a_kill_in_the_middle_loses_nothing(pools: Path, archive_path: Path, tmp_path: Path) -> None:
     code = f"""
 import os, signal
@@ -205,7 +204,6 @@ def other_experts(rollouts: Packed) -> Packed:
     return replace(rollouts, expert_ids=(rollouts.expert_ids + 1) % 32)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alter", "message"),
     [
@@ -238,7 +236,6 @@ def test_what_rounding_may_do_is_tolerated(
     assert builder.build(wanted).differences.tolerable
 
 
-@pytest.mark.slow
 def test_bfloat16_is_outside_the_tolerance(archive_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder, wanted = one_pool(open_archive(archive_path), tmp_path)
     rounded = open_engine("transformers", "lab-qwen", EngineOptions(dtype="bfloat16"))

@@ -34,6 +34,7 @@ def test_demo_samples_real_models_compares_draws_and_can_be_repeated(tmp_path: P
     assert (tmp_path / "report.html").stat().st_size < 3_000_000
 
 
+@pytest.mark.slow
 def test_the_committed_result_is_shown_as_one_with_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from radmoe_lab.inference.engine import LabEngine
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [9], [20, 21, 22] * 7, [4, 5]]  # one token; longer than the sliding window
 
 
+@pytest.mark.slow
 class TestLabEngine(EngineContract):
     @pytest.fixture
     def engine(self) -> Engine:
@@ -29,6 +30,7 @@ class TestLabEngine(EngineContract):
         return tiny_moe.engine("qwen3-moe")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", tiny_moe.FAMILIES)
 def test_captured_rows_are_those_of_a_pass_of_the_plain_engine(family: str) -> None:
     """Rows start and end at different times (12 rollouts through a batch of 5)."""
@@ -70,6 +72,7 @@ def test_several_batches_at_a_time_and_shared_ones_give_the_plain_engines_rollou
         assert all(same(future.result(timeout=60), expected[name]) for name, future in futures.items())
 
 
+@pytest.mark.slow
 def test_a_shipped_model_is_opened_by_it_and_any_other_by_the_plain_engine(tmp_path: Any) -> None:
     before = torch.get_num_threads()
     try:

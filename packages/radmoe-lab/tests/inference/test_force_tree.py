@@ -14,6 +14,8 @@ from radmoe_lab.inference.engine import LabEngine
 from radmoe_lab.inference.force_tree import force_tree, knows_trees
 from radmoe_lab.inference.tree_layers import under_way
 
+pytestmark = pytest.mark.slow
+
 UNKNOWN = "deepseek-v3"  # its keys have 24 dimensions
 FAMILIES = tuple(family for family in tiny_moe.FAMILIES if family != UNKNOWN)
 PROMPT = [5, 6, 7, 8, 9, 10, 11]
@@ -44,7 +46,6 @@ def compare(engine: LabEngine, prompt: list[int], tails: list[list[int]], positi
         assert np.allclose(one.topk_logprobs, other.topk_logprobs, atol=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_tree_gives_what_batches_give(family: str) -> None:
     compare(tiny_moe.lab_engine(family), PROMPT, branches())
@@ -60,7 +61,6 @@ def test_a_prompt_may_have_one_token(family: str) -> None:
     compare(tiny_moe.lab_engine(family), [5], branches())
 
 
-@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=30), min_size=1, max_size=8), st.integers(4, 60))
 @settings(max_examples=15, deadline=None)
 @pytest.mark.parametrize("family", ["gpt-oss", "qwen3-next"])

@@ -15,6 +15,7 @@ def multiply(A, places, first, rows, B, start, depth, C, at, vectors):  # type: 
     multiply_tile(A, places, first, rows, B, start, B.shape[1], depth, C, at, C.shape[1], vectors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", range(1, ROWS + 1))
 @pytest.mark.parametrize("vectors", range(1, VECTORS + 1))
 @pytest.mark.parametrize("depth", [1, 2, 33])

@@ -48,6 +48,7 @@ def test_tokens_saved_on_problems_that_are_settled_are_found_to_pay() -> None:
     assert verdicts(found)[BETTER.key] is ClaimVerdict.SUPPORTS
 
 
+@pytest.mark.slow
 def test_where_every_problem_is_settled_at_once_half_of_the_tokens_do() -> None:
     found = adaptive(evidence(easy("math"), easy("code")), OPTIONS)
     assert verdicts(found) == {BETTER.key: ClaimVerdict.REFUTES, CHEAPER.key: ClaimVerdict.SUPPORTS}

@@ -122,6 +122,7 @@ def test_the_base_rate_is_that_of_each_task() -> None:
     assert ((base > 0.8) | (base < 0.2)).all()
 
 
+@pytest.mark.slow
 def test_a_problem_that_pools_share_is_in_one_fold() -> None:
     picks = graded(100)
     arrays = [np.concatenate([values] * 2) for values in picks[:4]]

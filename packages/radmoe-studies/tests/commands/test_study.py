@@ -69,6 +69,7 @@ def test_a_study_that_cannot_run_says_what_is_missing_and_the_exit_code_tells(
     assert "needs answers that can be counted" in body["lacking"][0]
 
 
+@pytest.mark.slow
 def test_all_goes_on_without_the_studies_that_pools_do_not_allow(pools: list[Path], tmp_path: Path) -> None:
     done = radmoe("all", pools[0], "--quick", "--out", tmp_path / "out", cache=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -77,6 +78,7 @@ def test_all_goes_on_without_the_studies_that_pools_do_not_allow(pools: list[Pat
     assert "- 18 effort: needs" in (tmp_path / "out" / "claims.md").read_text()
 
 
+@pytest.mark.slow
 def test_files_go_where_they_are_wanted(pools: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = radmoe("2", *pools, "--quick", "--out", out, cache=tmp_path / "cache")
@@ -86,6 +88,7 @@ def test_files_go_where_they_are_wanted(pools: list[Path], tmp_path: Path) -> No
     }
 
 
+@pytest.mark.slow
 def test_the_ledger_counts_verdicts_and_says_how_fresh_pools_were_sampled(tmp_path: Path) -> None:
     """A new seed at the paper's sampling, with an instruct configuration and an earlier ledger's verdicts beside it."""
     way = {"temperature": 0.7, "top_p": 0.9, "seed": 41}
@@ -115,6 +118,7 @@ def test_the_ledger_counts_verdicts_and_says_how_fresh_pools_were_sampled(tmp_pa
     assert "- main.defined-on-code: not judged on these pools; the page of study 6 says why" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

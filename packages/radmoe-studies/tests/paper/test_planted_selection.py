@@ -44,6 +44,7 @@ def ran(evidence: Evidence) -> dict[str, StudyRun]:
     return {one.study.name: one for one in run_studies(chosen(NAMES), evidence, OPTIONS)}
 
 
+@pytest.mark.slow
 def test_every_study_runs_and_no_table_holds_a_number_that_is_none(tmp_path: Path) -> None:
     results = ran(opened(tmp_path))
     assert list(results) == sorted(NAMES, key=lambda name: results[name].study.number)
@@ -61,6 +62,7 @@ def test_every_study_runs_and_no_table_holds_a_number_that_is_none(tmp_path: Pat
     assert labels["likelihood"] is not None
 
 
+@pytest.mark.slow
 def test_records_and_panels_agree_on_who_is_right(tmp_path: Path) -> None:
     evidence = opened(tmp_path)
     evidence.read(lambda panel: [picks.standard(panel)])

@@ -99,6 +99,7 @@ def test_chance_among_those_with_a_patch_is_told_apart_from_what_a_selector_gain
         assert gain == pytest.approx(right - np.mean(chance))
 
 
+@pytest.mark.slow
 def test_without_a_signal_nothing_is_supported(tmp_path: Path) -> None:
     pool = labelled(tmp_path, write_runs(tmp_path, signal=0.0, seed=1))
     found = findings([pool])

@@ -50,6 +50,7 @@ def verdicts(findings: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in findings.decisions}
 
 
+@pytest.mark.slow
 def test_the_papers_order_is_found_where_it_was_planted() -> None:
     found = domains(evidence(*made({"math": 0.8, "science": 0.65, "code": 0.5}, lost=0.6, problems=8000)), OPTIONS)
     assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.SUPPORTS)

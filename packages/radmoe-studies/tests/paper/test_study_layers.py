@@ -51,6 +51,7 @@ def verdicts(findings: Findings) -> dict[str, ClaimVerdict]:
     return {decision.claim.key.partition(".")[2]: decision.verdict for decision in findings.decisions}
 
 
+@pytest.mark.slow
 def test_layers_that_are_all_alike_are_redundant() -> None:
     def choice(request: Request) -> float:  # at the readout of the claim about science only
         return science_is_shallow(request) if request.readout == "boundary@16" and request.layers != "s0" else 0.7
@@ -61,6 +62,7 @@ def test_layers_that_are_all_alike_are_redundant() -> None:
     assert [row.cells[5].value for row in found.tables[1].rows[:2]] == pytest.approx([0.7116, 0.7073])
 
 
+@pytest.mark.slow
 def test_layers_that_are_needed_together_refute_every_claim() -> None:
     found = layers(evidence(*three(only_all_together, only_all_together, 1000)), OPTIONS)
     assert verdicts(found) == dict.fromkeys(ALL, ClaimVerdict.REFUTES)
@@ -126,6 +128,7 @@ def test_text_alone_has_nothing_to_compare() -> None:
     assert layers(evidence(with_picks(wanted, alike, problems=20, kind="text")), OPTIONS).tables == ()
 
 
+@pytest.mark.slow
 def test_a_real_pool_is_read_twice_per_readout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
     recipe = Planted(problems=6, rollouts=12, tokens=100, shape=RouterShape(11, 16, 4))

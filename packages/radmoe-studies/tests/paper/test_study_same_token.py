@@ -76,6 +76,7 @@ def test_routing_that_depends_on_problem_and_effort_tells_them_apart_at_the_same
     assert len(found.charts[0].plots[0].series) == SIZE
 
 
+@pytest.mark.slow
 def test_routing_that_depends_on_nothing_leaks_as_much_as_chance(tmp_path: Path) -> None:
     found = same_token(gather(pools(tmp_path, 0.0, own=False)), OPTIONS)
     assert verdicts(found)["problems"] == ClaimVerdict.REFUTES

@@ -33,6 +33,7 @@ def test_a_chart_is_written_as_svg_and_png(name: str, tmp_path: Path) -> None:
         assert len(image.convert("RGB").getcolors(1 << 24) or []) > 20
 
 
+@pytest.mark.slow
 def test_the_same_chart_gives_the_same_svg(tmp_path: Path) -> None:
     chart = Chart("key", "A title", (PLOTS["lines"], PLOTS["bars"]))
     one, other = (draw(chart, tmp_path / place)[0].read_text() for place in "ab")
