@@ -34,7 +34,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start_vllm(checkpoint: str, port: int) -> subprocess.Popen[bytes]:
+def start_vllm(checkpoint: str, port: int, *options: str) -> subprocess.Popen[bytes]:
+    """vLLM with the plugin; `options` take the place of those given here."""
     variables = {
         "VLLM_PLUGINS": "radmoe",
         "VLLM_LOGGING_LEVEL": "ERROR",
@@ -46,7 +47,14 @@ def start_vllm(checkpoint: str, port: int) -> subprocess.Popen[bytes]:
     }
     fixed = "--host 127.0.0.1 --dtype float32 --max-model-len 1024 --max-num-seqs 32 --enforce-eager"
     command = [str(Path(sys.executable).with_name("vllm")), "serve", checkpoint, "--port", str(port), *fixed.split()]
-    command += ["--served-model-name", "lab", "--no-enable-chunked-prefill", "--additional-config", '{"radmoe": {}}']
+    command += [
+        "--served-model-name",
+        "lab",
+        "--no-enable-chunked-prefill",
+        "--additional-config",
+        '{"radmoe": {}}',
+        *options,
+    ]
     process = subprocess.Popen(command, env=os.environ | variables, stdout=subprocess.DEVNULL, start_new_session=True)
     while process.poll() is None:
         try:

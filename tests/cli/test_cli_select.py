@@ -132,3 +132,13 @@ def test_inspect_counts_the_answers_that_close(run: Run, shared_pool: Path) -> N
     closed = sum(int(select(group, readout="closing@-16").located.sum()) for group in open_pool(shared_pool).groups())
     assert coverage["closing@-16", "math"] == closed > 0
     assert coverage["closing@-16", "code"] == 0
+
+
+def test_picks_within_numeric_noise_are_marked(run: Run, shared_pool: Path) -> None:
+    said = run("select", shared_pool, "--noise", 1)
+    assert said.exit_code == 0
+    assert "~: within numeric noise: another rollout's density is less than 1 away" in said.stdout
+    assert {row["within_noise"] for row in rows(run("select", shared_pool, "--noise", 1, "--json"))} == {True}
+    assert {row["within_noise"] for row in rows(run("select", shared_pool, "--json"))} == {None}
+    assert "~" not in run("select", shared_pool, "--noise", 0).stdout
+    assert "got 2" in str(run("select", shared_pool, "--noise", 2).exception)

@@ -269,3 +269,11 @@ def test_metrics_and_health_say_what_goes_on(shared: Any) -> None:
     health = shared.client.get("/health")
     assert health.status_code == 200
     assert health.json()["upstreams"] == [{"up": True, "routing": True, "load": 0}]
+
+
+@pytest.mark.parametrize(("noise", "within"), [(1.0, True), (0.0, False), (None, None)])
+def test_an_answer_says_whether_its_pick_is_within_numeric_noise(
+    upstream: Any, gateway: Any, noise: float | None, within: bool | None
+) -> None:
+    radmoe = gateway(upstreams=(upstream().url,), noise=noise).ask().json()["radmoe"]
+    assert (radmoe["method"], radmoe["noise"], radmoe["within_noise"]) == ("rad", noise, within)

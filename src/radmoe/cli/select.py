@@ -37,6 +37,7 @@ EXAMPLES = (
     "radmoe select texts.jsonl --model ./model --kind code",
     "radmoe select runs/pool/ --kind agent",
     "radmoe select pool/ --calibration sure.json --abstain-below 0.7",
+    "radmoe select pool/ --noise 0.004",
 )
 
 
@@ -70,6 +71,12 @@ def command(
     abstain_below: Annotated[
         float | None, typer.Option("--abstain-below", help="No pick where it is right with less than this probability.")
     ] = None,
+    noise: Annotated[
+        float | None,
+        typer.Option(
+            "--noise", help="Mark picks that are ahead by less than this numeric noise, which radmoe doctor measures."
+        ),
+    ] = None,
     problem: Annotated[list[str] | None, typer.Option("--problem", help="Only this problem; may be repeated.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Threads; changes no result.")] = 1,
@@ -86,6 +93,9 @@ def command(
     problem's rollouts, null if RAD abstained), with problem_id, and dense where a calibration says so. A line is printed as
     soon as its pick is made.
     """
+    from radmoe.types import check_noise
+
+    check_noise(noise)
     with _opened(pool, model, kind) as opened:
         problems = limited(limit, list(problem) if problem else opened.problems)
         for name in problems:
@@ -99,7 +109,7 @@ def command(
         def judged() -> Iterator[Judged]:
             for selection in selections:
                 made.append(selection)
-                yield sureness.judge(selection)
+                yield sureness.judge(selection.with_noise(noise))
 
         if as_json or out is not None:
             picks = _write_json(problems, judged(), out)
@@ -108,6 +118,11 @@ def command(
             _print(problems, picks, kinds, rule, sureness.heading)
             for note in sureness.notes([one.selection for one in picks]):
                 say(note)
+            if any(one.selection.within_noise for one in picks):
+                say(
+                    f"~: within numeric noise: another rollout's density is less than {noise:g} away, so a second pass may pick it. "
+                    f"It is of the same basin unless the margin is below {noise:g} too."
+                )
         if text:
             _print_texts(opened, [(problem, one.selection) for problem, one in zip(problems, picks, strict=True)])
         _refuse_nothing(pool, made)
@@ -185,7 +200,8 @@ def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], ru
             table.add_row(problem, *counts, "abstains", "", "", "", str(one), style="yellow")
             continue
         margin = "-" if isnan(s.margin) else f"{s.margin:.3f}"
-        table.add_row(problem, *counts, str(s.index), f"{s.density[s.index]:.3f}", str(len(s.basin)), margin, str(one))
+        pick = f"{'~' if s.within_noise else ''}{s.index}"
+        table.add_row(problem, *counts, pick, f"{s.density[s.index]:.3f}", str(len(s.basin)), margin, str(one))
     console().print(table)
 
 

@@ -90,6 +90,13 @@ def command(
         Path | None,
         typer.Option("--calibration", help="How sure picks are: a file of radmoe calibrate for this model."),
     ] = None,
+    noise: Annotated[
+        float | None,
+        typer.Option(
+            "--noise",
+            help="Answers say which picks are ahead by less than this numeric noise, which radmoe doctor measures.",
+        ),
+    ] = None,
     recent: Annotated[int, typer.Option("--recent", help="Selections that the page at / shows; 0 keeps none.")] = 100,
     log_prompts: Annotated[bool, typer.Option("--log-prompts", help="Write prompts into the log too.")] = False,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Rollouts that --model samples at a time.")] = 64,
@@ -126,6 +133,7 @@ def command(
         largest_answer=largest_answer,
         keep_alive=keep_alive,
         calibration=calibration,
+        noise=noise,
         record=record,
         recent=recent,
         log_prompts=log_prompts,

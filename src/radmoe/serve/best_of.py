@@ -127,6 +127,7 @@ def pick(
     identity: str,
     origin: Origin | None = None,
     calibration: Calibration | None = None,
+    noise: float | None = None,
 ) -> Pick:
     """Choose among the rollouts of a request. Raises EngineError for routing that does not fit.
 
@@ -143,7 +144,7 @@ def pick(
                 raise
             reason = "the model server's routing does not fit its tokens"
     if selection is not None and selection.index is not None:
-        order = _by_score(selection)
+        selection, order = selection.with_noise(noise), _by_score(selection)
         if origin is not None:
             assert group is not None
             if not all(rollout.has_weights for rollout in group.rollouts):

@@ -119,7 +119,8 @@ class Service:
             return replies.whole(ask, identity, sampled.choices, sampled.usage, None)
         try:
             origin = origin_for(ask, sampled, self.backend.provenance.get("checkpoint"))
-            picked: Pick = await in_thread(pick, ask.best, sampled, identity, origin, self.calibration)
+            own = self.calibration, self.settings.noise
+            picked: Pick = await in_thread(pick, ask.best, sampled, identity, origin, *own)
         except RadmoeError as error:
             raise broken_routing(str(error)) from None
         radmoe = dict(picked.document)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from radmoe.errors import InputError
-from radmoe.types import PresetName
+from radmoe.types import PresetName, check_noise
 
 _ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]+")  # as browsers write it, in lower case and without a path
 
@@ -34,6 +34,7 @@ class Settings:
     largest_answer    bytes of an upstream's answer; all that are being read at a time may have twice as many together
     keep_alive        seconds between the comments of a stream while rollouts are sampled
     calibration       a file of `radmoe calibrate`, which says how sure picks of its preset are
+    noise             numeric noise of densities, as radmoe doctor measures it; answers say which picks are ahead by less
     record            the pool that every served group is kept in
     recent            selections that the page at / shows
     log_prompts       whether prompts and picks go into the log
@@ -60,6 +61,7 @@ class Settings:
     largest_answer: int = 256 << 20
     keep_alive: float = 5.0
     calibration: Path | None = None
+    noise: float | None = None
     record: Path | None = None
     recent: int = 100
     log_prompts: bool = False
@@ -83,6 +85,7 @@ class Settings:
         ):
             if getattr(self, name) < least:
                 raise InputError(f"{name.replace('_', ' ')} must be at least {least}, got {getattr(self, name)}")
+        check_noise(self.noise)
         if self.rollouts > self.most_rollouts:
             raise InputError(f"{self.rollouts} rollouts by default are more than the {self.most_rollouts} allowed")
         if not 0 <= self.port < 1 << 16:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.errors import InputError
 from radmoe.types.html import html_table
 from radmoe.types.names import Compare, Confidence, Fusion, Kernel, Kind, PresetName
 from radmoe.types.rollouts import Trace
@@ -36,7 +37,8 @@ class Selection:
     `margin` is the pick's score minus the best score in any other basin, NaN where there is none. `kind`, `readout`, `kernel`,
     `preset`, `fusion` (None: confidence did not count), `confidence` and `compare` say by which rule. `probability` is that of the
     pick's being right, where a calibration was applied (`radmoe.selection.calibration`); `probability_reason` says why one that was
-    looked for gives none. `rollout` is the pick itself, and `text` what it says.
+    looked for gives none. `noise` is how far a second pass moves differences of densities, where that was measured (`with_noise`).
+    `rollout` is the pick itself, and `text` what it says.
     """
 
     index: int | None
@@ -59,12 +61,29 @@ class Selection:
     compare: Compare = "routing"
     probability: float | None = None
     probability_reason: str = ""
+    noise: float | None = None
     rollout: Trace | None = None
     vocab: Vocab | None = None
 
     @property
     def abstained(self) -> bool:
         return self.index is None
+
+    @property
+    def within_noise(self) -> bool | None:
+        """Whether another rollout is nearer to the pick's density than the numeric noise, so that a second pass may pick it.
+
+        The other is one of the pick's own basin where the margin is not below the noise, too. None where no noise was measured or
+        nothing was picked, and where the score is one of ranks.
+        """
+        if self.noise is None or self.index is None or self.fusion == "ranksum" or self.compare != "routing":
+            return None
+        *_, second, first = [-np.inf, *np.sort(self.score[~np.isnan(self.score)])]
+        return bool(first - second < self.noise)
+
+    def with_noise(self, noise: float | None) -> Selection:
+        """The selection with this measured noise (`radmoe doctor` measures it); None where nothing was measured."""
+        return replace(self, noise=check_noise(noise))
 
     @property
     def text(self) -> str | None:
@@ -95,7 +114,7 @@ class Selection:
             return f"Selection(abstained: {int(self.located.sum())} of {len(self.located)} rollouts located; {setting})"
         return (
             f"Selection(rollout {self.rollout_index} of {len(self.located)}: density {self.density[self.index]:.3f}, "
-            f"basin of {len(self.basin)}, margin {self.margin:.3f}; {setting})"
+            f"basin of {len(self.basin)}, margin {self.margin:.3f}{', within numeric noise' if self.within_noise else ''}; {setting})"
         )
 
     def _repr_html_(self) -> str:
@@ -120,5 +139,12 @@ SELECTION_KEYS = (  # of `Selection.to_dict`
         "confidence",
         "compare",
     ),
-    *("located", "density", "basin", "margin", "probability", "probability_reason"),
+    *("located", "density", "basin", "margin", "noise", "within_noise", "probability", "probability_reason"),
 )
+
+
+def check_noise(noise: float | None) -> float | None:
+    """The noise, where it is one: a difference of densities, from 0 to 1."""
+    if noise is not None and not 0 <= noise <= 1:
+        raise InputError(f"noise is a difference of densities from 0 to 1, as radmoe doctor measures it, got {noise}")
+    return noise

@@ -97,6 +97,30 @@ def test_local_engines_that_are_well_pass() -> None:
         found = {f.check: f for f in examine(lambda made=engine: made, "transformers", seed=0)}
         assert failed(found) == {}
         assert found["alignment"].status == found["reference"].status == "ok"
+        assert found["noise"].seen.endswith("--noise 0.0000 tells select and serve")
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_noise_is_measured_where_the_passes_differ_and_only_with_a_replay(
+    serve: Serve, checkpoint: Path, weights: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve("vllm", plugin=weights)
+    assert "noise" not in checkup(server, checkpoint, reference=False)
+    replay = tiny_moe.engine("qwen3-moe")
+    forced = replay.teacher_forced
+
+    def rounded(tokens: Any) -> Any:
+        """Every tenth row loses an expert to another one."""
+        ids, mass = forced(tokens)
+        for chosen in (layer for row in ids[::10] for layer in row):
+            chosen[0] = min(set(range(replay.shape.experts)) - set(chosen.tolist()))
+        return ids, mass
+
+    monkeypatch.setattr(replay, "teacher_forced", rounded)
+    monkeypatch.setattr(tiny_moe, "engine", lambda _: replay)
+    found = checkup(server, checkpoint)["noise"]
+    assert found.status == "ok"
+    assert 0 < float(found.seen.split("--noise ")[1].split()[0]) < 0.5
 
 
 @pytest.mark.slow

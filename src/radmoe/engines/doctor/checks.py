@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from radmoe.engines.base import Observation
 from radmoe.engines.http.answers import unrouted
 from radmoe.engines.kept_rows import format_layers
-from radmoe.types import WEIGHT_SUM_TOLERANCE, RouterShape
+from radmoe.selection.selector import select
+from radmoe.types import WEIGHT_SUM_TOLERANCE, RolloutGroup, RouterShape
 
 OK, FAILED, WARNING, SKIPPED = "ok", "failed", "warning", "skipped"
 _AROUND = 4  # positions before and after the one where tokens part that the alignment check compares
@@ -199,6 +200,18 @@ def prefix_cache(a: Observation, b: Observation) -> Finding:
             "prefix cache", FAILED, f"only {np.mean(shares):.1%} of expert sets stay when the prompt is cached"
         )
     return Finding("prefix cache", OK, f"{len(b.ids)} rows both times")
+
+
+def noise(own: RolloutGroup, again: RolloutGroup) -> Finding:
+    """How far a second pass over the same tokens moves the differences of their densities, which are what picks depend on."""
+    first, second = (select(group, readout="all", k=len(own), kernel="weighted").density for group in (own, again))
+    moved, least = float(np.ptp(second - first)), float(np.ptp(first))
+    return Finding(
+        "noise",
+        OK,
+        f"a second pass moves differences of densities by up to {moved:.4f} (they differ by up to {least:.4f}, {len(own)} rollouts): "
+        f"--noise {moved:.4f} tells select and serve",
+    )
 
 
 def against(seen: Sequence[Observation], replayed: Sequence[NDArray[Any]]) -> Finding:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from radmoe.engines.advice import remedy
 from radmoe.engines.base import Engine, Observation, Sampling
@@ -14,15 +15,18 @@ from radmoe.engines.doctor import checks
 from radmoe.engines.doctor.checks import FAILED, OK, SKIPPED, WARNING, Finding
 from radmoe.engines.kept_rows import format_layers
 from radmoe.errors import EngineError, RadmoeError
+from radmoe.types import Rollout, RolloutGroup, RouterShape
 
 _TEXT = (
     "A train leaves the town at nine and another at ten; the second is faster by a third. "
     "When does it catch up with the first, and how far from the town? Let us write what we know, step by step."
 )
 _PROMPT, _TOKENS, _ROLLOUTS = 72, 16, 4  # four blocks of a prefix cache, and a few tokens
+_COMPARED = 16  # rollouts whose densities are computed twice
 
 
 OpenReference = Callable[[Engine], Engine | None]
+Routed = tuple[NDArray[np.int16], NDArray[np.float32]]  # ids and weights of a pass
 
 
 def examine(
@@ -32,7 +36,7 @@ def examine(
     open_reference: OpenReference | None = None,
     seed: int | None = None,
 ) -> Iterator[Finding]:
-    """Check one engine with seven short rollouts; yields findings as they come.
+    """Check one engine with seven short rollouts, and sixteen more where they can be replayed; yields findings as they come.
 
     `open_engine` makes the engine (one over a server with probe=False). An EngineError that it raises is the first
     finding; an InputError is a wrong call, and is raised.
@@ -87,7 +91,7 @@ def _findings(
     yield _seed(drawn[0], drawn[-1])
     yield checks.prefix_cache(first, again)
     yield checks.alignment([first, *drawn[:-1], other])
-    yield _reference(engine, open_reference, [first, *drawn[:-1]])
+    yield from _reference(engine, open_reference, [first, *drawn[:-1]], replace(greedy, temperature=1.0))
 
 
 def _rows(engine: Engine, greedy: Observation, drawn: Observation) -> Iterator[Finding]:
@@ -162,22 +166,53 @@ def _seed(a: Observation, b: Observation) -> Finding:
     return Finding("seed", WARNING, "one seed gave two rollouts: a resumed capture is another draw, not a wrong one")
 
 
-def _reference(engine: Engine, open_reference: OpenReference | None, seen: list[Observation]) -> Finding:
+def _reference(
+    engine: Engine, open_reference: OpenReference | None, seen: list[Observation], sampling: Sampling
+) -> Iterator[Finding]:
     try:
         reference = engine if engine.replays else None
         if reference is None and open_reference is not None:
             reference = open_reference(engine)
         if reference is None:
-            return Finding("reference", SKIPPED, "no weights to replay with: --reference DIR compares row by row")
-        ids = [reference.teacher_forced(list(one.sequence[:-1]))[0] for one in seen]
+            yield Finding("reference", SKIPPED, "no weights to replay with: --reference DIR compares row by row")
+            return
+        passes = [_replayed(engine, reference, one) for one in seen]
     except RadmoeError as error:
-        return Finding("reference", SKIPPED, str(error))
+        yield Finding("reference", SKIPPED, str(error))
+        return
     rows = seen[0].ids
     assert rows is not None
-    if engine.layers is not None:
-        ids = [replayed[:, list(engine.layers)] for replayed in ids]
-    if ids[0].shape[1:] != rows.shape[1:]:
-        return Finding(
-            "reference", FAILED, f"the replay has rows of {ids[0].shape[1:]}, the engine of {rows.shape[1:]}"
-        )
-    return checks.against(seen, ids)
+    there = passes[0][0].shape[1:]
+    if there != rows.shape[1:]:
+        yield Finding("reference", FAILED, f"the replay has rows of {there}, the engine of {rows.shape[1:]}")
+        return
+    compared = checks.against(seen, [ids for ids, _ in passes])
+    yield compared
+    if compared.status == OK:
+        yield _noise(engine, reference, seen[0].prompt, sampling)
+
+
+def _replayed(engine: Engine, reference: Engine, seen: Observation) -> Routed:
+    """The routing [S, L, K] of a second pass over a rollout's tokens, of the layers that the engine captures."""
+    ids, weights = reference.teacher_forced(list(seen.sequence[:-1]))
+    layers = slice(None) if engine.layers is None else list(engine.layers)
+    return ids[:, layers], weights[:, layers]
+
+
+def _noise(engine: Engine, reference: Engine, prompt: Sequence[int], sampling: Sampling) -> Finding:
+    """Compare the densities of a few rollouts more with those of a second pass, which has weights only where the engine gives them."""
+    groups: tuple[list[Rollout], list[Rollout]] = [], []
+    try:
+        for number in range(_ROLLOUTS, _ROLLOUTS + _COMPARED):
+            one = _with_experts(engine, engine.observe(list(prompt), sampling, number))
+            assert one.ids is not None
+            tokens, at = np.array(one.tokens), np.arange(len(one.tokens)) + len(one.prompt) - 1
+            own = None if one.weights is None else one.weights[at - one.first]
+            ids, weights = _replayed(engine, reference, one)
+            groups[0].append(Rollout(tokens, one.ids[at - one.first], own))
+            groups[1].append(Rollout(tokens, ids[at], None if own is None else weights[at].astype(np.float16)))
+        layers = groups[0][0].expert_ids.shape[1]
+        shape = RouterShape(layers, engine.shape.experts, engine.shape.top_k)
+        return checks.noise(*(RolloutGroup("check-up", group, shape, engine.vocab) for group in groups))
+    except RadmoeError as error:  # rows that are no routing, which other checks name
+        return Finding("noise", SKIPPED, str(error))
