@@ -10,6 +10,7 @@ RadmoeError
 │   └── MethodUnavailable a method that cannot be used on a problem: something it reads is not there
 ├── AnchorNotFound        no rollout carries the anchor: nothing can be selected
 ├── EngineError           a model that cannot be loaded, run or recorded
+├── ClusterError          a Ray cluster that is not there, or whose workers are all lost
 └── PoolError             a pool directory
     ├── PoolNotFound      there is no pool at this path
     ├── PoolIncomplete    a writer is still open or was killed: recover or resume
@@ -65,6 +66,10 @@ class AnchorNotFound(RadmoeError):
 
 class EngineError(RadmoeError):
     """A model that cannot be loaded, run or recorded."""
+
+
+class ClusterError(RadmoeError):
+    """A Ray cluster cannot be used, or all of its workers are lost."""
 
 
 class PoolError(RadmoeError):

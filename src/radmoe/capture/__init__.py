@@ -2,12 +2,14 @@
 
 plan.py   what is to be captured: problems, engine, sampling, and what is kept of each rollout
 run.py    `capture_pool`: samples what the pool lacks, and keeps each rollout as soon as it is finished
+on_ray.py `capture_on_ray`: the same by many workers of a Ray cluster, each with an engine and shards of its own
 
 Nothing here grades, and nothing here can see a gold answer: an import contract holds that.
 """
 
 from radmoe.capture.plan import Plan
-from radmoe.capture.run import Captured, CaptureInterrupted, Progress, capture_pool
+from radmoe.capture.run import Captured, CaptureInterrupted, capture_pool
 from radmoe.engines.base import sampling_for
+from radmoe.pool.work import Progress
 
 __all__ = ["CaptureInterrupted", "Captured", "Plan", "Progress", "capture_pool", "sampling_for"]

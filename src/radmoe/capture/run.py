@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from radmoe.capture.adaptive import Watches
 from radmoe.capture.plan import Plan
@@ -17,6 +17,7 @@ from radmoe.engines.prompts import encode, template_arguments
 from radmoe.pool import PoolWriter, open_pool
 from radmoe.pool.files import place
 from radmoe.pool.reader import safe_rollouts
+from radmoe.pool.work import Making, Name, Named, Progress, Tally, fill
 from radmoe.problems import Question
 
 
@@ -25,7 +26,7 @@ class Captured:
     """The result of a capture. `sampled` counts the rollouts of this call; the others were there before.
 
     `stopped` says for how many problems an adaptive capture ended for which reason; None where n was fixed. `set_aside` counts the
-    records of a killed capture that are damaged or no rollouts.
+    records of a killed capture that are damaged or no rollouts, and `given_up` says which workers of a cluster were given up and why.
     """
 
     pool: str
@@ -37,6 +38,22 @@ class Captured:
     router: str
     stopped: dict[str, int] | None = None
     set_aside: int = 0
+    given_up: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, out: Path, work: Named, tally: Tally, began: float, given_up: tuple[str, ...] = ()) -> Self:
+        """What became of the pool at `out` by a work since the time `began`."""
+        return cls(
+            pool=str(out),
+            problems=len({problem for problem, _ in work.names}),
+            rollouts=len(work.names),
+            sampled=tally.rollouts,
+            tokens=tally.tokens,
+            seconds=time.perf_counter() - began,
+            router=str(work.record["shape"]),
+            set_aside=tally.set_aside,
+            given_up=given_up,
+        )
 
     def __str__(self) -> str:
         n, before = self.rollouts // self.problems, self.rollouts - self.sampled
@@ -53,16 +70,6 @@ class Captured:
             speed = self.tokens / self.seconds
             parts.append(f"{self.tokens:,} tokens in {self.seconds:.1f} s ({speed:,.0f} tokens/s)")
         return ", ".join(parts)
-
-
-class Progress(NamedTuple):
-    """How far a capture is: rollouts of this call, problems that have all n rollouts, tokens sampled."""
-
-    rollouts: int
-    of_rollouts: int
-    problems: int
-    of_problems: int
-    tokens: int
 
 
 class CaptureInterrupted(KeyboardInterrupt):
@@ -86,72 +93,67 @@ def capture_pool(
     A rollout is safe on disk once it is finished, so that an interrupted capture goes on where it was. Every prompt is
     checked to leave room for an answer before anything is sampled. Nothing is graded.
     """
-    out, engine = place(out), plan.engine
-    rendered = _render(plan)
+    out, work = place(out), PlanWork(plan)
     began = time.perf_counter()
     try:
-        sampled, tokens, watches, aside = (_capture if plan.adaptive is None else _capture_adaptively)(
-            plan, out, rendered, progress
-        )
+        if plan.adaptive is not None:
+            return _capture_adaptively(work, out, progress, began)
+        return Captured.of(out, work, fill(work, out, progress), began)
     except KeyboardInterrupt:
         if not out.is_dir():
             raise
-        raise CaptureInterrupted(
-            f"{safe_rollouts(out):,} rollouts are safe in {out}: run the same command to go on, or "
-            f"radmoe verify {quote(str(out))} --recover to use what is there"
-        ) from None
-    return Captured(
-        pool=str(out),
-        problems=len(rendered),
-        rollouts=len(rendered) * plan.n if watches is None else sum(len(w.selector) for w in watches.each.values()),
-        sampled=sampled,
-        tokens=tokens,
-        seconds=time.perf_counter() - began,
-        router=str(engine.shape),
-        stopped=None if watches is None else watches.reasons(),
-        set_aside=aside,
+        raise interrupted(out) from None
+
+
+def interrupted(out: Path) -> CaptureInterrupted:
+    """What is raised for a Ctrl-C when the pool at `out` has been begun."""
+    return CaptureInterrupted(
+        f"{safe_rollouts(out):,} rollouts are safe in {out}: run the same command to go on, or "
+        f"radmoe verify {quote(str(out))} --recover to use what is there"
     )
 
 
-# Rollouts and tokens that were sampled, what was decided, and how many records of a killed capture were set aside.
-Outcome = tuple[int, int, Watches | None, int]
+class PlanWork:
+    """The rollouts of a plan as work that one process or several can do."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.batch_size, self.record = plan, plan.batch_size, _record(plan)
+        self.prompts = {prompt.question.problem_id: prompt for prompt in _render(plan)}
+        self.names: Sequence[Name] = [(problem, index) for problem in self.prompts for index in range(plan.n)]
+
+    def make(self, names: Sequence[Name], writer: PoolWriter) -> Making:
+        """Sample these rollouts and keep them."""
+        wanted: dict[str, list[int]] = {}
+        for problem, index in names:
+            wanted.setdefault(problem, []).append(index)
+        listed = [(self.prompts[problem], sorted(indices)) for problem, indices in wanted.items()]
+        before = 0
+        with closing(_sample(self.plan, writer, listed)) as completions:
+            for place, done in completions:
+                sampled = self.plan.engine.tokens_sampled
+                yield (listed[place][0].question.problem_id, done.rollout_index), sampled - before
+                before = sampled
 
 
-def _capture(plan: Plan, out: Path, rendered: list[_Rendered], progress: Callable[[Progress], None]) -> Outcome:
-    """Sample all n rollouts of every problem that the pool lacks."""
-    with _open_writer(plan, out) as writer:
-        missing = [[i for i in range(plan.n) if not writer.has(r.question.problem_id, i)] for r in rendered]
-        wanted = [(prompt, rollouts) for prompt, rollouts in zip(rendered, missing, strict=True) if rollouts]
-        left = [len(rollouts) for _, rollouts in wanted]
-        problems, total = len(rendered) - len(wanted), sum(left)
-        with closing(_sample(plan, writer, wanted)) as completions:
-            for finished, (place, _) in enumerate(completions, 1):
-                left[place] -= 1
-                problems += left[place] == 0
-                progress(Progress(finished, total, problems, len(rendered), plan.engine.tokens_sampled))
-    return total, plan.engine.tokens_sampled if total else 0, None, len(writer.set_aside)
-
-
-def _capture_adaptively(
-    plan: Plan, out: Path, rendered: list[_Rendered], progress: Callable[[Progress], None]
-) -> Outcome:
+def _capture_adaptively(work: PlanWork, out: Path, progress: Callable[[Progress], None], began: float) -> Captured:
     """Sample rollouts of every problem until its rule stops, a few at a time."""
-    completed = _open_writer(plan, out)  # checks the run record, and completes what a killed capture left
+    completed = PoolWriter(out, **work.record)  # checks the run record, and completes what a killed capture left
     completed.close()
-    watches = Watches(plan, open_pool(out))
-    prompts = {prompt.question.problem_id: prompt for prompt in rendered}
-    sampled = tokens = 0
-    with _open_writer(plan, out) as writer:
+    watches = Watches(work.plan, open_pool(out))
+    tally = Tally([], completed)
+    before = 0
+    with PoolWriter(out, **work.record) as writer:
         for wave in watches.waves():
-            wanted = [(prompts[problem], rollouts) for problem, rollouts in wave.items()]
-            with closing(_sample(plan, writer, wanted)) as completions:
+            wanted = [(work.prompts[problem], rollouts) for problem, rollouts in wave.items()]
+            with closing(_sample(work.plan, writer, wanted)) as completions:
                 for place, done in completions:
                     watches.take(wanted[place][0].question.problem_id, done.rollout_index, done.rollout)
-                    sampled += 1
-                    now = tokens + plan.engine.tokens_sampled
-                    progress(Progress(sampled, sampled + watches.left, watches.stopped, len(rendered), now))
-            tokens += plan.engine.tokens_sampled
-    return sampled, tokens, watches, len(completed.set_aside)
+                    tally.rollouts, tally.tokens = tally.rollouts + 1, before + work.plan.engine.tokens_sampled
+                    of = tally.rollouts + watches.left
+                    progress(Progress(tally.rollouts, of, watches.stopped, len(work.prompts), tally.tokens))
+            before += work.plan.engine.tokens_sampled
+    rollouts = sum(len(watch.selector) for watch in watches.each.values())
+    return replace(Captured.of(out, work, tally, began), rollouts=rollouts, stopped=watches.reasons())
 
 
 def _render(plan: Plan) -> list[_Rendered]:
@@ -167,22 +169,22 @@ def _render(plan: Plan) -> list[_Rendered]:
     return rendered
 
 
-def _open_writer(plan: Plan, out: Path) -> PoolWriter:
+def _record(plan: Plan) -> dict[str, Any]:
+    """What the writer of a plan's pool is told."""
     engine = plan.engine
     sampling = asdict(plan.sampling) | {"raw": plan.raw, "engine": engine.name, "dtype": engine.dtype}
     if plan.adaptive is not None:
         sampling["adaptive"] = asdict(plan.adaptive) | {"preset": plan.preset}
-    return PoolWriter(
-        out,
-        shape=engine.shape,
-        vocab=engine.vocab,
-        model=engine.model_name,
-        task=plan.task,
-        style=plan.style,
-        sampling=sampling,
-        profile=plan.profile,
-        provenance=engine.provenance(),
-    )
+    return {
+        "shape": engine.shape,
+        "vocab": engine.vocab,
+        "model": engine.model_name,
+        "task": plan.task,
+        "style": plan.style,
+        "sampling": sampling,
+        "profile": plan.profile,
+        "provenance": engine.provenance(),
+    }
 
 
 def _sample(

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,7 @@ from radmoe.cli.common import (
     Threads,
     names,
     pool_path,
+    takes_crew,
 )
 from radmoe.engines import engine_names
 from radmoe.errors import InputError
@@ -39,9 +40,11 @@ EXAMPLES = (
     "radmoe capture --model ./model --data mine.jsonl --kind code --out pool/",
     "radmoe capture --engine vllm-http --url http://localhost:8000 --model ./model --data mine.jsonl --out pool/",
     "radmoe capture --model lab-qwen --task math-2 -n 64 --adaptive --out pool/",
+    "radmoe capture --model ./model --data mine.jsonl --on ray://head:6379 --workers 8 --gpus-per-worker 1 --out pool/",
 )
 
 
+@takes_crew
 def command(
     out: Annotated[
         Path,
@@ -49,6 +52,7 @@ def command(
             "--out", help="The pool's directory or URL, new or to go on with.", parser=pool_path, metavar="PATH"
         ),
     ],
+    crew: Any,
     model: Annotated[
         str | None,
         typer.Option(
@@ -152,7 +156,8 @@ def command(
 
     A rollout is safe on disk once finished, so an interrupted or killed capture goes on when the same
     command is run again: finished rollouts are not repeated, and the rest come out as they would have.
-    -n may be raised later. With --adaptive a problem gets only as many rollouts as its pick needs to settle
+    -n may be raised later. With --on the workers of a Ray cluster share the work: their rollouts are the same, one that
+    is lost is replaced, and --out is a directory that all of them see (docs/scale.md). With --adaptive a problem gets only as many rollouts as its pick needs to settle
     (docs/adaptive.md). Where the problems come with gold answers, the pool is graded at the end.
     """
     from radmoe.engines import EngineOptions
@@ -160,7 +165,7 @@ def command(
 
     own_kind = None if kind is None else check_kind(kind)
     stopping = _stopping(adaptive, min_n, patience, preset)
-    plan = plan_for(
+    make_plan = plan_for(
         task,
         data,
         model,
@@ -190,8 +195,9 @@ def command(
         style=style,
         raw=raw,
         batch_size=batch_size,
+        part=None if part is None else _share(part),
     )
-    captured = capture_with_bar(plan if part is None else plan.part(*_share(part)), out)
+    captured = capture_with_bar(make_plan, out, crew, cpus=threads)
     average = None if no_grade else graded_average(out, task, data, seed)
     if as_json:
         say_json(asdict(captured) | {"average": average})

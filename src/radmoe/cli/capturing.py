@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,9 @@ from radmoe.system.printing import bar, say
 
 if TYPE_CHECKING:
     from radmoe.capture import Captured, Plan, Progress
+    from radmoe.capture.on_ray import Crew
     from radmoe.engines import EngineOptions
+    from radmoe.problems import Question
     from radmoe.selection.layers import Layers
     from radmoe.types import Kind
 
@@ -22,47 +26,78 @@ def plan_for(
     model: str | None,
     *,
     kind: Kind | None = None,
-    engine: str = "transformers",
-    options: EngineOptions | None = None,
     limit: int | None = None,
     seed: int = 0,
-    sampling: dict[str, Any] | None = None,
     style: str | None = None,
-    weights: bool = True,
-    readouts: tuple[str, ...] | None = None,
-    layers: Layers = None,
-    **plan: Any,
-) -> Plan:
-    """Build the plan of a capture. Questions and style are checked before a model is loaded."""
-    from radmoe.capture import Plan, sampling_for
-    from radmoe.engines import open_engine
-    from radmoe.engines.kept_rows import profile_for
+    **settings: Any,
+) -> Callable[[], Plan]:
+    """Check questions and style, and return what builds the plan of a capture, with its engine, here or in a worker."""
     from radmoe.engines.models import shipped_models
     from radmoe.problems import load_questions
 
     shipped = shipped_models().get(model or "")
     if style is not None and shipped and shipped.styles and style not in shipped.styles:
         raise InputError(f"{model} has no style {style!r}: use one of {', '.join(shipped.styles)}")
-    questions, recorded_task = load_questions(task, data, kind=kind, seed=seed, limit=limit)
+    questions, recorded = load_questions(task, data, kind=kind, seed=seed, limit=limit)
+    return partial(_build_plan, questions, path_everywhere(model), recorded, seed, style=style, **settings)
+
+
+def path_everywhere(model: str | None) -> str | None:
+    """The absolute path of a model's directory, because workers have other current directories; a name as it is."""
+    return str(Path(model).absolute()) if model and Path(model).exists() else model
+
+
+def _build_plan(
+    questions: Sequence[Question],
+    model: str | None,
+    task: str | None,
+    seed: int,
+    *,
+    engine: str = "transformers",
+    options: EngineOptions | None = None,
+    sampling: dict[str, Any] | None = None,
+    weights: bool = True,
+    readouts: tuple[str, ...] | None = None,
+    layers: Layers = None,
+    part: tuple[int, int] | None = None,
+    **plan: Any,
+) -> Plan:
+    from radmoe.capture import Plan, sampling_for
+    from radmoe.engines import open_engine
+    from radmoe.engines.kept_rows import profile_for
+
     opened = open_engine(engine, model, options)
-    settings = sampling_for(opened, seed=seed, **(sampling or {}))
+    sampled = sampling_for(opened, seed=seed, **(sampling or {}))
     profile = profile_for(opened, weights=weights, readouts=readouts, layers=layers)
-    return Plan(questions, opened, settings, profile, task=recorded_task, style=style, weights=weights, **plan)
+    made = Plan(questions, opened, sampled, profile, task=task, weights=weights, **plan)
+    return made if part is None else made.part(*part)
 
 
-def capture_with_bar(plan: Plan, out: Path) -> Captured:
-    """Run `capture_pool` with a progress bar that shows rollouts, finished problems and tokens per second."""
+def capture_with_bar(
+    make_plan: Callable[[], Plan], out: Path, crew: Crew | None = None, *, cpus: int | None = None
+) -> Captured:
+    """Run `capture_pool`, or `capture_on_ray`, with a bar that shows rollouts, finished problems and tokens per second."""
     from radmoe.capture import capture_pool
+    from radmoe.capture.on_ray import capture_on_ray
 
+    plan = None if crew is not None else make_plan()
     began = time.monotonic()
     with bar("capturing") as update:
 
         def advance(now: Progress) -> None:
             speed = now.tokens / max(time.monotonic() - began, 1e-9)
             note = f"{now.problems} of {now.of_problems} problems, {speed:,.0f} tokens/s"
+            if crew is not None:
+                note += f", {now.workers} of {crew.workers} workers"
             update(now.rollouts, now.of_rollouts, note=note)
 
-        return capture_pool(plan, out, progress=advance)
+        if plan is not None:
+            return capture_pool(plan, out, progress=advance)
+        assert crew is not None
+        captured = capture_on_ray(make_plan, out, crew, cpus=cpus, progress=advance)
+    for line in captured.given_up:
+        say(f"radmoe: {line}", err=True)
+    return captured
 
 
 def graded_average(out: Path, task: str | None, data: Path | None, seed: int) -> float | None:

@@ -14,6 +14,7 @@ from radmoe.errors import InputError
 from radmoe.system.printing import bar, say
 
 if TYPE_CHECKING:
+    from radmoe.capture.on_ray import Crew
     from radmoe.pool import Pool
     from radmoe.types import Kind
 
@@ -57,6 +58,19 @@ NoLogprobs = Annotated[
     bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC and no preset best later.")
 ]
 Raw = Annotated[bool, typer.Option("--raw", help="Prompts as they are, without the chat template.")]
+On = Annotated[
+    str | None,
+    typer.Option("--on", help="A Ray cluster: ray (this machine's), or ray://HOST:6379.", show_default="none"),
+]
+_CREW: dict[str, Any] = {  # the options of `radmoe.capture.on_ray.Crew`
+    "on": On,
+    "workers": Annotated[
+        int | None, typer.Option("--workers", help="With --on: how many, each with a model.", show_default="1")
+    ],
+    "gpus_per_worker": Annotated[
+        float | None, typer.Option("--gpus-per-worker", help="With --on: GPUs of each.", show_default="0")
+    ],
+}
 _RULE: dict[str, Any] = {  # the options of a rule (`radmoe.selection.rule`), for every command that takes one
     "preset": Annotated[
         str | None,
@@ -117,19 +131,44 @@ _RULE: dict[str, Any] = {  # the options of a rule (`radmoe.selection.rule`), fo
 def takes_rule(*parts: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command these options of a rule where its signature has the parameter `rule`: it gets a `Rule` there."""
 
+    def build(**given: Any) -> Any:
+        from radmoe.selection.rule import Rule
+
+        return Rule().but(**given)
+
+    return _takes("rule", {name: _RULE[name] for name in parts}, build)
+
+
+def takes_crew(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a cluster where its signature has the parameter `crew`: it gets a `Crew`, or None."""
+
+    def build(on: str | None, **given: Any) -> Crew | None:
+        from radmoe.capture.on_ray import Crew
+
+        known = {name: value for name, value in given.items() if value is not None}
+        if on is None and known:
+            raise InputError(f"--{next(iter(known)).replace('_', '-')} belongs to --on ray: give both, or neither")
+        return None if on is None else Crew(on, **known)
+
+    return _takes("crew", _CREW, build)(command)
+
+
+def _takes(
+    parameter: str, options: dict[str, Any], build: Callable[..., Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options in place of a parameter, which is built from them."""
+
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(*args: Any, **kwargs: Any) -> None:
-            from radmoe.selection.rule import Rule
-
-            given = {name: kwargs.pop(name, None) for name in parts}  # commands call each other with less
-            command(*args, rule=Rule().but(**given), **kwargs)
+            given = {name: kwargs.pop(name, None) for name in options}  # commands call each other with less
+            command(*args, **{parameter: build(**given)}, **kwargs)
 
         shape = inspect.signature(command, eval_str=True)
         named: list[inspect.Parameter] = []
         for one in shape.parameters.values():
-            options = [one.replace(name=name, annotation=_RULE[name], default=None) for name in parts]
-            named += options if one.name == "rule" else [one]
+            own = [one.replace(name=name, annotation=how, default=None) for name, how in options.items()]
+            named += own if one.name == parameter else [one]
         by_keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in named]
         run.__signature__ = shape.replace(parameters=by_keyword)  # type: ignore[attr-defined]
         return run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, KindName, pool_path, takes_rule
+from radmoe.cli.common import Json, KindName, On, pool_path, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, say, say_block
 
@@ -22,6 +22,7 @@ EXAMPLES = (
     "radmoe evaluate pools/lab-*/ --rivals --fewer 8 --fewer 16 --out rivals.md",
     "radmoe evaluate pool/ --readout boundary@16 --json",
     "radmoe evaluate mine/ --kind code --name humaneval --format latex",
+    "radmoe evaluate pools/*/ --on ray://head:6379 --out tables.md",
     "radmoe evaluate pools/lab-*/ --by family --confidence-window 32 -n 16",
 )
 
@@ -58,8 +59,10 @@ def command(
     resamples: Annotated[int, typer.Option("--resamples", help="Bootstrap resamples of every interval.")] = 10_000,
     seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.")] = 0,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Processes; changes no result.", show_default="all cores")
+        int | None,
+        typer.Option("--jobs", help="Processes, where there is no --on; changes no result.", show_default="all cores"),
     ] = None,
+    on: On = None,
     cache: Annotated[
         bool, typer.Option("--cache/--no-cache", help="Keep results in the user's cache directory for the next call.")
     ] = True,
@@ -101,7 +104,7 @@ def command(
 
     check_grouping(by)
     check_distinct(pools)
-    options = {"kind": kind, "rule": rule, "jobs": cores(jobs), "use_cache": cache}
+    options = {"kind": kind, "rule": rule, "jobs": cores(jobs), "on": on or "", "use_cache": cache}
 
     def evaluated(n: int | None) -> list[GradedPool]:
         return [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from radmoe.cli.capturing import path_everywhere
 from radmoe.cli.common import (
     Device,
     Dtype,
@@ -21,8 +23,13 @@ from radmoe.cli.common import (
     Threads,
     names,
     pool_path,
+    takes_crew,
 )
 from radmoe.system.printing import bar, say, say_json
+
+if TYPE_CHECKING:
+    from radmoe.engines import EngineOptions
+    from radmoe.engines.replay import ReplayWork
 
 EXAMPLES = (
     "radmoe replay texts.jsonl --model ./model --kind code --out pool/",
@@ -30,6 +37,7 @@ EXAMPLES = (
 )
 
 
+@takes_crew
 def command(
     rollouts: Annotated[
         Path, typer.Argument(metavar="ROLLOUTS", help="A JSONL file of rollouts, or a pool.", show_default=False)
@@ -43,6 +51,7 @@ def command(
             "--out", help="The pool's directory or URL, new or to go on with.", parser=pool_path, metavar="PATH"
         ),
     ],
+    crew: Any,
     kind: Annotated[
         str | None,
         typer.Option(
@@ -65,28 +74,33 @@ def command(
 
     ROLLOUTS are tokens or texts, which one pass of the model each turns into a pool; nothing is sampled. The routing is
     what this model has in its own arithmetic, not what was there while sampling. Where ROLLOUTS is a pool with captured
-    routing, the last line says how many expert sets are equal (docs/engines.md).
+    routing, the last line says how many expert sets are equal (docs/engines.md). With --on the workers of a Ray cluster
+    share the work; ROLLOUTS and --out lie where all of them see them (docs/scale.md).
     """
-    from radmoe.engines import EngineOptions, open_engine
+    from radmoe.capture.on_ray import fill_on_ray
+    from radmoe.engines import EngineOptions
     from radmoe.engines.base import Sampling
-    from radmoe.engines.kept_rows import profile_for
-    from radmoe.engines.replay import replay
+    from radmoe.engines.replay import Replayed, replay_work
+    from radmoe.pool.files import absolute
     from radmoe.types import check_kind
 
-    own_kind = None if kind is None else check_kind(kind)
-    engine = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
+    options = EngineOptions(dtype=dtype, device=device, threads=threads)
+    make_work = partial(
+        _work,
+        absolute(rollouts),
+        path_everywhere(model),
+        options,
+        {"weights": not ids_only, "readouts": names(readouts), "layers": layers},
+        kind=None if kind is None else check_kind(kind),
+        raw=raw,
+        topk_logprobs=0 if no_logprobs else Sampling.topk_logprobs,
+    )
     with bar("replaying") as update:
-        done = replay(
-            rollouts,
-            engine,
-            out,
-            kind=own_kind,
-            profile=profile_for(engine, weights=not ids_only, readouts=names(readouts), layers=layers),
-            weights=not ids_only,
-            raw=raw,
-            progress=update,
-            topk_logprobs=0 if no_logprobs else Sampling.topk_logprobs,
-        )
+        if crew is None:
+            done = replay_work(make_work(), out, progress=update)
+        else:
+            made = fill_on_ray(make_work, out, crew, lambda now: update(now.rollouts, now.of_rollouts), cpus=threads)
+            done = Replayed.of(out, made.problems, made.rollouts, made.sampled, made.tokens)
     if as_json:
         say_json(asdict(done))
         return
@@ -96,3 +110,14 @@ def command(
     else:
         say(line + f"; {done.agreement.share:.1%} of expert sets as captured")
     say(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
+
+
+def _work(source: Path, model: str | None, options: EngineOptions, kept: dict[str, Any], **settings: Any) -> ReplayWork:
+    """The work of a replay, with an engine of this process."""
+    from radmoe.engines import open_engine
+    from radmoe.engines.kept_rows import profile_for
+    from radmoe.engines.replay import ReplayWork
+
+    engine = open_engine("transformers", model, options)
+    profile = profile_for(engine, **kept)
+    return ReplayWork(source, engine, profile=profile, weights=kept["weights"], **settings)

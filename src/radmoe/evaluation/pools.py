@@ -58,7 +58,7 @@ class GradedPool:
     `notes` says which problems were left out, and
     `inferred` which kind was told from markers (empty where the pool or the caller said all kinds).
 
-    What follows from the rollouts is computed when it is first asked for, by `jobs` processes. It is then in `known`, and
+    What follows from the rollouts is computed when it is first asked for, by `jobs` processes, or `on` a Ray cluster. It is then in `known`, and
     in the user's cache directory under the pool's `identity` (empty: nothing is kept there). A graded pool without a
     `pool` was made by hand and has what is in `known`.
     """
@@ -74,6 +74,7 @@ class GradedPool:
     pool: Pool | None = field(default=None, repr=False)
     jobs: int = 1
     identity: str = ""
+    on: str = ""
     known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -270,6 +271,7 @@ def open_graded(
     n: int | None = None,
     dataset: str | None = None,
     jobs: int = 1,
+    on: str = "",
     use_cache: bool = True,
 ) -> tuple[GradedPool, ...]:
     """Open a graded pool: one `GradedPool` per kind of answer, mostly a single one.
@@ -305,6 +307,7 @@ def open_graded(
             pool,
             jobs,
             f"{cache.identity(Path(path))} {n}" if use_cache else "",
+            on,
         )
         for number, own in enumerate(kinds)
     )

@@ -9,6 +9,7 @@ journal.py     the file in which a rollout is safe until its shard is sealed
 columns.py     one column on disk
 shard.py       the columns of some rollouts
 writer.py      `PoolWriter`
+work.py        what fills a pool: rollouts by name, and how far it is
 hold.py        who may write to a pool
 completion.py  what happens to a pool as a whole: joining, completing and recovering it
 reader.py      `Pool` and `open_pool`

@@ -185,15 +185,15 @@ def contradiction(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, Any,
 
     The router, the vocabulary and every part of the run record are compared.
     """
-    return _difference(*({key: head[key] for key in ROUTER} | head["run"] for head in (one, other)))
+    return difference(*({key: head[key] for key in ROUTER} | head["run"] for head in (one, other)))
 
 
-def _difference(one: dict[str, Any], other: dict[str, Any], within: str = "") -> tuple[str, Any, Any] | None:
+def difference(one: dict[str, Any], other: dict[str, Any], within: str = "") -> tuple[str, Any, Any] | None:
     """The first entry that differs; of two objects it is the entry inside them, such as sampling.seed."""
     for key in dict.fromkeys((*one, *other)):
         ours, theirs = one.get(key), other.get(key)
         if isinstance(ours, dict) and isinstance(theirs, dict):
-            if (inside := _difference(ours, theirs, f"{within}{key}.")) is not None:
+            if (inside := difference(ours, theirs, f"{within}{key}.")) is not None:
                 return inside
         elif ours != theirs:
             return f"{within}{key}", ours, theirs

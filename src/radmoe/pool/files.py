@@ -49,6 +49,11 @@ def place(path: str | Path) -> Path:
     return StorePath(path) if is_url(path) else Path(path)
 
 
+def absolute(path: str | Path) -> Path:
+    """A path as pools use it, that means the same to a process with another current directory."""
+    return place(path) if is_url(path) else Path(path).absolute()
+
+
 def in_store(path: Path) -> bool:
     return isinstance(path, StorePath)
 

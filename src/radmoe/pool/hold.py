@@ -57,6 +57,13 @@ class Hold:
     def check(self) -> None:
         """Nobody can take a lock away."""
 
+    def share(self) -> None:
+        """Let workers in beside this process, which alone had the right until now."""
+        if not _try_lock(self._file, fcntl.LOCK_SH):  # the lock is let go for a moment
+            raise PoolBusy(
+                f"{self._file.name} was taken by {_holder(self._file)} meanwhile: wait until it has finished"
+            )
+
     def release(self, *, last: bool = False) -> None:
         if self._file.closed:
             return

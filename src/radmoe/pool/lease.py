@@ -62,6 +62,13 @@ class Lease:
         with self._lock:
             self._claims = [claim for claim in self._claims if claim.parent != directory]
 
+    def share(self) -> None:
+        """Let workers in beside this process, which alone had the right until now."""
+        with self._lock:
+            self.check()
+            self.text = self.text.replace(b" alone", b" " + _SHARED)
+            self._shared = bool(self._file.put(self.text, over=self._version))
+
     def check(self) -> None:
         """Raise PoolBusy where another process has taken this pool over."""
         with self._lock:

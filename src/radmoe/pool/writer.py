@@ -242,6 +242,15 @@ class PoolWriter:
             if kind is not None:
                 self._kinds[problem_id] = kind
 
+    def share(self) -> None:
+        """Let writers in that say `workers=True`. Until then no other was there, and none that says otherwise comes."""
+        self._hold.share()
+
+    def publish(self) -> None:
+        """Seal what was added, so that it is in the pool even if this machine is lost: in a store it is here until then."""
+        with disk_errors(self.path):
+            self._seal()
+
     def flush(self) -> None:
         """Make everything added so far safe from power loss."""
         if self._journal is not None:

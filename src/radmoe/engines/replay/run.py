@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from radmoe.engines.replay.sources import Source, SourceRollout, open_source
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile, open_pool
 from radmoe.pool.profile import spans
+from radmoe.pool.work import Making, Name, fill
 from radmoe.types import Kind, Rollout, RouterShape, Step, check_kind
 
 _MOST = 256  # rollouts of one prompt that are in memory at once
@@ -58,21 +59,40 @@ class Replayed:
     tokens: int
     agreement: Agreement | None
 
+    @classmethod
+    def of(cls, out: str | Path, problems: int, rollouts: int, replayed: int, tokens: int) -> Self:
+        """The counts of a replay into the pool at `out`, where its agreement is read."""
+        return cls(str(out), problems, rollouts, replayed, tokens, agreement(out))
+
 
 def replay(
     source: str | Path | Source,
     model: str | Path | Engine,
     out: str | Path,
     *,
-    kind: Kind | None = None,
-    profile: Profile | None = None,
-    weights: bool = True,
-    raw: bool = False,
-    retokenise: bool = False,
-    topk_logprobs: int = Sampling.topk_logprobs,
     progress: Callable[[int, int], None] | None = None,
+    **options: Any,
 ) -> Replayed:
     """Replay a JSONL file or a pool, or any other `Source` (see `sources`), through `model` into the pool `out`.
+
+    `options` are those of `ReplayWork`. `progress` is told rollouts done and rollouts in all. What `out` holds already is
+    not replayed again, so that an interrupted call can be repeated to go on; another source, model or setting needs
+    another pool, and PoolMismatch says so. Every rollout of the source is checked before `out` is touched: an InputError
+    for a bad line leaves no pool behind.
+    """
+    return replay_work(ReplayWork(source, model, **options), out, progress=progress)
+
+
+def replay_work(work: ReplayWork, out: str | Path, *, progress: Callable[[int, int], None] | None = None) -> Replayed:
+    """Replay in this process what the pool `out` lacks of a work."""
+    total = len(work.names)
+    tell = progress or (lambda done, of: None)
+    done = fill(work, out, lambda now: tell(total - now.of_rollouts + now.rollouts, total))
+    return Replayed.of(out, len({problem for problem, _ in work.names}), total, done.rollouts, done.tokens)
+
+
+class ReplayWork:
+    """The rollouts of a source, to be replayed by one process or by several.
 
     `model` is an engine that replays, or the name of a model for the engine transformers. `kind` says what answers look
     like where the source does not; one that contradicts the source is an InputError. With the readouts of a `profile`
@@ -82,54 +102,71 @@ def replay(
     Log-probabilities are those that the source captured; where it has none, those of the pass are kept, of the given
     token and the `topk_logprobs` largest. With 0 there are none, and a pass ends at the last row that is kept.
 
-    Rollouts of one prompt share its pass and run as a batch, on all cores.
-
-    A trajectory of several turns is one pass over everything that the model was given and generated, or several where a
-    turn's request did not go on from the one before (`passes`). `progress` is told rollouts done and rollouts in all. What
-    `out` holds already is not replayed again, so that an interrupted call can be repeated to go on; another source,
-    model or setting needs another pool, and PoolMismatch says so. Every rollout of the source is checked before `out` is
-    touched: an InputError for a bad line leaves no pool behind.
+    Rollouts of one prompt share its pass and run as a batch, on all cores. A trajectory of several turns is one pass over
+    everything that the model was given and generated, or several where a turn's request did not go on from the one
+    before (`passes`).
     """
-    engine = open_engine("transformers", str(model)) if isinstance(model, str | Path) else model
-    if not engine.replays:
-        raise InputError(f"{engine.name} cannot run a pass over given tokens: replay with the engine transformers")
-    profile = profile or Profile()
-    rollouts = source
-    if isinstance(rollouts, str | Path):
-        rollouts = open_source(rollouts, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
-    kinds = _settled_kinds(rollouts, kind, source)
-    check_profile(profile, None, engine.vocab, kinds.values())
-    topk_logprobs = 0 if rollouts.has_logprobs else topk_logprobs
-    record = rollouts.record | {"engine": "replay", "dtype": engine.dtype, "weights": weights}
-    record |= {"topk_logprobs": topk_logprobs} if topk_logprobs else {}
-    work = _Work(engine, profile, weights, topk_logprobs)
-    for problem in rollouts.problems:
-        for one in rollouts.rollouts(problem):
-            work.checked_passes(one)
-    total = sum(rollouts.count(problem) for problem in rollouts.problems)
-    replayed = tokens = 0
-    with PoolWriter(
-        out,
-        shape=engine.shape,
-        vocab=engine.vocab,
-        model=engine.model_name,
-        task=rollouts.task,
-        style=rollouts.style,
-        sampling=record,
-        profile=profile,
-        provenance=engine.provenance(),
-    ) as writer:
-        done = sum(writer.done(problem) for problem in rollouts.problems)
+
+    batch_size = _MOST
+
+    def __init__(
+        self,
+        source: str | Path | Source,
+        model: str | Path | Engine,
+        *,
+        kind: Kind | None = None,
+        profile: Profile | None = None,
+        weights: bool = True,
+        raw: bool = False,
+        retokenise: bool = False,
+        topk_logprobs: int = Sampling.topk_logprobs,
+    ) -> None:
+        engine = open_engine("transformers", str(model)) if isinstance(model, str | Path) else model
+        if not engine.replays:
+            raise InputError(f"{engine.name} cannot run a pass over given tokens: replay with the engine transformers")
+        profile = profile or Profile()
+        if isinstance(source, str | Path):
+            self._source: Source = open_source(source, engine.tokenizer, engine.vocab, raw=raw, retokenise=retokenise)
+        else:
+            self._source = source
+        self._kinds = _settled_kinds(self._source, kind, source)
+        check_profile(profile, None, engine.vocab, self._kinds.values())
+        topk_logprobs = 0 if self._source.has_logprobs else topk_logprobs
+        record = self._source.record | {"engine": "replay", "dtype": engine.dtype, "weights": weights}
+        record |= {"topk_logprobs": topk_logprobs} if topk_logprobs else {}
+        self._passes = _Passes(engine, profile, weights, topk_logprobs)
+        self.names: Sequence[Name] = []
+        for problem in self._source.problems:
+            for one in self._source.rollouts(problem):
+                self._passes.checked(one)
+                self.names.append((problem, one.rollout_index))
+        self.record: dict[str, Any] = {
+            "shape": engine.shape,
+            "vocab": engine.vocab,
+            "model": engine.model_name,
+            "task": self._source.task,
+            "style": self._source.style,
+            "sampling": record,
+            "profile": profile,
+            "provenance": engine.provenance(),
+        }
+
+    def make(self, names: Sequence[Name], writer: PoolWriter) -> Making:
+        """Replay these rollouts and keep them."""
+        wanted = set(names)
+        problems = {problem for problem, _ in names}
         pending = (
             (place, problem, members)
-            for place, problem in enumerate(rollouts.problems)
-            if writer.done(problem) < rollouts.count(problem)
+            for place, problem in enumerate(self._source.problems)
+            if problem in problems
             for members in _together(
-                one for one in rollouts.rollouts(problem) if not writer.has(problem, one.rollout_index)
+                one for one in self._source.rollouts(problem) if (problem, one.rollout_index) in wanted
             )
         )
-        batches = in_order(lambda batch: work(batch[2], kinds[batch[1]]), pending, engine.streams)
-        with closing(batches):
+        engine = self._passes.engine
+        with closing(
+            in_order(lambda batch: self._passes(batch[2], self._kinds[batch[1]]), pending, engine.streams)
+        ) as batches:
             for (place, problem, members), made in batches:
                 for one, rollout in zip(members, made, strict=True):
                     extra: dict[str, object] = one.extra | {"tokens": one.tokens}
@@ -138,7 +175,7 @@ def replay(
                     writer.add(
                         problem,
                         rollout,
-                        kind=kinds[problem],
+                        kind=self._kinds[problem],
                         rollout_index=one.rollout_index,
                         problem_index=place,
                         text=one.text,
@@ -146,10 +183,7 @@ def replay(
                         finish_reason=one.finish_reason,
                         extra=extra,
                     )
-                    done, replayed, tokens = done + 1, replayed + 1, tokens + len(rollout)
-                    if progress is not None:
-                        progress(done, total)
-    return Replayed(str(out), len(rollouts.problems), total, replayed, tokens, agreement(out))
+                    yield (problem, one.rollout_index), len(rollout)
 
 
 def agreement(pool: str | Path) -> Agreement | None:
@@ -225,7 +259,7 @@ def _together(rollouts: Iterable[SourceRollout]) -> Iterator[list[SourceRollout]
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Passes:
     """Turns rollouts of one prompt into rollouts with routing, by passes of the engine."""
 
     engine: Engine
@@ -235,7 +269,7 @@ class _Work:
 
     def __call__(self, rollouts: Sequence[SourceRollout], kind: Kind | None) -> list[Rollout]:
         """The rollouts with the rows that the profile keeps, of all layers."""
-        every = [self.checked_passes(one) for one in rollouts]
+        every = [self.checked(one) for one in rollouts]
         positions = [
             self.profile.kept_rows(one.token_ids, self.engine.vocab, kind, [step.start for step in one.steps])
             for one in rollouts
@@ -260,7 +294,7 @@ class _Work:
             made.append(Rollout(one.token_ids, ids, weights, sampled, top, rows, one.steps))
         return made
 
-    def checked_passes(self, one: SourceRollout) -> list[Pass]:
+    def checked(self, one: SourceRollout) -> list[Pass]:
         """The passes of a rollout; InputError where one has no prompt, or does not fit the model's context."""
         every, context = passes(one.turns, one.token_ids), self.engine.context
         for prompt, tail, _ in every:

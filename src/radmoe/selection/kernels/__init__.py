@@ -16,6 +16,17 @@ from radmoe.selection.kernels.jaccard import (
 )
 
 __all__ = [
-    "TIE", "binary_jaccard", "binary_jaccard_many", "climb", "density_scores", "knn", "knn_density", "levels", "rank_sum",
-    "ranks", "tied", "weighted_jaccard", "weighted_jaccard_many",
-]  # fmt: skip
+    "TIE",
+    "binary_jaccard",
+    "binary_jaccard_many",
+    "climb",
+    "density_scores",
+    "knn",
+    "knn_density",
+    "levels",
+    "rank_sum",
+    "ranks",
+    "tied",
+    "weighted_jaccard",
+    "weighted_jaccard_many",
+]

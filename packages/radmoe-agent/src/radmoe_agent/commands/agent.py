@@ -12,8 +12,9 @@ import typer
 from radmoe.cli.common import Device, Dtype, IdsOnly, Json, Threads, limited, progress, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, json_text, say, say_json
+from radmoe_agent.checks import TEST_SECONDS
 from radmoe_agent.commands.screen import run_line, say_problems, show_decisions
-from radmoe_agent.defaults import METHOD, TEST_SECONDS
+from radmoe_agent.methods import DEFAULT
 
 if TYPE_CHECKING:
     from radmoe_agent.run import AgentPlan, AgentProgress, AgentRun
@@ -22,7 +23,7 @@ HEADING = "Serve"
 HELP = "Pick one patch out of N trajectories of a coding agent."
 EXAMPLES = (
     "radmoe agent run --model MODEL --data issues/ -n 16 --out runs/",
-    "radmoe agent run --harness harmony --model MODEL --data issues/ --out runs/",
+    "radmoe agent run --harness harmony --model GPT-OSS --data issues/ --out runs/",
     "radmoe agent import theirs/run_* --model MODEL --out runs/",
     "radmoe agent select runs/ --out preds.json",
 )
@@ -252,7 +253,7 @@ def select_command(
         typer.Option(
             "--method", help="rad, patch-overlap or likelihood; joined by +, their ranks are added: rad+likelihood."
         ),
-    ] = METHOD,
+    ] = DEFAULT,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Predictions in SWE-bench's form.", show_default="preds.json in RUNS"),
@@ -312,7 +313,8 @@ def select_command(
     for one in decisions:
         if one.run is None:
             say(f"radmoe: {one.instance_id}: {one.why}", err=True)
-    say(f"{len(decisions):,} predictions in {preds}; why in {reasons}, and in {shown}, which a browser opens")
+    say(f"{len(decisions):,} predictions in {preds}, and why in {reasons}")
+    say(f"Look inside: open {shown} in a browser. It says of every issue which patch was picked, and why.")
 
 
 def _arguments(style: str | None) -> dict[str, object]:
