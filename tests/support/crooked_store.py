@@ -82,12 +82,21 @@ def crooked_store() -> Iterator[Crooked]:
             else:
                 state.room -= len(content)
                 if not re.search(state.loses, name):
-                    state.objects[name] = content[:-1] if re.search(state.cuts, name) else content
+                    state.objects[name] = content[:-2] if re.search(state.cuts, name) else content
                 self._answer(200, b"", content)
 
         def do_DELETE(self) -> None:
             state.objects.pop(self._asked()[0], None)
             self._answer(204, b"")
+
+        def do_POST(self) -> None:
+            bucket, _ = self._asked()
+            content = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            names = re.findall("<Key>(.+?)</Key>", content)
+            for name in names:
+                state.objects.pop(f"{bucket}/{name}", None)
+            gone = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in names)
+            self._answer(200, f"<DeleteResult>{gone}</DeleteResult>".encode())
 
         def _asked(self) -> tuple[str, dict[str, list[str]]]:
             state.requests += 1

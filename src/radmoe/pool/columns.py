@@ -346,7 +346,8 @@ def check_size(path: Path, expected: int) -> None:
 def check_frame(path: Path, meta: dict[str, Any]) -> None:
     """Refuse a frame whose header or trailer is not the one that was written."""
     check_size(path, meta["bytes"])
-    _check_claims(path, meta, meta["rows"] * meta["per_row"] * np.dtype(meta["dtype"]).itemsize)
+    if raw := meta["rows"] * meta["per_row"] * np.dtype(meta["dtype"]).itemsize:
+        _check_claims(path, meta, raw)
     if _frame_crc(path, meta["frame_head"], meta["frame_data"], meta["bytes"]) != meta["frame_crc32"]:
         raise PoolCorrupt(f"{path} has a damaged header or index: restore it from a copy")
 

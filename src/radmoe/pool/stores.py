@@ -21,7 +21,11 @@ from typing import Any, BinaryIO
 from radmoe.errors import InputError, PoolUnreachable
 from radmoe.pool.limits import check_claim
 
-RETRY = {"max_retries": 12, "retry_timeout": timedelta(seconds=60)}  # a store may be away for as long
+RETRY: dict[str, Any] = {  # a store may be away for so long
+    "max_retries": 1000,
+    "retry_timeout": timedelta(seconds=120),
+    "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=2), "base": 2},
+}
 TIMEOUT = timedelta(seconds=30)  # of a request
 _NEAR = 1 << 13  # ranges so close are one request
 _READ_AHEAD = 1 << 17
@@ -213,8 +217,8 @@ def _store(root: str) -> Any:
 
 def _reason(message: str) -> str:
     """What a store's error means, without what else its answer holds."""
-    code = re.search(r"<Code>(\w+)</Code>|status code: (\d+)", message)
-    name = "" if code is None else f" ({code[1] or code[2]})"
+    code = re.search(r"<Code>(\w+)</Code>", message) or re.search(r"status code: (\d+)", message)
+    name = "" if code is None else f" ({code[1]})"
     if "privileges" in message or "authenticat" in message or "credential" in message.lower():
         return f"the store refuses these credentials{name}: check those in the environment, and what they may do"
     if code is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from radmoe.errors import PoolMismatch
 from radmoe.pool import PoolWriter, Profile
+from radmoe.pool.files import in_store
 from radmoe.serve.backends import Backend, Router, SampledRollouts
 from radmoe.serve.best_of import Pick
 from radmoe.types import Rollout, Trace
@@ -69,6 +70,7 @@ class PoolRecorder:
                     sampling=self._backend.record | {"gateway": True},
                     profile=Profile(layers=router.layers),
                     provenance=self._backend.provenance,
+                    workers=in_store(self._path),  # several servers may record there: their groups differ in name
                 ),
                 model,
             )
