@@ -63,7 +63,7 @@ def computed(engine: Any, prompt: tuple[int, ...], sampling: Sampling) -> tuple[
 class FakeServer:
     """`engine` samples; `name` is the served model. `busy` are statuses answered first, one request each;
     after `dies_after` rollouts connections are cut and no more are taken; `delay` is slept before an answer.
-    `captured` are the layers the plugin captures, None all."""
+    `captured` are the layers the plugin captures, None all; `context` is the most tokens that it says it takes."""
 
     def __init__(
         self,
@@ -78,10 +78,12 @@ class FakeServer:
         busy: list[int] = (),  # type: ignore[assignment]
         dies_after: int | None = None,
         delay: float = 0.0,
+        context: int = 256,
     ) -> None:
         assert faults <= set(FAULTS), faults
         self.engine, self.kind, self.name, self.root, self.plugin = engine, kind, name, root, plugin
-        self.faults, self.busy, self.dies_after, self.delay = set(faults), list(busy), dies_after, delay
+        self.faults, self.busy, self.dies_after = set(faults), list(busy), dies_after
+        self.delay, self.context = delay, context
         text = engine.model.config.get_text_config()
         self.layers = text.num_hidden_layers  # real servers give dense layers a place, of zeros
         self.lock = threading.Lock()
@@ -150,7 +152,7 @@ class FakeServer:
 
     def answer(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         if path == "/v1/models":
-            card = {"id": self.name, "root": self.root, "max_model_len": 256}
+            card = {"id": self.name, "root": self.root, "max_model_len": self.context}
             return 200, {"object": "list", "data": [card]}
         if path == "/tokenize" and self.kind == "vllm":
             ids = self.engine.tokenizer(body["prompt"], add_special_tokens=body["add_special_tokens"])["input_ids"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import numpy as np
 import pytest
 
 from available import needs_namespaces
+from fake_server import FakeServer
+from radmoe.engines.base import Sampling
+from radmoe.engines.http.engine import VllmHttpEngine
 from radmoe.engines.replay import replay
 from radmoe.errors import InputError, PoolMismatch
 from radmoe.pool import Profile, open_pool
@@ -18,7 +22,9 @@ from radmoe_agent.candidates import read_candidates, read_trajectory
 from radmoe_agent.harmony.messages import START
 from radmoe_agent.instances import Instance
 from radmoe_agent.patches import decide_all, write_predictions
-from scripted_harmony import BUG, FINAL, bash, call, engine, instances, mend, run_script
+from radmoe_agent.responder import EngineResponder
+from radmoe_agent.run import HARMONY, AgentPlan, load_config, run_agents
+from scripted_harmony import BUG, FINAL, bash, call, engine, instances, mend, run_script, save
 
 pytestmark = [needs_namespaces, pytest.mark.slow]
 
@@ -157,6 +163,13 @@ def test_a_context_that_overflows_ends_a_trajectory_alone(tmp_path: Path) -> Non
     assert decision.candidates[0].problem == "it outgrew the context before it was done (it ended with ContextExceeded)"
 
 
+def test_a_context_that_has_no_room_for_the_first_step_is_said(tmp_path: Path) -> None:
+    done = run_script(tmp_path, {"one": [[FINAL]]}, context=64)
+    assert done.lost == 1
+    said = r"ContextExceeded: a request of \d+ tokens, and the model's context is 64"
+    assert re.fullmatch(said, done.failure or "")
+
+
 def test_the_step_limit_ends_a_trajectory(tmp_path: Path) -> None:
     run_script(tmp_path, {"one": [[mend(""), LOOK, LOOK]]}, step_limit=2)
     (one,) = read_candidates(tmp_path)["one"]
@@ -240,6 +253,27 @@ def test_prompts_may_come_from_a_configuration(tmp_path: Path) -> None:
         assert f"namespace {tool} {{" in messages[0]["content"]
     with pytest.raises(InputError, match="knows the styles low, medium, high alone"):
         run_script(tmp_path, SCRIPT, template_arguments={"enable_thinking": True})
+
+
+@pytest.mark.parametrize("prompts", ["rebuilt", "kept"])
+def test_a_server_is_asked_by_token_ids(prompts: str, tmp_path: Path) -> None:
+    """What a random model writes is no step, so each trajectory breaks off in its first, and is recorded with its routing."""
+    save(tmp_path / "tiny")
+    profile = Profile(readouts=("step@union",))
+    with FakeServer(engine(), root=str(tmp_path / "tiny"), plugin=True, context=4096).running() as server:
+        served = VllmHttpEngine(server.url)
+        try:
+            responder = EngineResponder(served, Sampling(max_tokens=6, topk_logprobs=0), profile=profile)
+            config = load_config(harness=HARMONY)
+            plan = AgentPlan(
+                instances("one"), responder, config, n=2, profile=profile, harness=HARMONY, prompts=prompts
+            )
+            done = run_agents(plan, tmp_path / "out")
+        finally:
+            served.close()
+    assert (done.lost, done.failure) == (0, None)
+    assert {one.status for one in read_candidates(tmp_path / "out")["one"]} == {"RepeatedFormatError"}
+    assert open_pool(tmp_path / "out" / "pool").verify() == []
 
 
 def test_commands_can_run_in_an_environment_of_mini_swe_agent(tmp_path: Path) -> None:

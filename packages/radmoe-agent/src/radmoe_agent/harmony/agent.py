@@ -38,7 +38,7 @@ class HarmonyAgent:
     """An agent at its work. `run` fills `messages`, `turns`, and `malformed`, the reasons for which steps were sampled again.
 
     With `kept` a request goes on from the tokens that were sampled; otherwise it is rendered from the messages, as the
-    public harness does. `timeouts` counts the commands that were stopped.
+    public harness does. `timeouts` counts the commands that were stopped, and `reason` says more of how it ended.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class HarmonyAgent:
         self.turns: list[Turn] = []
         self.malformed: list[str] = []
         self.timeouts = 0
+        self.reason = ""
 
     def run(self, messages: Sequence[Message]) -> str:
         """Work from the first messages to the end. Returns how it ended, in mini-swe-agent's words."""
@@ -87,6 +88,7 @@ class HarmonyAgent:
         """The next step, or how the trajectory ends where there is none. The sample that it broke off in is a turn as well."""
         context = self._responder.engine.context
         if context is not None and len(request) >= context:
+            self.reason = f"a request of {len(request):,} tokens, and the model's context is {context:,}"
             return OVERFLOW
         for attempt in range(ATTEMPTS):
             key = "/".join(map(str, (self._key, len(self.turns), attempt)[: 3 if attempt else 2]))
@@ -134,7 +136,8 @@ def solve(plan: AgentPlan, instance: Instance, run: int, directory: Path) -> Sol
             )
             variables = environment.get_template_vars() | {"task": instance.problem_statement}
             status = agent.run(first_messages(plan.config["agent"], effort_of(plan.template_arguments), variables))
-            patch, said = _patch(repository)
+            patch, reason = _patch(repository)
+            said = {"exception_str": reason or agent.reason}
         finally:
             getattr(environment, "cleanup", lambda: None)()
     except Exception as error:  # of an engine, a container or a template, each with errors of its own
@@ -149,12 +152,12 @@ def solve(plan: AgentPlan, instance: Instance, run: int, directory: Path) -> Sol
     return Solved(turns, retokenised, failure)
 
 
-def _patch(repository: Repository) -> tuple[str, dict[str, str]]:
+def _patch(repository: Repository) -> tuple[str, str]:
     """The patch of a work tree; empty, with git's reason, where it cannot be read: that is this trajectory's fault alone."""
     try:
-        return repository.diff(), {}
+        return repository.diff(), ""
     except EngineError as error:
-        return "", {"exception_str": str(error)}
+        return "", str(error)
 
 
 def _described(agent: HarmonyAgent | None, info: dict[str, Any], plan: AgentPlan) -> dict[str, Any]:
