@@ -216,6 +216,22 @@ def test_what_a_tool_cannot_do_is_said_to_the_model_and_touches_nothing(tmp_path
     assert read_candidates(tmp_path)["one"][0].patch == read_candidates(tmp_path)["one"][1].patch
 
 
+PATCH = "*** Begin Patch\n*** Update File: sums.py\n-    return sum(xs) + 1\n+    return sum(xs)\n*** End Patch"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["apply_patch", PATCH],
+        ["bash", "-lc", f"apply_patch <<'PATCH'\n{PATCH}\nPATCH"],
+        ["bash", "-lc", f'apply_patch << "EOF"\n{PATCH}\nEOF\n'],
+    ],
+)
+def test_a_command_that_is_a_patch_is_applied_as_one(command: list[str], tmp_path: Path) -> None:
+    run_script(tmp_path, {"one": [[call("container.exec", {"command": command}), FINAL]]})
+    assert "+    return sum(xs)\n" in read_candidates(tmp_path)["one"][0].patch
+
+
 def test_an_answer_that_is_too_long_is_shortened_and_a_slow_command_is_stopped(tmp_path: Path) -> None:
     run_script(tmp_path, {"one": [[bash("seq 100000"), bash("sleep 60"), mend(""), FINAL]]}, command_seconds=2)
     (long, slow, _) = contents(trajectory(tmp_path, "one"), "tool")

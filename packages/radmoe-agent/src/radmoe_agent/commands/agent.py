@@ -23,7 +23,7 @@ HEADING = "Serve"
 HELP = "Pick one patch out of N trajectories of a coding agent."
 EXAMPLES = (
     "radmoe agent run --model MODEL --data issues/ -n 16 --out runs/",
-    "radmoe agent run --harness harmony --model GPT-OSS --data issues/ --out runs/",
+    "radmoe agent run --harness harmony --model MODEL --data issues/ --out runs/",
     "radmoe agent import theirs/run_* --model MODEL --out runs/",
     "radmoe agent select runs/ --out preds.json",
 )

@@ -6,6 +6,7 @@ The names and the arguments are those that gpt-oss was trained with; what a tool
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from shlex import join, quote
@@ -19,6 +20,7 @@ LONGEST = 10_000  # characters of an answer, of which the middle is left out
 MOST_LINES = 500  # of a file that is opened without an end
 MOST_MATCHES = 50
 _ALIASES = {"path": ("file_path",), "line_start": ("start_line",), "line_end": ("end_line",), "command": ("cmd",), "query": ("pattern",)}  # fmt: skip
+_HERE_DOCUMENT = re.compile(r"\s*apply_patch\s*<<\s*(['\"]?)(\w+)\1\n(.*\n)\2\s*", re.DOTALL)
 
 
 class Answer(NamedTuple):
@@ -62,6 +64,8 @@ class Call(NamedTuple):
 
 
 def _exec(repository: Repository, *, command: list[str], workdir: str | None) -> Answer:
+    if (patch := _patch_in(command)) is not None:
+        return _apply_patch(repository, patch=patch)
     words = join(command)
     done = repository.shell(words if workdir is None else f"cd -- {quote(workdir)} && {words}")
     text = done.output.decode(errors="replace")
@@ -70,6 +74,16 @@ def _exec(repository: Repository, *, command: list[str], workdir: str | None) ->
     if done.stopped:
         text += f"\n[the command was stopped: {done.stopped}]"
     return Answer(-1 if done.stopped else done.code, text, bool(done.stopped))
+
+
+def _patch_in(command: list[str]) -> str | None:
+    """The patch of a command that calls apply_patch as a program, which models do, though there is no such program."""
+    match command:
+        case ["apply_patch", patch]:
+            return patch
+        case ["bash" | "sh", "-c" | "-lc", line] if found := _HERE_DOCUMENT.fullmatch(line):
+            return found[3]
+    return None
 
 
 def _print_tree(repository: Repository, *, path: str, depth: int) -> Answer:
