@@ -277,11 +277,17 @@ def test_the_shipped_problems_of_other_seeds_are_whole_and_of_the_shipped_weight
         assert problems == {task: sizes[task.partition("-")[0]] for task in TASKS}
 
 
-@pytest.mark.parametrize(("seed", "tasks"), [(0, tuple(TASKS)), (471, ("code",))])
+REGISTERED = Path(__file__).parents[2] / "registered"  # in a checkout, in no package
+
+
+@pytest.mark.parametrize(
+    ("seed", "directory", "tasks"),
+    [(0, None, set(TASKS)), (471, REGISTERED / "471", set(TASKS)), (472, REGISTERED / "472", {"code", "code-wide"})],
+)
 def test_the_rollouts_at_the_papers_sampling_are_whole_and_of_the_shipped_weights(
-    seed: int, tasks: tuple[str, ...]
+    seed: int, directory: Path | None, tasks: set[str]
 ) -> None:
-    own, archive = open_archive(), open_archive(seed=seed, sampling="paper")
+    own, archive = open_archive(), open_archive(directory, sampling="paper")
     assert list(archive.configurations) == list(own.configurations)
     for name, entry in archive.configurations.items():
         drawn = entry["sampling"]
