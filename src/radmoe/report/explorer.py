@@ -80,7 +80,7 @@ def write_report(
         entries,
         pools=[one.facts() for one in sources],
         methods=_methods(evaluated),
-        tables=[] if report is None else [_table(table) for table in report.tables],
+        tables=[] if report is None else [table_block(table) for table in report.tables],
         verdict="" if report is None else report.verdict,
         notes=notes,
     )
@@ -276,8 +276,8 @@ def _methods(evaluated: dict[int, tuple[GradedPool, ...]]) -> list[dict[str, Any
     ]
 
 
-def _table(table: Table) -> dict[str, Any]:
-    """A table of the evaluation with every cell as text, and the number to sort it by."""
+def table_block(table: Table) -> dict[str, Any]:
+    """A table for the index of a page, with every cell as text, and the number to sort it by."""
     return {
         "key": table.key,
         "title": table.title,

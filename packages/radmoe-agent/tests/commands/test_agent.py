@@ -159,7 +159,7 @@ def test_issues_whose_repository_is_not_given_are_named_and_a_page_says_why(tmp_
     (tmp_path / "instances.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = radmoe("select", tmp_path / "runs", "--data", tmp_path, "--page", tmp_path / "why.html")
     assert f"{tmp_path} does not have 1 of 2 issues, such as issue-001: their patches are not checked" in done.stderr
-    assert f"open {tmp_path / 'why.html'} in a browser" in done.stdout
+    assert f"and in {tmp_path / 'why.html'}, which a browser opens" in done.stdout
     assert (tmp_path / "why.html").read_text().count('id="problem-') == 2
     assert '"issue": "mend <it>"' in (tmp_path / "runs" / "records.jsonl").read_text()
     radmoe("select", tmp_path / "runs", "--method", "rad")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from command_line import error, radmoe
 from printed_commands import follow
+from radmoe.explorer.blocks import unpack
 from radmoe_agent.candidates import read_candidates
 from radmoe_lab.agent.records import read_trajectories
 from radmoe_lab.models import shipped_trajectories
@@ -33,24 +35,33 @@ def test_mini_swe_agent_on_this_machine_makes_the_patches_that_were_sampled_on_a
     assert equal >= 11  # a rounding may fall on the other side
 
 
-def test_it_ends_with_what_the_hidden_tests_say(demo: tuple[Path, str]) -> None:
+def test_it_compares_with_what_choosing_stands_on_and_ends_with_the_page(demo: tuple[Path, str]) -> None:
     place, said = demo
     verdicts = [json.loads(line) for line in (place / "verdicts.jsonl").read_text().splitlines()]
-    resolved = sum(one["resolved"] for one in verdicts)
-    shown = re.findall(r"repo-000\d +(\d) of 4 ", said)
-    assert sum(map(int, shown)) == resolved
-    assert 0 < resolved < 12
-    average = re.search(r"All \(3 issues\), percent resolved: a random trajectory (\d+), .*RAD \d+, oracle \d+", said)
-    assert average is not None
-    assert int(average[1]) == round(100 * resolved / 12)
+    by_issue: dict[str, list[bool]] = {}
+    for one in verdicts:
+        by_issue.setdefault(one["instance_id"], []).append(one["resolved"])
+    mixed = [rights for rights in by_issue.values() if len(set(rights)) == 2]
+    assert f"Percent resolved on {len(mixed)} mixed of 3 issues, 12 trajectories" in said
+    shown = re.search(r"of all\na random one +([\d.]+)", said)
+    assert shown is not None
+    assert float(shown[1]) == round(100 * sum(sum(rights) / 4 for rights in mixed) / len(mixed), 1)
+    assert "At full size: Percent resolved on 519 mixed of 598 issues, 9,568 trajectories" in " ".join(said.split())
     preds = json.loads((place / "runs" / "preds.json").read_text())
     assert all(one["model_patch"].startswith("diff --git") for one in preds.values())
+    page = place / "runs" / "patches.html"
+    assert said.rstrip().endswith(f"open {page} in a browser. It says of every issue which patch was picked, and why.")
+    stored = dict(re.findall(r'base64" id="([\w-]+)">([^<]*)<', page.read_text()))
+    index = unpack(base64.b64decode(stored["index"]))[0]
+    assert [one["right"] for one in index["problems"]] == [sum(rights) for rights in by_issue.values()]
+    assert [table["key"] for table in index["tables"]] == ["agent-choice", "agent-choice"]
 
 
 def test_the_commands_it_ends_with_run_in_the_environment_of_make_demo_agent(demo: tuple[Path, str]) -> None:
     assert [call[1:3] for call in follow(demo[1], demo[0], "demo,agent")] == [
         ["agent", "select"],
         ["agent", "evaluate"],
+        ["report", str(demo[0] / "runs")],
         ["lab", "agent"],
     ]
 

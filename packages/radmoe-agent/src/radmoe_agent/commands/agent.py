@@ -313,8 +313,7 @@ def select_command(
     for one in decisions:
         if one.run is None:
             say(f"radmoe: {one.instance_id}: {one.why}", err=True)
-    say(f"{len(decisions):,} predictions in {preds}, and why in {reasons}")
-    say(f"Look inside: open {shown} in a browser. It says of every issue which patch was picked, and why.")
+    say(f"{len(decisions):,} predictions in {preds}; why in {reasons}, and in {shown}, which a browser opens")
 
 
 def _arguments(style: str | None) -> dict[str, object]:

@@ -1,17 +1,14 @@
-"""`radmoe agent demo`: the lab's agent mends small repositories, RAD picks a patch of each, and hidden tests judge."""
+"""`radmoe agent demo`: the lab's agent mends small repositories, one patch of each is picked, and hidden tests judge."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from radmoe.system.printing import console, say
-
-if TYPE_CHECKING:
-    from radmoe_agent.patches import PatchDecision
 
 MODEL = "lab-agent-qwen"
 EXAMPLES = ("radmoe agent demo",)
@@ -25,17 +22,25 @@ def demo_command(
 ) -> None:
     """Run the lab's agent on this machine, select, compare.
 
-    The agent is mini-swe-agent with a lab model, and the selection is by routing. Everything is real and local: the model (7M parameters, trained for this project), bash commands in a sandbox, the
-    routing, the patches, the hidden tests. What was run already is not run again.
+    The agent is mini-swe-agent with a lab model. Everything is real and local: the model (7M parameters, trained for this project), bash commands in a sandbox, the
+    routing, the patches, the hidden tests. What was run already is not run again. At the end stands what choosing was worth on all 598 issues of the lab, which is a
+    committed result and not computed here.
     """
-    from radmoe_agent.candidates import read_candidates
+    from dataclasses import replace
+
+    from radmoe.evaluation.screen import show_table
+    from radmoe.pool import open_pool
+    from radmoe.report.explorer import table_block
+    from radmoe_agent.candidates import POOL, read_candidates
     from radmoe_agent.commands.agent import run_command, select_command
-    from radmoe_agent.instances import load_instances
-    from radmoe_agent.patches import decide_all
+    from radmoe_agent.page import PAGE, write_page
+    from radmoe_agent.page.write import read_records
+    from radmoe_agent.patches import RECORDS
+    from radmoe_lab.agent.comparison import Judged, compare, read_committed
     from radmoe_lab.agent.export import write_instances, write_verdicts
     from radmoe_lab.agent.repositories import repositories
     from radmoe_lab.agent.templates import CONFIG
-    from radmoe_lab.agent.verdicts import judge_many
+    from radmoe_lab.agent.verdicts import RESOLVED, judge_many
 
     place = out / f"n{n}-s{seed}-{limit}"
     issues, runs = place / "issues", place / "runs"
@@ -45,46 +50,41 @@ def demo_command(
     say("")
     select_command(runs, data=issues)
     known = {task.repository_id: task for task in tasks}
-    candidates = read_candidates(runs)
+    candidates, pool = read_candidates(runs), open_pool(runs / POOL)
     patches = {(name, one.run): one.patch for name, members in candidates.items() for one in members}
     jobs = max(1, len(os.sched_getaffinity(0)))
     judged = judge_many([(known[name], patch) for (name, _), patch in patches.items()], jobs=jobs)
     verdicts = dict(zip(patches, judged, strict=True))
     say("")
     labels = write_verdicts(place, verdicts)
-    _table(list(decide_all(runs, instances=load_instances(issues))), verdicts, n)
+    own = compare(
+        Judged(
+            members,
+            replace(pool.group(name), kind="agent") if name in pool.kinds else None,
+            {one.run: verdicts[name, one.run] for one in members},
+        )
+        for name, members in candidates.items()
+    )
+    if own.rows:
+        show_table(own, console())
+    else:
+        say(
+            "Fewer than two issues are mixed, so nothing can be compared: try another --seed, or a higher --limit or -n"
+        )
     say("")
     say("Now try:")
-    say(f"  .venv/bin/radmoe agent evaluate {runs} --labels {labels}")
-    say(
-        "  .venv/bin/radmoe lab agent --out build/agent      # 598 issues x 16, shipped: docs/agents.md has the results"
-    )
-
-
-def _table(decisions: list[PatchDecision], verdicts: dict[tuple[str, int], str], n: int) -> None:
-    """Print the hidden tests' verdicts per issue, and the rates of a random, the shortest, the picked and the best trajectory."""
-    from radmoe.system.screen import ScreenTable
-    from radmoe_lab.agent.verdicts import NO_PATCH, RESOLVED
-
-    table = ScreenTable(title=f"What the hidden tests say, {len(decisions)} issues x {n} trajectories", box=None)
-    for heading in ("issue", "resolved", "RAD's pick", "its verdict", "fewest steps", "its verdict"):
-        table.add_column(heading, justify="right" if heading == "resolved" else "left")
-    rows: list[tuple[float, bool, bool]] = []  # share resolved, whether RAD's and the shortest are
-    for one in decisions:
-        name = one.instance_id
-        right = [verdicts[name, c.run] == RESOLVED for c in one.candidates]
-        usable = [c for c in one.candidates if c.problem is None]
-        short = min(usable, key=lambda c: (c.steps or 0, c.run)).run if usable else None
-        picks = [NO_PATCH if run is None else verdicts[name, run] for run in (one.run, short)]
-        rows.append((sum(right) / len(right), picks[0] == RESOLVED, picks[1] == RESOLVED))
-        shown = ["none" if run is None else f"run {run}" for run in (one.run, short)]
-        table.add_row(name, f"{sum(right)} of {len(right)}", shown[0], picks[0], shown[1], picks[1])
-    console().print(table)
-    for title, kept in (("All", rows), ("Mixed", [row for row in rows if 0 < row[0] < 1])):
-        if kept:
-            average, rad, short_right = (100 * sum(column) / len(kept) for column in zip(*kept, strict=True))
-            oracle = 100 * sum(row[0] > 0 for row in kept) / len(kept)
-            say(
-                f"{title} ({len(kept)} issues), percent resolved: a random trajectory {average:.0f}, fewest steps "
-                f"{short_right:.0f}, RAD {rad:.0f}, oracle {oracle:.0f}"
-            )
+    for call in (
+        f"agent evaluate {runs} --labels {labels}",
+        f"report {runs} --out {place / 'routing.html'}",
+        "lab agent --out build/agent",
+    ):
+        say(f"  .venv/bin/radmoe {call}")
+    say("")
+    full = read_committed()
+    title = f"At full size: {full.title} (a committed result, which python -m radmoe_lab.agent.comparison makes again)"
+    show_table(replace(full, title=title), console())
+    resolved = {key: one == RESOLVED for key, one in verdicts.items()}
+    tables = [table_block(table) for table in ([own] if own.rows else []) + [replace(full, title=title)]]
+    write_page(runs, read_records(runs / RECORDS), runs / PAGE, verdicts=resolved, tables=tables)
+    say("")
+    say(f"Look inside: open {runs / PAGE} in a browser. It says of every issue which patch was picked, and why.")
