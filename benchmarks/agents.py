@@ -1,7 +1,7 @@
 """Measures what it costs to select one patch per issue from a pool that keeps the rows of boundaries alone.
 
 `python -m benchmarks.agents` plants 500 issues x 16 trajectories of 1 to 166 boundaries on Qwen3.6-35B-A3B's router
-(40x256 top-8), as the paper has them, and times `decide_all`, which is `radmoe agent select` without writing its files.
+(40x256 top-8), as the paper has them, and times `decide_all` and writing the page, which is all that `radmoe agent select` does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from radmoe.pool import PoolWriter, Profile
 from radmoe.types import Rollout, RouterShape, Step
 from radmoe_agent.candidates import POOL, Candidate, write_candidates
-from radmoe_agent.patches import decide_all
+from radmoe_agent.page import PAGE, write_page
+from radmoe_agent.patches import decide_all, record
 from radmoe_lab import planted
 
 SHAPE = RouterShape(40, 256, 8)
@@ -70,6 +71,10 @@ def measure(issues: int, n: int, threads: int) -> None:
             made = list(decide_all(out, threads=number))
             seconds = time.perf_counter() - began
             print(f"{number} threads: {seconds:.1f} s, {1000 * seconds / len(made):.1f} ms per issue")
+        began = time.perf_counter()
+        write_page(out, list(map(record, made)), out / PAGE)
+        seconds = time.perf_counter() - began
+        print(f"the page: {seconds:.1f} s, {(out / PAGE).stat().st_size / 1e6:.1f} MB")
 
 
 def main() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from radmoe.evaluation.render import interval_text, value_text
 from radmoe.evaluation.table import Table
 from radmoe_agent.candidates import Candidate
 from radmoe_lab.agent.comparison import METHODS, MODEL, Judged, compare, read_committed, shipped
@@ -67,6 +69,20 @@ def test_the_committed_floors_are_those_of_the_shipped_trajectories() -> None:
 
     assert made["of all", "a random one"] == pytest.approx(np.mean([share(own) for own in mixed]))
     assert made["with a patch", "a random one"] == pytest.approx(np.mean([share(own, NO_PATCH) for own in mixed]))
+
+
+def test_the_docs_have_the_committed_figures() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "agents.md").read_text()
+    lines: defaultdict[str, list[str]] = defaultdict(list)
+    for row in read_committed().rows:
+        name, *cells = row.cells
+        lines[f"{row.section == 'of all'} {name.value}"] += [
+            f"{value_text(cell)} {interval_text(cell)}" for cell in cells
+        ]
+    shown = {tuple(part.strip() for part in line.split("|")[2:6]) for line in page.splitlines() if line.count("|") == 6}
+    for figures in lines.values():
+        known = [figure for figure in figures if not figure.startswith("--")]
+        assert any(known == [part for part in row if part] for row in shown), known
 
 
 @pytest.mark.slow

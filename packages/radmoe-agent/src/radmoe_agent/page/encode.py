@@ -37,7 +37,8 @@ def encode_issue(
 ) -> EncodedProblem:
     """Encode an issue, whose trajectories with routing are `group`.
 
-    Without `every_text` the texts of steps are those of the pick and of the best trajectory with another patch alone.
+    Without `every_text` the texts of steps are those of the pick and of the best trajectory with another patch alone, and what a step
+    was given does not stand for an issue nobody wrote down: reading it takes as long as choosing.
     """
     considered = list(record["candidates"])
     groups = _grouped(record, considered, {one.run: one.patch.strip() for one in candidates})
@@ -50,7 +51,7 @@ def encode_issue(
         steps.append(_steps(traces.get(one["run"]), None if group is None else group.vocab, record["readout"], shown))
     starts, begins = ragged([list(one.starts) for one in steps])
     compared, compared_begins = ragged([one.compared for one in steps])
-    issue = record.get("issue") or _given(traces, group)
+    issue = record.get("issue") or (_given(traces, group) if every_text else "")
     known = None if verdicts is None else [verdicts.get(one["run"]) for one in considered]
     header = {
         "id": record["instance_id"],

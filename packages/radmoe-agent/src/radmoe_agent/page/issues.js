@@ -93,7 +93,7 @@ function issuePage(problem, index, state, actions) {
     el("h1", {}, theirs(problem.id, 120)),
     el("p", { class: "why" }, el("strong", {}, sentences[0]), ...sentences.slice(1).flatMap((sentence) => [" ", theirs(sentence, 1000)])),
     el("p", { class: "about" }, parts.map((name) => `${capital(METHOD_PARTS[name][0])} is ${METHOD_PARTS[name][1]}. `), parts.length > 1 ? "Their ranks are added. " : "", "The highest is picked."),
-    el("details", { class: "prompt", open: true }, el("summary", {}, problem.written ? "The issue" : "What the first step was given, the issue in it"), textBlock(problem.issue || "(not recorded)"),
+    el("details", { class: "prompt", open: true }, el("summary", {}, problem.written || !problem.issue ? "The issue" : "What the first step was given, the issue in it"), textBlock(problem.issue || "(not recorded: radmoe agent select --data has it)"),
       problem.issue_cut ? el("p", { class: "about" }, `${plural(problem.issue_cut, "character")} left out of this page`) : null),
     panels.map((one) => one.node));
   const step = (by) => {
