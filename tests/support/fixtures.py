@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from planted_pools import RECIPE, write_pool
 from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
+
+settings.register_profile("radmoe", deadline=None)  # timing is not a test
+settings.load_profile("radmoe")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,7 @@ candidates.py      what is known of each finished trajectory: its patch, how it 
 run.py             N trajectories of every instance by either harness, with their routing, into run directories and a pool
 importer.py        routing for trajectories that exist already, of whatever model class
 patches.py         the selection, `preds.json`, and a record of every decision
+defaults.py        what the command line shows as its defaults
 commands/          `radmoe agent run`, `import` and `select`
 
 Nothing here reads a verdict: those are grading's, and an import contract holds the two apart.

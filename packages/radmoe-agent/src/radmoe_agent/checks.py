@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from radmoe.errors import EngineError
 from radmoe_agent.candidates import Candidate
+from radmoe_agent.defaults import TEST_SECONDS
 from radmoe_agent.instances import Instance
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from radmoe_agent.confined import ConfinedEnvironment
     from radmoe_agent.session import Finished
 
-TEST_SECONDS = 300
 FAILS = "its patch fails the visible tests"
 
 

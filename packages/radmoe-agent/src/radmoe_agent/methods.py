@@ -25,7 +25,6 @@ from radmoe.selection.overlap import text_similarity
 from radmoe.types import Trace
 
 Floats = NDArray[np.float64]
-DEFAULT = "patch-overlap"  # docs/agents.md: what it rests on
 
 
 @dataclass(frozen=True, eq=False)

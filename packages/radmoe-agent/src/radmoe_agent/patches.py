@@ -29,9 +29,10 @@ from radmoe.selection.selector import choose, similarity
 from radmoe.selection.steps import Counts, count_steps
 from radmoe.types import SELECTION_KEYS, Anchor, RolloutGroup, Selection, Trace
 from radmoe_agent.candidates import POOL, Candidate, read_candidates, refuse_unfinished
-from radmoe_agent.checks import TEST_SECONDS, check_confinement, check_patches
+from radmoe_agent.checks import check_confinement, check_patches
+from radmoe_agent.defaults import METHOD, TEST_SECONDS
 from radmoe_agent.instances import Instance
-from radmoe_agent.methods import DEFAULT, Cohort, parts_of, scores_of
+from radmoe_agent.methods import Cohort, parts_of, scores_of
 from radmoe_agent.reasons import why
 
 PREDS, RECORDS = "preds.json", "records.jsonl"
@@ -119,7 +120,7 @@ class Compared:
 def decide_all(
     directory: str | Path,
     *,
-    method: str = DEFAULT,
+    method: str = METHOD,
     rule: Rule | None = None,
     limit: int | None = None,
     instances: Sequence[Instance] = (),
@@ -142,7 +143,7 @@ def decide_all(
     if "likelihood" in parts and not pool.has_logprobs:
         raise InputError(
             f"{pool.path} keeps no log-probabilities, which likelihood reads: run or import with --topk-logprobs 20, or "
-            f"use another method ({DEFAULT})"
+            f"use another method ({METHOD})"
         )
     setting = (rule or Rule()).settle("agent")
     repositories = {one.instance_id: one for one in instances}
@@ -174,7 +175,7 @@ def decide(
     setting: Setting,
     model: str,
     *,
-    method: str = DEFAULT,
+    method: str = METHOD,
 ) -> PatchDecision:
     """Decide for one instance, whose trajectories with routing are `group`."""
     members, compared = _compare(members, group, setting)

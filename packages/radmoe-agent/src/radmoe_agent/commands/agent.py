@@ -12,9 +12,8 @@ import typer
 from radmoe.cli.common import Device, Dtype, IdsOnly, Json, Threads, limited, progress, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, json_text, say, say_json
-from radmoe_agent.checks import TEST_SECONDS
 from radmoe_agent.commands.screen import run_line, say_problems, show_decisions
-from radmoe_agent.methods import DEFAULT
+from radmoe_agent.defaults import METHOD, TEST_SECONDS
 
 if TYPE_CHECKING:
     from radmoe_agent.run import AgentPlan, AgentProgress, AgentRun
@@ -253,7 +252,7 @@ def select_command(
         typer.Option(
             "--method", help="rad, patch-overlap or likelihood; joined by +, their ranks are added: rad+likelihood."
         ),
-    ] = DEFAULT,
+    ] = METHOD,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Predictions in SWE-bench's form.", show_default="preds.json in RUNS"),
