@@ -80,7 +80,7 @@ def measure(paths: Sequence[Path], out: Path, *, jobs: int) -> None:
     """Grade files of rollouts and write what each method's pick is worth on each problem, as a share of ties that are right."""
     found: dict[str, Any] = {}
     arrays: dict[str, NDArray[Any]] = {}
-    for path in paths:
+    for path in (path for path in paths if not path.name.endswith(".matrices.npz")):
         sampled = read_sampled(path)
         settings = sampled.header["settings"]
         tokenizer = fast_tokenizer(model_named(settings["model"]).tokenizer)
