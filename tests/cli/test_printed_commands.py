@@ -44,6 +44,7 @@ SMALL = {  # what is added to a printed command, so that it takes seconds
     "bench": ("--limit", "1"),
     "study": ("--quick",),
     "radmoe_lab.train": ("--steps", "1"),
+    "radmoe_lab.agent.comparison": ("--limit", "2"),
 }
 NAMES = r"""
 import numpy as np

@@ -142,8 +142,14 @@ def over_mixed(issues: Issues, columns: Mapping[str, Floats], options: Options) 
 def main_table(every: list[Issues], options: Options) -> Table:
     rows = []
     for one in every:
-        result = over_mixed(one, {"avg": one.rate, "rad": one.hits["rad"], "lift": one.hits["rad"] - one.rate}, options)
-        mixed, means = one.mixed, (None,) * 3 if result is None else tuple(map(float, result.estimate))
+        columns = {
+            "avg": one.rate,
+            "rad": one.hits["rad"],
+            "lift": one.hits["rad"] - one.rate,
+            "floor": one.hits[DRAWN],
+        }
+        result = over_mixed(one, columns, options)
+        mixed, means = one.mixed, (None,) * 4 if result is None else tuple(map(float, result.estimate))
         test = poisson_binomial_test(one.rate[mixed], one.hits["rad"][mixed]) if mixed.any() else None
         average, rad = float(one.rate.mean()), float(one.hits["rad"].mean())
         rows.append(
@@ -153,6 +159,7 @@ def main_table(every: list[Issues], options: Options) -> Table:
                     Cell(len(one.rate), "count"),
                     Cell(int(mixed.sum()), "count"),
                     shown(means[0], "percent"),
+                    shown(means[3], "percent"),
                     shown(means[1], "percent"),
                     shown(means[2], "points", None if result is None else result.interval(2)),
                     missing("no issue is mixed") if test is None else Cell(test.p, "p"),
@@ -167,20 +174,22 @@ def main_table(every: list[Issues], options: Options) -> Table:
     oracles = {"Qwen3.6-35B-A3B": 0.698, "gpt-oss-120B": 0.758, "gpt-oss-20B": 0.688}
     for row in printed("swebench"):
         values = [percent(row[name]) for name in ("mix_avg", "mix_rad", "mix_delta", "all_avg", "all_rad", "all_delta")]
-        mixed_cells = (shown(values[0], "percent"), shown(values[1], "percent"), shown(values[2], "points"))
+        floor = missing("not printed")
+        mixed_cells = (shown(values[0], "percent"), floor, shown(values[1], "percent"), shown(values[2], "points"))
         all_cells = (shown(values[3], "percent"), shown(values[4], "percent"), shown(values[5], "points"))
         counts = (Cell(500, "count"), Cell(int(row["n_mix"]), "count"))
         oracle = shown(oracles.get(row["model"]), "percent")
         name = Cell(row["model"])
         rows.append(Row((name, *counts, *mixed_cells, missing("not printed"), *all_cells, oracle), "the paper, N = 16"))
     heads = (
-        *(Column("configuration"), Column("issues"), Column("mixed"), Column("Avg, mixed"), Column("RAD, mixed")),
+        *(Column("configuration"), Column("issues"), Column("mixed"), Column("Avg, mixed")),
+        *(Column("with a patch, mixed"), Column("RAD, mixed")),
         *(Column("lift, mixed", "95% CI"), Column("p"), Column("Avg, all"), Column("RAD, all"), Column("lift, all")),
         Column("oracle"),
     )
     notes = (
         "The lift over all issues is that on mixed ones times their share, up to issues on which RAD abstains: the others "
-        "do not depend on who is picked. p is the Poisson-binomial test on the mixed issues, exact and one-sided.",
+        "do not depend on who is picked. Beside the average of all stands that of those with a patch. p is the Poisson-binomial test on the mixed issues, exact and one-sided.",
     )
     return Table("agent", "One patch of N: mixed issues and all", heads, tuple(rows), notes, "comparison")
 

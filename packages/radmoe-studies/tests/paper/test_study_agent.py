@@ -92,6 +92,7 @@ def test_chance_among_those_with_a_patch_is_told_apart_from_what_a_selector_gain
     ]
     name = "a random one of those with a patch"
     assert cell(tables["agent-selectors"], name, "right") == pytest.approx(np.mean(chance))
+    assert cell(tables["agent"], "planted", "with a patch, mixed") == pytest.approx(np.mean(chance))
     assert cell(tables["agent-selectors"], name, "lift") > 0.05
     for selector in ("RAD among those with a patch", "fewest steps among those with a patch"):
         right = cell(tables["agent-selectors"], selector, "right")
