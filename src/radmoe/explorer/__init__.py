@@ -19,14 +19,6 @@ from radmoe.explorer.problem import EncodedProblem, Verdicts, encode_problem
 from radmoe.explorer.views import usual_settings
 
 __all__ = [
-    "Assets",
-    "EncodedProblem",
-    "Verdicts",
-    "assets",
-    "encode_index",
-    "encode_problem",
-    "live_page",
-    "page",
-    "policy",
+    "Assets", "EncodedProblem", "Verdicts", "assets", "encode_index", "encode_problem", "live_page", "page", "policy",
     "usual_settings",
-]
+]  # fmt: skip

@@ -15,24 +15,9 @@ from importlib.resources import files
 from typing import NamedTuple
 
 SCRIPTS = (
-    "dom.js",
-    "visible.js",
-    "blocks.js",
-    "source.js",
-    "diff.js",
-    "matrix.js",
-    "map.js",
-    "text.js",
-    "compare.js",
-    "experts.js",
-    "timeline.js",
-    "rollouts.js",
-    "problem.js",
-    "tables.js",
-    "overview.js",
-    "help.js",
-    "app.js",
-)
+    "dom.js", "visible.js", "blocks.js", "source.js", "diff.js", "matrix.js", "map.js", "text.js", "compare.js",
+    "experts.js", "timeline.js", "rollouts.js", "problem.js", "tables.js", "overview.js", "help.js", "app.js",
+)  # fmt: skip
 STYLE = "style.css"
 _BLOCK = "application/octet-stream;base64"
 

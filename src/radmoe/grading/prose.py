@@ -11,16 +11,11 @@ import re
 _WORD = re.compile(r"[A-Za-z]+")
 _COMMON = {"yes", "no", "true", "false", "none", "odd", "even", "red", "blue", "am", "pm"}
 _MEANING = {
-    "dne": "does not exist",
-    "no solutions": "no solution",
-    "no real solutions": "no real solution",
-    "no integer solutions": "no integer solution",
-    "there are no solutions": "no solution",
-    "there is no solution": "no solution",
-    "all reals": "all real numbers",
-    "any real number": "all real numbers",
+    "dne": "does not exist", "no solutions": "no solution", "no real solutions": "no real solution",
+    "no integer solutions": "no integer solution", "there are no solutions": "no solution",
+    "there is no solution": "no solution", "all reals": "all real numbers", "any real number": "all real numbers",
     "the empty set": "empty set",
-}
+}  # fmt: skip
 _SETS = {"all real numbers": "\\mathbb{R}", "empty set": "\\emptyset", "infinity": "\\infty"}
 _DIGITS = "zero one two three four five six seven eight nine ten eleven twelve"
 _SAID = _SETS | {word: str(number) for number, word in enumerate(_DIGITS.split())}

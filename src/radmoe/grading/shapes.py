@@ -21,15 +21,9 @@ PERCENT = "\\%"
 _LEADING = {"=", "+", "\\cdot", "\\therefore", "\\implies", "\\Rightarrow", ":", "\\sim", *ABOUT}
 _TRAILING = {"\\cdot", ".", ",", ";", ":", "\\\\", "\\."}
 _BETWEEN = {
-    "list": ", ",
-    "sequence": ", ",
-    "family": ", ",
-    "union": " \\cup ",
-    "either": " \\lor ",
-    ":=": "=",
-    ":": ":",
+    "list": ", ", "sequence": ", ", "family": ", ", "union": " \\cup ", "either": " \\lor ", ":=": "=", ":": ":",
     "=": " = ",
-}
+}  # fmt: skip
 _AROUND = {
     "set": "\\{*\\}", "interval": "x\\in(*)", "()": "(*)", "(]": "(*]", "[)": "[*)", "[]": "[*]",
 }  # fmt: skip

@@ -56,70 +56,22 @@ _ARGUMENTS = {
 }  # fmt: skip
 _FONTS = {
     f"\\{name}"
-    for name in [
-        "mathrm",
-        "mathbf",
-        "mathit",
-        "mathsf",
-        "mathtt",
-        "mathnormal",
-        "boldsymbol",
-        "bm",
-        "pmb",
-        "operatorname",
-        "boxed",
-        "fbox",
-        "framebox",
-        "underline",
-        "uline",
-        "underbar",
-        "ensuremath",
-        "mathord",
-        "mathop",
-        "mathbin",
-        "mathrel",
-        "smash",
-        "tcboxmath",
-    ]
+    for name in (
+        "mathrm mathbf mathit mathsf mathtt mathnormal boldsymbol bm pmb operatorname boxed fbox framebox underline "
+        "uline underbar ensuremath mathord mathop mathbin mathrel smash tcboxmath"
+    ).split()
 }
 _PROSE = {
     f"\\{name}"
-    for name in [
-        "text",
-        "textbf",
-        "textit",
-        "textrm",
-        "textnormal",
-        "textsf",
-        "texttt",
-        "textsc",
-        "textup",
-        "textsl",
-        "mbox",
-        "hbox",
-        "emph",
-    ]
+    for name in "text textbf textit textrm textnormal textsf texttt textsc textup textsl mbox hbox emph".split()
 }
 _DROPPED = {
-    "\\hspace": 1,
-    "\\vspace": 1,
-    "\\phantom": 1,
-    "\\hphantom": 1,
-    "\\vphantom": 1,
-    "\\tag": 1,
-    "\\label": 1,
-    "\\color": 1,
-}
+    "\\hspace": 1, "\\vspace": 1, "\\phantom": 1, "\\hphantom": 1, "\\vphantom": 1, "\\tag": 1, "\\label": 1, "\\color": 1,
+}  # fmt: skip
 _UNWRAPPED = {
-    "\\textcolor": 1,
-    "\\colorbox": 1,
-    "\\fcolorbox": 2,
-    "\\style": 1,
-    "\\class": 1,
-    "\\href": 1,
-    "\\htmlStyle": 1,
+    "\\textcolor": 1, "\\colorbox": 1, "\\fcolorbox": 2, "\\style": 1, "\\class": 1, "\\href": 1, "\\htmlStyle": 1,
     "\\bbox": 0,
-}
+}  # fmt: skip
 _BRACED = {"\\underbrace", "\\overbrace"}
 _SKIPS = {"\\kern", "\\mkern", "\\hskip", "\\mskip"}
 _NAMED = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp sqrt pi infty lcm gcd max min det"

@@ -27,29 +27,7 @@ _WRITTEN = {
 }  # fmt: skip
 _GREEK = {
     unicodedata.lookup(f"GREEK SMALL LETTER {name.upper()}"): f"\\{name.replace('lamda', 'lambda')} "
-    for name in [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "theta",
-        "lamda",
-        "mu",
-        "pi",
-        "rho",
-        "sigma",
-        "tau",
-        "phi",
-        "omega",
-        "xi",
-        "eta",
-        "zeta",
-        "kappa",
-        "chi",
-        "psi",
-        "nu",
-    ]
+    for name in "alpha beta gamma delta epsilon theta lamda mu pi rho sigma tau phi omega xi eta zeta kappa chi psi nu".split()
 } | {"\u03d5": "\\phi ", "\u03d1": "\\theta ", "\u0394": "\\Delta ", "\u03a3": "\\Sigma ", "\u03a0": "\\Pi "}
 _FULL_WIDTH = {chr(0xFF01 + i): chr(0x21 + i) for i in range(0x5E)}
 _TABLE = _FULL_WIDTH | _GREEK | {sign: latex for latex, signs in _WRITTEN.items() for sign in signs}

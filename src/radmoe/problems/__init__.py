@@ -18,18 +18,6 @@ from radmoe.problems.datasets import dataset_named, task_names
 from radmoe.problems.questions import load_questions
 
 __all__ = [
-    "DEFAULT_SEED",
-    "Content",
-    "Dataset",
-    "Gold",
-    "Hub",
-    "Message",
-    "Problem",
-    "Question",
-    "Record",
-    "Row",
-    "Test",
-    "dataset_named",
-    "load_questions",
-    "task_names",
-]
+    "DEFAULT_SEED", "Content", "Dataset", "Gold", "Hub", "Message", "Problem", "Question", "Record", "Row", "Test",
+    "dataset_named", "load_questions", "task_names",
+]  # fmt: skip

@@ -23,31 +23,13 @@ from radmoe.types import Rollout
 from radmoe.vocab import Vocab
 
 _READ = [
-    "model",
-    "messages",
-    "prompt",
-    "n",
-    "stream",
-    "stream_options",
-    "max_tokens",
-    "max_completion_tokens",
-    "temperature",
-    "top_p",
-    "seed",
-    "stop",
-    "chat_template_kwargs",
-    "reasoning_effort",
-]
+    "model", "messages", "prompt", "n", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature",
+    "top_p", "seed", "stop", "chat_template_kwargs", "reasoning_effort",
+]  # fmt: skip
 _IGNORED = [
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "prompt_cache_key",
-    "safety_identifier",
-    "tool_choice",
+    "user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "tool_choice",
     "parallel_tool_calls",
-]
+]  # fmt: skip
 _NEUTRAL: dict[str, tuple[Any, ...]] = {  # what changes nothing
     "frequency_penalty": (0,),
     "presence_penalty": (0,),

@@ -28,15 +28,8 @@ from radmoe.evaluation.problem import GradedProblem
 from radmoe.system.plugins import import_modules
 
 __all__ = [
-    "METHODS",
-    "GradedProblem",
-    "Method",
-    "MethodOutcome",
-    "draw_method",
-    "pick_method",
-    "rank_sum",
-    "score_method",
-]
+    "METHODS", "GradedProblem", "Method", "MethodOutcome", "draw_method", "pick_method", "rank_sum", "score_method",
+]  # fmt: skip
 
 for _module in sorted(module.name for module in iter_modules(__path__)):
     import_module(f"{__name__}.{_module}")

@@ -16,17 +16,6 @@ from radmoe.selection.kernels.jaccard import (
 )
 
 __all__ = [
-    "TIE",
-    "binary_jaccard",
-    "binary_jaccard_many",
-    "climb",
-    "density_scores",
-    "knn",
-    "knn_density",
-    "levels",
-    "rank_sum",
-    "ranks",
-    "tied",
-    "weighted_jaccard",
-    "weighted_jaccard_many",
-]
+    "TIE", "binary_jaccard", "binary_jaccard_many", "climb", "density_scores", "knn", "knn_density", "levels", "rank_sum",
+    "ranks", "tied", "weighted_jaccard", "weighted_jaccard_many",
+]  # fmt: skip
