@@ -171,6 +171,7 @@ def test_an_agents_turns_are_a_timeline(browser: Chrome, tmp_path: Path, steps: 
     rollouts = [agent_rollout(seed, steps=steps) for seed in range(4)]
     page = shown(browser, pool_of(tmp_path / "pool", {"p": rollouts}, kind="agent"), tmp_path)
     assert page.text("h1") == "1 issue, 4 trajectories"
+    assert "rollout" not in page.run("return document.querySelector('article').innerText").lower()
     page.open("#problem/1")
     page.wait("document.querySelector('.why')")
     assert page.text(".why").startswith("RAD picked trajectory ")

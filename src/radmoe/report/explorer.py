@@ -123,7 +123,9 @@ class _Source:
         if files.exists(pool.path / LABELS):
             labels = read_labels(pool.path)
         else:
-            notes.append("no labels, so nothing says which rollouts are right (radmoe grade writes them)")
+            agents = set(kinds.values()) == {"agent"}
+            what, writes = ("trajectories", "radmoe agent evaluate") if agents else ("rollouts", "radmoe grade")
+            notes.append(f"no labels, so nothing says which {what} are right ({writes} writes them)")
         if problems and not pool.has_logprobs:
             notes.append("no log-probabilities were kept, so texts are not coloured and there is no likelihood")
         if problems and not pool.has_weights:
@@ -191,14 +193,15 @@ class _Source:
     def facts(self) -> dict[str, Any]:
         """The pool as the page describes it."""
         pool, kinds = self.pool, [kind or "not recorded" for kind in map(self.kinds.get, self.problems)]
+        agents = set(kinds) == {"agent"}
         rows = {
             "model": " ".join(filter(None, (pool.model, pool.style))),
             "task": pool.task or "not recorded",
             "kind": ", ".join(f"{kind} ({kinds.count(kind):,})" for kind in dict.fromkeys(kinds)),
             "router": f"{pool.router.layers} layers, {pool.router.experts} experts, {pool.router.top_k} per token",
-            "problems": f"{len(self.problems):,}"
+            "issues" if agents else "problems": f"{len(self.problems):,}"
             + (f" of {len(pool.problems):,}" if len(self.problems) < len(pool.problems) else ""),
-            "rollouts": f"{len(pool):,}",
+            "trajectories" if agents else "rollouts": f"{len(pool):,}",
             "tokens": f"{pool.tokens:,}",
             "sampling": ", ".join(f"{key} {value}" for key, value in pool.sampling.items()) or "not recorded",
             "directory": pool.path.resolve().name,

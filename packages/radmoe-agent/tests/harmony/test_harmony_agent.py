@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from radmoe.engines.base import Sampling
 from radmoe.engines.http.engine import VllmHttpEngine
 from radmoe.engines.replay import replay
 from radmoe.errors import InputError, PoolMismatch
+from radmoe.explorer.blocks import unpack
 from radmoe.pool import Profile, open_pool
 from radmoe.selection.steps import count_steps
 from radmoe_agent.candidates import read_candidates, read_trajectory
 from radmoe_agent.harmony.messages import START
 from radmoe_agent.instances import Instance
-from radmoe_agent.patches import decide_all, write_predictions
+from radmoe_agent.page.encode import encode_issue
+from radmoe_agent.patches import decide_all, record, write_predictions
 from radmoe_agent.responder import EngineResponder
 from radmoe_agent.run import HARMONY, AgentPlan, load_config, run_agents
 from scripted_harmony import BUG, FINAL, bash, call, engine, instances, mend, run_script, save
@@ -109,6 +112,10 @@ def test_a_pick_is_made_by_routing_and_passes_swe_bench_s_loader(out: Path, tmp_
     assert [one.run is not None for one in decisions] == [True, True]
     assert [one.boundaries for one in decisions[0].candidates] == [3, 3, 2]
     write_predictions(decisions, tmp_path / "preds.json", tmp_path / "records.jsonl")
+    group = replace(open_pool(out / "pool").group("one"), kind="agent")
+    shown, arrays = unpack(encode_issue(record(decisions[0]), read_candidates(out)["one"], group).block)
+    assert len(arrays["compared"]) == 3 + 3 + 2
+    assert [texts[0].startswith("<|start|>") for texts in shown["acts"]] == [True, True, True]
     for path in (tmp_path / "preds.json", out / "run_00" / "preds.json"):
         rows = get_predictions_from_file(str(path), "SWE-bench/SWE-bench_Verified", "test")
         assert {row["instance_id"] for row in rows} == {"one", "two"}

@@ -275,7 +275,7 @@ def select_command(
 ) -> None:
     """Pick one patch per issue.
 
-    What cannot be submitted leaves first: no patch, a context that overflowed, and with --data a patch that does not apply to its
+    What cannot be submitted leaves first: no patch, no proper end (its context overflowed, say), and with --data a patch that does not apply to its
     repository or fails the tests that instances.jsonl names (visible_tests). The method picks among the rest; no verdict is read. Writes
     the predictions, a record of every decision, and a page that shows why. An issue with nothing to submit gets an empty patch, and a
     line that says so.

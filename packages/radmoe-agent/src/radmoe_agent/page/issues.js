@@ -243,7 +243,7 @@ function stepsOf(problem, i) {
 
 const ISSUE_WORDS = () => [
   ["Trajectory", "One complete run of an agent on an issue, step by step: it thinks, acts, and reads what came of it. It ends with a patch, or without one."],
-  ["Can be submitted", "A trajectory that left a patch and did not outgrow the context. Where the repository is at hand, the patch also applies and passes the tests that the repository ships. Others leave before anything is chosen."],
+  ["Can be submitted", "A trajectory that left a patch and came to its end. Where the repository is at hand, the patch also applies and passes the tests that the repository ships. Others leave before anything is chosen."],
   ["Routing, boundary", "The model has many small parts, its experts, and uses a few of them for every token. A boundary is where the agent passes from thinking to acting; which experts it used at all its boundaries is a trajectory's routing."],
   ["Overlap, likelihood, density", Object.values(METHOD_PARTS).map(([name, meaning]) => `${capital(name)}: ${meaning}.`).join(" ")],
 ];
