@@ -1,13 +1,15 @@
 # make demo   the main job, on a fresh machine
 # make demo-agent   the lab's agent mends bugs under mini-swe-agent, and one patch of N is picked
 # make test   every check and every test; .ci/run calls this
-# make test-engines   real vLLM on CPU, in an environment of its own (3.5 GB)
+# make test-engines   real vLLM on CPU, in an environment of its own (3.5 GB); VLLM=0.32.0 for a version other than CI's
 # make test-fast   every check, and the tests that are not marked slow
 # make check  format, lint, types, import contracts
 # make reproduce   the published tables, from the shipped rollouts; SCALE=small or full, OUT=build/reproduce, DEVICE=cuda
 # make bench  measure against named peers and rewrite docs/benchmarks.md
 
 PYTHON ?= python3
+VLLM ?= 0.30.0
+ENGINES := .engines/$(if $(filter 0.30.0,$(VLLM)),venv,$(VLLM))
 BIN := .venv/bin
 
 .PHONY: demo demo-agent test test-fast test-engines check reproduce bench clean
@@ -25,8 +27,8 @@ test-fast: .venv/dev
 	scripts/check --fast
 
 test-engines:
-	PYTHON=$(PYTHON) scripts/vllm-env
-	.engines/venv/bin/python -m pytest tests/engines/vllm -n 2 --dist loadfile --durations=10
+	PYTHON=$(PYTHON) scripts/vllm-env $(VLLM)
+	$(ENGINES)/bin/python -m pytest tests/engines/vllm -n 2 --dist loadfile --durations=10
 
 check: .venv/dev
 	scripts/check

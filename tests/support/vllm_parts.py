@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ OPTIONS: dict[str, Any] = {"max_model_len": 1024, "max_num_seqs": 64} | (
     if GPU
     else {"enforce_eager": True}
 )
+# From 0.31 on vLLM's own routed experts need its second model runner, and that needs a GPU
+VERSION = tuple(int(part) for part in version("vllm").split("+")[0].split(".")[:2])
+STOCK = GPU or VERSION < (0, 31)
+BOTH: dict[str, Any] = {"enable_return_routed_experts": True} if STOCK else {}
 # vLLM's expert kernels for GPUs multiply float32 in TensorFloat-32; a row of another position would agree on less than 0.6
 FLOAT32_AGREES = 0.9 if GPU else 0.999
 WEIGHTS_APART = 5e-2 if GPU else 2e-3

@@ -14,7 +14,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from vllm_parts import GPU
+from vllm_parts import GPU, STOCK
 
 
 class Server:
@@ -76,7 +76,7 @@ class Server:
 
 
 OPTIONS = (
-    "--enable-return-routed-experts",
+    *(["--enable-return-routed-experts"] if STOCK else []),
     "--no-enable-chunked-prefill",
     "--additional-config",
     '{"radmoe": {"memory_mib": 64}}',

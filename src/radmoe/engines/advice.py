@@ -16,6 +16,22 @@ SGLANG_KERNEL = (
     "start sglang.launch_server with --moe-runner-backend triton (for gpt-oss its triton_kernel records nothing)"
 )
 
+# What vLLM says where its own capture cannot start, and what to do
+VLLM_START = {
+    "requires Model Runner V2": "capture with the plugin (leave --ids-only out), or with vLLM up to 0.30 where there is no GPU",
+    "monolithic MoE kernel": VLLM_KERNEL,
+}
+EPLB = "its ids are those of replicas: start the server without --enable-eplb"
+VLLM_RUN = ("0.26", "0.30", "0.31", "0.32")  # docs/engines.md says what was run with each
+
+
+def untried_vllm(version: str) -> str:
+    """A line about a version of vLLM that nobody ran radmoe with; empty for the others."""
+    if version.split("+")[0].rpartition(".")[0] in VLLM_RUN:
+        return ""
+    return f"nobody ran radmoe with vLLM {version}, only with {', '.join(VLLM_RUN)}: see what radmoe doctor says of it first"
+
+
 _UPDATE = "update the server: its releases have had such faults; or capture with transformers"
 _VLLM = {
     "routing": f"start vllm serve with --enable-return-routed-experts, or with {PLUGIN}",
@@ -52,7 +68,7 @@ _ANY = {
     "tokenizer": "pass --model the directory of the model that is served",
     "answers": "ask again; if it stays, look into the server's log, and for a proxy that cuts long answers",
     "layers": "pass --model the directory of the model that is served; kernels may also hide layers (see zeros)",
-    "range": "pass --model the directory of the model that is served",
+    "range": f"pass --model the directory of the model that is served; if it is, {EPLB}",
     "repeated rows": _UPDATE,
     "experts differ": _UPDATE,
     "weights": "update radmoe in the server's environment: its plugin divides weights by their sum",

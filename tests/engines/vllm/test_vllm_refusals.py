@@ -17,7 +17,7 @@ from radmoe.errors import EngineError, InputError, RolloutError
 from radmoe.types import RouterShape
 from radmoe.vocab import Vocab
 from radmoe_lab.tokenizer import fast_tokenizer
-from vllm_parts import OPTIONS
+from vllm_parts import OPTIONS, STOCK
 
 
 class FakeLLM:
@@ -198,10 +198,16 @@ def test_a_head_that_vllm_leaves_random(checkpoint: Any, tmp_path: Path, monkeyp
 
 
 def test_stock_ids_alone(checkpoint: Any) -> None:
-    """The engine without the plugin: a pool of ids, same tokens as with it."""
+    """The engine without the plugin: a pool of ids, same tokens as with it; a vLLM that cannot do so here says what can."""
     from radmoe.engines.base import Sampling
     from radmoe.engines.vllm.engine import VllmEngine
 
+    if not STOCK:
+        with pytest.raises(
+            EngineError, match=r"requires Model Runner V2.*: capture with the plugin \(leave --ids-only out"
+        ):
+            VllmEngine(checkpoint("lab-qwen"), weights=False, dtype="float32", **OPTIONS)
+        return
     engine = VllmEngine(checkpoint("lab-qwen"), weights=False, dtype="float32", **OPTIONS)
     done = list(engine.generate([[1, 2, 3]], 2, sampling=Sampling(max_tokens=10)))
     engine.close()
@@ -209,3 +215,34 @@ def test_stock_ids_alone(checkpoint: Any) -> None:
     for c in done:
         assert c.rollout.weights is None
         assert c.rollout.expert_ids.shape == (len(c.rollout), 11, 8)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32"])
+def test_stock_ids_of_every_width(dtype: str) -> None:
+    """vLLM sends uint8 up to 256 experts and uint16 above."""
+    rows = np.tile(np.array([[1, 5], [2, 3]], dtype), (4, 1, 1))
+    (rollout,) = from_vllm(output(completion(routed_experts=rows)), LLM).rollouts
+    assert rollout.expert_ids.dtype == np.int16
+    assert rollout.expert_ids.tolist() == [[[1, 5], [2, 3]]] * 2
+
+
+def test_physical_expert_ids_are_not_taken_for_the_models_own() -> None:
+    """Expert load balancing numbers replicas on past the last expert."""
+    rows = np.tile(np.array([[1, 9], [2, 3]], np.uint8), (4, 1, 1))
+    with pytest.raises(EngineError, match=r"expert 9, outside \[0, 8\).*--enable-eplb"):
+        from_vllm(output(completion(routed_experts=rows)), LLM)
+
+
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        ("AuxOutput Connector requires Model Runner V2", "capture with the plugin"),
+        ("capture is not supported with monolithic MoE kernel OAITriton", "--moe-backend marlin for 4-bit weights"),
+        ("no memory", "^vLLM did not start with m: no memory$"),
+    ],
+)
+def test_why_vllm_did_not_start(reason: str, line: str) -> None:
+    from radmoe.engines.vllm.checks import not_started
+
+    with pytest.raises(EngineError, match=line):
+        raise not_started("m", ValueError(f"1 validation error\n  {reason} [type=value_error, input_value=9]"))

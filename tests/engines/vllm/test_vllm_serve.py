@@ -21,7 +21,7 @@ from radmoe.engines.http.answers import stock_rows
 from radmoe.engines.vllm.plugin.endpoint import ROUTING, STATUS_PATH
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.types import RouterShape
-from vllm_parts import FLOAT32_AGREES, WEIGHTS_APART, replayed, same_sets
+from vllm_parts import FLOAT32_AGREES, STOCK, WEIGHTS_APART, replayed, same_sets
 from vllm_server import OPTIONS, Server
 
 LAYOUT = RouterLayout(RouterShape(11, 32, 8), 11, tuple(range(11)), "lab-qwen")
@@ -57,8 +57,9 @@ def test_ids_and_weights_over_http_agree_with_a_replay(server: Server, replay: A
     for choice in choices:
         tokens = np.array(choice["token_ids"])
         ids, weights = routing[choice["index"]].generated(len(tokens))
-        sent = np.load(io.BytesIO(base64.b64decode(choice["routed_experts"])))
-        assert np.array_equal(stock_rows(sent, None, len(tokens), LAYOUT, "it"), ids)
+        if STOCK:
+            sent = np.load(io.BytesIO(base64.b64decode(choice["routed_experts"])))
+            assert np.array_equal(stock_rows(sent, None, len(tokens), LAYOUT, "it"), ids)
         truth, mass = replayed(replay("lab-qwen", "float32"), PROMPT, tokens)
         assert same_sets(ids, truth).mean() >= FLOAT32_AGREES
         assert weights is not None

@@ -10,7 +10,7 @@ import pytest
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.vllm.plugin import STATUS, TAKE
-from vllm_parts import FLOAT32_AGREES, GPU, GREEDY, OPTIONS, check, same_sets
+from vllm_parts import FLOAT32_AGREES, GPU, GREEDY, OPTIONS, check, replayed, same_sets
 
 
 @contextmanager
@@ -92,3 +92,33 @@ def test_windows_and_layers(checkpoint: Any, replay: Any, settings: dict[str, An
     rows = len(prompt) - 1 + routing.token
     inside = rows < len(ids)  # a row or two may follow the last token
     assert same_sets(routing.ids[inside], ids[rows[inside]][:, routing.layers]).mean() >= FLOAT32_AGREES
+
+
+def test_drafts_that_are_rejected_leave_no_row(checkpoint: Any, replay: Any) -> None:
+    """Speculative decoding: a pass computes positions of drafts, and those of rejected ones again with other tokens."""
+    drafts = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 2, "prompt_lookup_min": 1}
+    prompts = [([5, 6, 7, 8, 9] * 8)[i:] for i in range(3)]
+    speculative = {"speculative_config": drafts, "async_scheduling": False, "disable_log_stats": False}
+    with started(checkpoint("lab-qwen"), **speculative) as engine:
+        done = list(engine.generate(prompts, 2, sampling=Sampling(temperature=0.3, max_tokens=60)))
+        counted = {m.name: m.value for m in engine.llm.get_metrics() if "spec_decode" in m.name and hasattr(m, "value")}
+    drafted, accepted = (counted[f"vllm:spec_decode_num_{what}_tokens"] for what in ("draft", "accepted"))
+    assert 0 < accepted < drafted
+    assert len(done) == 6
+    for c in done:
+        check(replay, prompts[c.prompt_index], c.rollout)
+
+
+def test_ids_are_the_models_own_under_expert_load_balancing(
+    checkpoint: Any, replay: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM's router names replicas (here: the experts backwards) after the place that the plugin listens to."""
+    from vllm.model_executor.layers.fused_moe.router.base_router import BaseRouter
+
+    monkeypatch.setattr(BaseRouter, "_apply_eplb_mapping", lambda self, ids: self.global_num_experts - 1 - ids)
+    prompt = [5, 6, 7, 8]
+    with started(checkpoint("lab-qwen")) as engine:
+        (c,) = engine.generate([prompt], 1, sampling=GREEDY)
+    ids, _ = replayed(replay("lab-qwen", "float32"), prompt, c.rollout.token_ids)
+    assert same_sets(c.rollout.expert_ids[:, 0], ids[:, 0]).all()  # other experts compute, so later layers differ
+    assert same_sets(c.rollout.expert_ids, ids).mean() < 0.9

@@ -108,7 +108,7 @@ def configuration(**parallel: int) -> SimpleNamespace:
         ),
         parallel_config=SimpleNamespace(**({"pipeline_parallel_size": 1, "data_parallel_size": 1} | parallel)),
         compilation_config=SimpleNamespace(max_cudagraph_capture_size=16),
-        scheduler_config=SimpleNamespace(max_num_seqs=4),
+        scheduler_config=SimpleNamespace(max_num_seqs=4, async_scheduling=True),
         speculative_config=None,
     )
 
@@ -149,5 +149,25 @@ def test_a_runner_of_a_third_kind_is_refused() -> None:
     runner.execute_model = runner.forward
     with pytest.raises(EngineError, match="the model runner Runner is not known"):
         RowRecorder(runner, configuration(), PluginSettings(memory_mib=1))
-    with pytest.raises(EngineError, match="pipeline parallelism"):
-        RowRecorder(First(), configuration(pipeline_parallel_size=2), PluginSettings(memory_mib=1))
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        (configuration(pipeline_parallel_size=2), "pipeline parallelism splits the layers: use --tensor-parallel-size"),
+        (configuration(data_parallel_size=2), "data parallelism is not supported: start one server per replica"),
+        (configuration(use_ubatching=True), "dual-batch overlap is not supported: leave --enable-dbo out"),
+    ],
+)
+def test_settings_under_which_rows_cannot_be_told_apart(config: SimpleNamespace, line: str) -> None:
+    with pytest.raises(EngineError, match=line):
+        RowRecorder(First(), config, PluginSettings(memory_mib=1))
+
+
+@pytest.mark.parametrize(("kind", "asynchronous"), [(First, True), (Second, True), (Second, False)])
+def test_drafts_need_a_runner_that_knows_what_was_computed(kind: type[Runner], asynchronous: bool) -> None:
+    config = configuration()
+    config.speculative_config = SimpleNamespace(num_speculative_tokens=3)
+    config.scheduler_config.async_scheduling = asynchronous
+    with pytest.raises(EngineError, match=r"speculative decoding .*: add --no-async-scheduling, or leave"):
+        RowRecorder(kind(), config, PluginSettings(memory_mib=1))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.advice import remedy
+from radmoe.engines.advice import remedy, untried_vllm
 from radmoe.engines.base import Engine, Observation, Sampling
 from radmoe.engines.doctor import checks
 from radmoe.engines.doctor.checks import FAILED, OK, SKIPPED, WARNING, Finding
@@ -58,7 +58,9 @@ def _findings(
         yield Finding("engine", FAILED, str(error))
         return
     versions = ", ".join(f"{what} {version}" for what, version in engine.versions.items())
-    yield Finding("engine", OK, f"{engine.name}, router {engine.shape}{', ' + versions if versions else ''}")
+    untried = untried_vllm(engine.versions["vllm"]) if "vllm" in engine.versions else ""
+    seen = f"{engine.name}, router {engine.shape}{', ' + versions if versions else ''}"
+    yield Finding("engine", WARNING if untried else OK, seen, untried)
     yield _tokenizer(engine)
     prompt = _prompt(engine, random.Random(seed))
     greedy = Sampling(temperature=0, max_tokens=_TOKENS)

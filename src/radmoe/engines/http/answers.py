@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.engines.advice import EPLB
 from radmoe.engines.checkpoint import RouterLayout
 from radmoe.engines.http.fields import Field, short
 from radmoe.engines.vllm.plugin.payload import Routing, decode
 from radmoe.errors import EngineError
-from radmoe.types import check_ids
 from radmoe.vocab import MAX_TOKENS
 
 Raw = NDArray[np.integer[Any]]  # [R, layers, K], one row per input position
@@ -216,7 +216,12 @@ def stock_rows(
     ids = moe_layers(raw, layout)[len(raw) - tokens :]
     if bad := int(unrouted(ids).sum()):
         raise EngineError(f"{bad} of {ids.shape[0] * ids.shape[1]} (row, layer) pairs have no routing: {advice}")
-    check_ids(ids, layout.shape.experts)
+    if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < layout.shape.experts:
+        outside = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+        raise EngineError(
+            f"the server's routing names expert {outside}, outside [0, {layout.shape.experts}): is this the directory of "
+            f"the served model? If it is, {EPLB}"
+        )
     return ids.astype(np.int16)
 
 

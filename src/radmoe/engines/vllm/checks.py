@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from radmoe.engines.advice import VLLM_START
 from radmoe.engines.vllm.plugin import NAME
 from radmoe.engines.vllm.plugin.worker import IGNORED_TIE
 from radmoe.errors import EngineError
@@ -52,7 +53,15 @@ def _check_head(path: Path, config: Any) -> None:
             raise EngineError(IGNORED_TIE.format(name))
 
 
+def not_started(model: str | Path, error: Exception) -> EngineError:
+    """What to say where vLLM does not start, with what to change where that is known."""
+    line = first_line(error)
+    advice = "".join(f": {todo}" for sign, todo in VLLM_START.items() if sign in line)
+    return EngineError(f"vLLM did not start with {model}: {line}{advice}")
+
+
 def first_line(error: Exception) -> str:
-    """The first line of an error's message; where pydantic puts a count of errors first, the line after it."""
+    """The first line of an error's message; where pydantic puts a count of errors first, the line after it, without its input."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[1] if len(lines) > 1 and "validation error" in lines[0] else lines[0]
+    line = lines[1] if len(lines) > 1 and "validation error" in lines[0] else lines[0]
+    return line.partition(" [type=")[0]

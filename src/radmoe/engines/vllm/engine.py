@@ -19,7 +19,7 @@ from radmoe.engines.base import Completion, Engine, Job, Sampling, completion_te
 from radmoe.engines.checkpoint import RouterLayout
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options, refuse_server_options, required_model
-from radmoe.engines.vllm.checks import check_plugin, checked_config, first_line
+from radmoe.engines.vllm.checks import check_plugin, checked_config, first_line, not_started
 from radmoe.engines.vllm.outputs import from_vllm, to_rollout
 from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
 from radmoe.engines.vllm.plugin.endpoint import answered, captured_layers
@@ -82,7 +82,7 @@ class VllmEngine(Engine):
         try:
             self.llm = vllm.LLM(str(model), **options)
         except (RuntimeError, ValueError, OSError, AssertionError) as error:
-            raise EngineError(f"vLLM did not start with {model}: {first_line(error)}") from error
+            raise not_started(model, error) from error
         self.weights = weights
         self.model_name = model_name or recorded_name(model)
         self.checkpoint = Path(model) if Path(model).is_dir() else None

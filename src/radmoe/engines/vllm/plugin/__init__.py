@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -75,5 +76,15 @@ def register() -> None:
 
         setattr(init, NAME, True)
         WorkerBase.__init__ = init
+        _answer_get()
     except Exception as error:
         unknown_vllm(error)
+
+
+def _answer_get() -> None:
+    """Let vLLM 0.31 and 0.32 start where numba was imported before.
+
+    They ask every object of every module for `vars(it).get`, and llvmlite's library answers any name with a function.
+    """
+    if (ffi := sys.modules.get("llvmlite.binding.ffi")) is not None and hasattr(ffi, "_lib_fn_wrapper"):
+        ffi._lib_fn_wrapper.get = lambda *_: None

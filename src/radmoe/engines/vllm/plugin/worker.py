@@ -7,14 +7,16 @@ needed, and so is every later one. So R(t) of a generated token always exists (r
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.advice import VLLM_KERNEL
+from radmoe.engines.advice import VLLM_KERNEL, VLLM_RUN, untried_vllm
 from radmoe.engines.vllm.plugin import NAME, STATUS, TAKE
 from radmoe.engines.vllm.plugin.layers import moe_layers
 from radmoe.engines.vllm.plugin.payload import encode
@@ -50,11 +52,18 @@ def attach(worker: Any) -> None:
         loaded = worker_load(*args, **kwargs)
         try:
             settings = PluginSettings.from_json(worker.vllm_config.additional_config[NAME])
+            check_names(worker.model_runner)
             if worker.rank == 0:  # ranks of tensor parallelism route alike
                 recorder.append(RowRecorder(worker.model_runner, worker.vllm_config, settings))
             refusal = ""
         except RadmoeError as error:
             refusal = str(error)
+        except (
+            AttributeError,
+            ImportError,
+            TypeError,
+        ) as error:  # a name that is not in vLLM's documentation has changed
+            refusal = _unknown(str(error))
         return loaded
 
     def status() -> dict[str, Any] | None:
@@ -72,6 +81,42 @@ def attach(worker: Any) -> None:
     worker.load_model = load_model
     setattr(worker, STATUS, status)
     setattr(worker, TAKE, take)
+
+
+def check_names(runner: Any) -> None:
+    """Raise EngineError where this vLLM lacks a name that is read or wrapped in every pass, or nobody ran it: then warn."""
+    from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
+
+    second = not hasattr(runner, "input_batch")
+    batch = import_module("vllm.v1.worker.gpu.input_batch").InputBatch if second else runner.input_batch
+    positions = "num_computed_tokens_np" if second else "num_computed_tokens_cpu"
+    for owner, names in (
+        (runner, ("execute_model", "model", "max_num_tokens", "device", *(["prepare_inputs"] if second else []))),
+        (batch, ("req_ids", positions)),
+        (
+            SchedulerOutput,
+            ("finished_req_ids", "scheduled_new_reqs", "num_scheduled_tokens", "total_num_scheduled_tokens"),
+        ),
+        (NewRequestData, ("req_id", "prompt_token_ids", "sampling_params")),
+    ):
+        for name in names:
+            if not hasattr(owner, name) and name not in getattr(owner, "__dataclass_fields__", ()):
+                what = owner.__name__ if isinstance(owner, type) else type(owner).__name__
+                raise EngineError(_unknown(f"{what} has no {name}"))
+    if line := untried_vllm(_version()):
+        logging.getLogger("vllm.radmoe").warning(line)
+
+
+def _unknown(reason: str) -> str:
+    return (
+        f"the plugin does not know this vLLM, {_version()} ({reason}): install one that it was run with, "
+        f"{', '.join(VLLM_RUN)}, or leave radmoe out of --additional-config and take vLLM's own ids "
+        "(--enable-return-routed-experts)"
+    )
+
+
+def _version() -> str:
+    return str(getattr(import_module("vllm"), "__version__", "of no version"))
 
 
 class RowRecorder:
@@ -100,7 +145,7 @@ class RowRecorder:
             positions=config.model_config.max_model_len + 1,
             memory=settings.memory_mib << 20,
             prompt=settings.prompt,
-            tail=settings.tail,
+            tail=None if settings.tail is None else settings.tail + _drafted(config),
         )
         self._pending: deque[_Pending] = deque()
         for i, layer in enumerate(self._layers):
@@ -185,6 +230,11 @@ class RowRecorder:
             self._store.fill(plan.slots, ids, None if snapshot.weights is None else snapshot.weights.numpy())
 
 
+def _drafted(config: Any) -> int:
+    """How many positions a pass may compute in vain, for drafts that are then rejected."""
+    return 0 if config.speculative_config is None else int(config.speculative_config.num_speculative_tokens)
+
+
 def _refuse(runner: Any, config: Any) -> None:
     """Refuse settings under which rows could not be told apart."""
     parallel, model = config.parallel_config, config.model_config
@@ -196,7 +246,12 @@ def _refuse(runner: Any, config: Any) -> None:
         (parallel.pipeline_parallel_size > 1, "pipeline parallelism splits the layers: use --tensor-parallel-size"),
         (parallel.data_parallel_size > 1, "data parallelism is not supported: start one server per replica"),
         (getattr(parallel, "use_ubatching", False), "dual-batch overlap is not supported: leave --enable-dbo out"),
-        (config.speculative_config is not None, "speculative decoding is not supported: leave it out"),
+        (
+            config.speculative_config is not None
+            and (config.scheduler_config.async_scheduling or not hasattr(runner, "input_batch")),
+            "speculative decoding with asynchronous scheduling hides which positions a pass computed: add "
+            "--no-async-scheduling, or leave --speculative-config out",
+        ),
         (_ignored_tie(runner.model, model.hf_text_config), IGNORED_TIE.format(type(runner.model).__name__)),
     ):
         if wrong:
