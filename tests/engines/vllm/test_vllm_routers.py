@@ -45,20 +45,6 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "sigmoid, bias and scaling": ("Glm4MoeConfig", SIGMOID | {"head_dim": 32, "n_group": 1, "topk_group": 1}),
-    "sigmoid, bias, groups and scaling": (
-        "DeepseekV3Config",
-        SIGMOID
-        | {
-            "topk_method": "noaux_tc",
-            "n_group": 4,
-            "topk_group": 2,
-            "q_lora_rank": 32,
-            "kv_lora_rank": 512,
-            "qk_rope_head_dim": 64,
-            "qk_nope_head_dim": 128,
-            "v_head_dim": 128,
-        },
-    ),
 }
 
 
