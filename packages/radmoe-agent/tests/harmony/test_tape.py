@@ -10,6 +10,8 @@ import lzma
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,9 @@ from radmoe_agent.harmony.openai import harmony_for
 from radmoe_agent.harmony.repository import Repository
 from radmoe_agent.harmony.steps import Reply, read_step
 from radmoe_agent.harmony.tools import use
-from radmoe_agent.harmony.transcripts import read_tape
+from radmoe_agent.harmony.transcripts import read_tape, requests_of_tape
+from radmoe_agent.trajectory import steps_of
+from scripted_harmony import tokenizer
 
 TAPE = next(
     (
@@ -80,6 +84,18 @@ def test_its_tools_run_on_a_stand_in_repository() -> None:
     assert failed == []
     assert not [one for _, one in answers if one.stopped]
     assert not [one for _, one in answers if re.search(r"tree|rg: command not found", one.text) and one.code == 127]
+
+
+def test_what_it_costs_to_rebuild_requests(asked: tuple[Exchange, ...]) -> None:
+    """The figures of docs/agents.md."""
+    assert asked[-1].prompt.count("tree: command not found") == 3
+    assert asked[-1].prompt.count("rg: command not found") == 10
+    engine: Any = SimpleNamespace(vocab=vocabularies.vocab("gpt-oss"), tokenizer=tokenizer())
+    requests = requests_of_tape(asked, engine)
+    steps = steps_of(requests)
+    before = [0, *(len(prompt) + len(answer) for prompt, answer in requests)]
+    again = [before[number] - step.kept for number, step in enumerate(steps) if step.kept is not None]
+    assert (len(again), len(steps) - 1, sum(again), before[-1]) == (34, 37, 1083, 20_001)
 
 
 def test_the_next_prompt_is_the_one_that_we_rebuild(asked: tuple[Exchange, ...]) -> None:
