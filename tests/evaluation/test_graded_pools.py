@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ray_cluster
 from planted_pools import write_pool
 from pools import graded_pool, labels, registry_restored
 from radmoe import select
@@ -365,3 +366,13 @@ def test_a_pool_is_evaluated_by_the_new_readouts(graded: Path, readout: str, str
     assert (pool.setting.readout, pool.setting.strict) == (readout, strict)
     assert "rad" in pool.outcomes.picks
     assert ("strict" in pool.outcomes.picks) == (strict is not None)
+
+
+@pytest.mark.slow
+def test_a_cluster_measures_the_same_numbers_to_the_last_digit(graded: Path) -> None:
+    pytest.importorskip(
+        "ray", reason="Ray is not installed (pip install 'radmoe[ray]'): evaluation on a cluster is left out"
+    )
+    with ray_cluster.cluster(2) as cluster:
+        there = evaluate(graded, on=f"ray://{cluster.address}")
+        assert plain(there) == plain(evaluate(graded))

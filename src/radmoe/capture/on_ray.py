@@ -20,7 +20,16 @@ from typing import Any
 from radmoe import __version__
 from radmoe.capture.plan import Plan
 from radmoe.capture.run import Captured, PlanWork, interrupted
-from radmoe.errors import ClusterError, EngineError, InputError, PoolBusy, PoolNotFound, RadmoeError
+from radmoe.errors import (
+    ClusterError,
+    EngineError,
+    InputError,
+    PoolBusy,
+    PoolNotFound,
+    PoolUnreachable,
+    PoolWriteError,
+    RadmoeError,
+)
 from radmoe.pool import PoolWriter, files
 from radmoe.pool.completion import difference, recover
 from radmoe.pool.hold import holder
@@ -28,8 +37,9 @@ from radmoe.pool.work import Name, Progress, Tally, Work
 from radmoe.system.cluster import connected
 
 DEATHS = 3  # in a row, without a rollout between them, after which a worker is given up
+_PASSING = (EngineError, PoolWriteError, PoolUnreachable)  # errors of a worker at work that the next one may not have
 _REPORT_SECONDS = 1.0  # between what a worker tells the driver
-_BATCHES = 4  # of an engine that a piece has at most
+_PUBLISH_SECONDS = 300.0  # the same where only what was sent to a store is safe
 _RELEASE_SECONDS = 120.0  # until a killed process must have let go of the pool; a lease in a store lapses after 90
 
 
@@ -140,7 +150,7 @@ class _Worker:
         return _Description(self._work.record, self._work.names, self._work.batch_size)
 
     def make(self, names: Sequence[Name]) -> Iterator[tuple[list[Name], int]]:
-        """Make a piece; yields every second which rollouts were added, and how many tokens they have."""
+        """Make a piece; yields from time to time which rollouts were added and are safe, and how many tokens they have."""
         if self._writer is None:
             if not files.in_store(self._out) and holder(self._out) is None:
                 raise PoolNotFound(f"{self._out} is not the driver's pool here: give an --out that all nodes see")
@@ -151,12 +161,16 @@ class _Worker:
             for name, count in rollouts:
                 added.append(name)
                 tokens += count
-                if not files.in_store(self._out) and time.monotonic() - told >= _REPORT_SECONDS:
+                if time.monotonic() - told >= (_PUBLISH_SECONDS if files.in_store(self._out) else _REPORT_SECONDS):
+                    self._publish()
                     yield added, tokens
                     added, tokens, told = [], 0, time.monotonic()
-        if files.in_store(self._out):
-            self._writer.publish()  # what is not in the store yet would be lost with this worker
+        self._publish()
         yield added, tokens
+
+    def _publish(self) -> None:
+        if self._writer is not None and files.in_store(self._out):
+            self._writer.publish()  # what is not in the store yet would be lost with this machine
 
     def close(self) -> None:
         if self._writer is not None:
@@ -272,10 +286,13 @@ class _Driver:
         self._writer.share()
 
     def _hand_out(self, place: _Place) -> None:
-        """Hand out a piece: a share of what is left, so that all workers end at about the same time."""
+        """Hand out a piece: most of a worker's share of what is left.
+
+        All workers then end at about the same time after few pieces, at each of whose ends a batch is not full.
+        """
         assert self._work is not None
-        size = min(len(self._queue) // (2 * len(self._places)), _BATCHES * self._work.batch_size)
-        names = [self._queue.popleft() for _ in range(max(size, 1))]
+        size = max(len(self._queue) * 3 // (4 * len(self._places)), self._work.batch_size // 4, 1)
+        names = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
         place.piece = dict.fromkeys(names)
         place.answer = place.actor.make.options(num_returns="streaming").remote(names)
 
@@ -286,7 +303,7 @@ class _Driver:
         place.deaths += 1
         cause = getattr(error, "cause", None) or error
         reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
-        hopeless = isinstance(cause, RadmoeError) and not (place.started and isinstance(cause, EngineError))
+        hopeless = isinstance(cause, RadmoeError) and not (place.started and isinstance(cause, _PASSING))
         if hopeless or place.deaths >= DEATHS:
             self._give_up(
                 place, reason if hopeless else f"lost {place.deaths} times in a row, the last time by: {reason}"

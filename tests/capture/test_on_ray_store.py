@@ -1,0 +1,47 @@
+"""A capture on a Ray cluster into a real object store, with workers killed and the store away for a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip(
+    "ray", reason="Ray is not installed (pip install 'radmoe[ray]'): captures on a cluster are left out"
+)
+
+import ray_cluster
+from radmoe.capture import capture_pool
+from radmoe.capture.on_ray import Crew, capture_on_ray
+from radmoe.pool import open_pool
+from radmoe.pool.stores import StorePath
+from ray_cluster import Killer, content, make_plan
+from seaweed import SeaweedFS
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_pool_in_a_store_is_complete_though_workers_are_killed_and_the_store_is_away(
+    seaweed: SeaweedFS, bucket: StorePath, tmp_path: Path
+) -> None:
+    capture_pool(make_plan(), tmp_path / "alone")
+
+    def away() -> None:
+        seaweed.stop()
+        time.sleep(5.0)
+        seaweed.start()
+
+    outage = threading.Timer(12.0, away)
+    with ray_cluster.cluster(2) as cluster, Killer(every=5.0, most=2) as killer:
+        outage.start()
+        crew = Crew(f"ray://{cluster.address}", 2)
+        done = capture_on_ray(partial(make_plan, seconds=0.3), str(bucket), crew)
+    outage.join()
+    assert killer.killed
+    assert done.rollouts == 96
+    pool = open_pool(str(bucket))
+    assert pool.verify() == []
+    assert content(str(bucket)) == content(tmp_path / "alone")
