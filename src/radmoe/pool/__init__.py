@@ -11,6 +11,8 @@ shard.py       the columns of some rollouts
 writer.py      `PoolWriter`
 work.py        what fills a pool: rollouts by name, and how far it is
 hold.py        who may write to a pool
+lease.py       who may write to a pool in object storage
+stores.py      paths into object storage
 completion.py  what happens to a pool as a whole: joining, completing and recovering it
 reader.py      `Pool` and `open_pool`
 fault.py       what a check reports

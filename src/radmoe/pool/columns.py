@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -274,8 +274,13 @@ class _Batch:
         if not head.starts or (content is head.content and piece.stop - piece.start == head.raw):
             self._whole(head, piece, content)
             return
-        at, block = piece.start, head.block
-        for number in range(piece.start // block, -(-piece.stop // block)):
+        block, first, last = head.block, piece.start // head.block, -(-piece.stop // head.block)
+        numbers: Iterable[int] = range(first, last)
+        inner = range(-(-piece.start // block), piece.stop // block)
+        if len(inner) > _BATCH:  # a long stretch goes straight to its place
+            self._straight(head, inner, piece, content, offset)
+            numbers = (*range(first, inner.start), *range(inner.stop, last))
+        for number in numbers:
             begin, end = number * block, min((number + 1) * block, head.raw)
             if len(self._blocks) >= _BATCH or (self._head and not _alike(self._head, head)):
                 self.decompress()
@@ -284,28 +289,39 @@ class _Batch:
                 self._blocks.append(bytes(4 * head.header[3]))  # a block of zeros, as streams of no bytes
                 self._raw = block
             self._blocks.append(content[head.starts[number] - offset : head.stops[number] - offset])
-            stop = min(end, piece.stop)
-            place = self._raw - begin
-            self._copies.append((at + place, stop + place, piece.out[at - piece.start : stop - piece.start]))
-            self._raw, at = self._raw + end - begin, stop
+            start, stop, place = max(begin, piece.start), min(end, piece.stop), self._raw - begin
+            self._copies.append((start + place, stop + place, piece.out[start - piece.start : stop - piece.start]))
+            self._raw += end - begin
             if end - begin < block:
                 self.decompress()
+
+    @staticmethod
+    def _straight(head: _Head, inner: range, piece: _Piece, content: bytes, offset: int) -> None:
+        """Decompress neighbouring blocks, all of which a piece has whole, where they belong."""
+        starts, raw = np.array(head.starts[inner.start : inner.stop]), len(inner) * head.block
+        low, high = int(starts.min()), max(head.stops[inner.start : inner.stop])
+        places = starts - low + _CHUNK_HEAD + 4 * len(inner)
+        at = inner.start * head.block - piece.start
+        blocks = memoryview(content)[low - offset : high - offset]
+        _decompress(head, places, (blocks,), high - low, piece.out[at : at + raw])
 
     def decompress(self) -> None:
         if self._head is None:
             return
-        count = len(self._blocks)
-        places = np.cumsum([_CHUNK_HEAD + 4 * count, *map(len, self._blocks)]).astype("<i4")
-        header = bytearray(self._head.header)
-        struct.pack_into("<iii", header, 4, self._raw, self._head.block, int(places[-1]))
-        out = _decompress(b"".join((header, places[:-1].tobytes(), *self._blocks)), self._raw)
+        ends = np.cumsum([_CHUNK_HEAD + 4 * len(self._blocks), *map(len, self._blocks)])
+        out = np.empty(self._raw, np.uint8)
+        _decompress(self._head, ends[:-1], self._blocks, int(ends[-1] - ends[0]), out)
         for start, stop, target in self._copies:
             target[:] = out[start:stop]
         self.__init__()  # type: ignore[misc]
 
     @staticmethod
     def _whole(head: _Head, piece: _Piece, content: bytes) -> None:
-        piece.out[:] = _decompress(content, head.raw)[piece.start : piece.stop]
+        import blosc2
+
+        out = np.empty(head.raw, np.uint8)
+        blosc2.decompress2(content, out, nthreads=1)
+        piece.out[:] = out[piece.start : piece.stop]
 
 
 def _alike(one: _Head, other: _Head) -> bool:
@@ -313,12 +329,15 @@ def _alike(one: _Head, other: _Head) -> bool:
     return (one.block, one.header[:4], one.header[16:]) == (other.block, other.header[:4], other.header[16:])
 
 
-def _decompress(chunk: bytes, raw: int) -> NDArray[np.uint8]:
+def _decompress(
+    head: _Head, places: NDArray[np.int64], blocks: Sequence[bytes | memoryview], size: int, out: NDArray[np.uint8]
+) -> None:
+    """Decompress blocks of a chunk, which begin at these places of a chunk of their own."""
     import blosc2
 
-    out = np.empty(raw, np.uint8)
-    blosc2.decompress2(chunk, out, nthreads=1)
-    return out
+    header = bytearray(head.header)
+    struct.pack_into("<iii", header, 4, len(out), head.block, _CHUNK_HEAD + 4 * len(places) + size)
+    blosc2.decompress2(b"".join((header, places.astype("<i4").tobytes(), *blocks)), out, nthreads=1)
 
 
 def check_entry(path: Path, column: StoredColumn, entry: dict[str, Any]) -> None:
