@@ -1,6 +1,6 @@
 """Whether numeric noise, as `radmoe doctor` measures it, tells which picks a second pass changes; docs/engines.md has the table.
 
-    python -m benchmarks.noise [lab-qwen lab-oss] [--problems 20] [-n 16]
+    python -m benchmarks.noise [lab-qwen lab-oss] [--problems 20] [-n 16] [--seed 0]
 
 Rollouts of math-2 are sampled in bfloat16 at temperature 1, and their routing is computed again in bfloat16 and in float32. The
 noise is that of a check-up of the same engine against the same second pass. Printed are the picks that are within it, those
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=["lab-qwen", "lab-oss"])
     parser.add_argument("--problems", type=int, default=20)
     parser.add_argument("-n", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     for model in given.models:
         passes = {
@@ -64,7 +65,9 @@ def main() -> None:
         engine = passes["bfloat16"]
         asked = [problem.prompt for problem in problems("math-2", limit=given.problems)]
         done: dict[int, dict[int, Rollout]] = {i: {} for i in range(len(asked))}
-        for one in engine.generate(asked, given.n, sampling=Sampling(temperature=1.0, max_tokens=200), batch_size=64):
+        for one in engine.generate(
+            asked, given.n, sampling=Sampling(temperature=1.0, max_tokens=200, seed=given.seed), batch_size=64
+        ):
             done[one.prompt_index][one.rollout_index] = one.rollout
         groups = [
             RolloutGroup(str(i), [own[r] for r in range(given.n)], engine.shape, engine.vocab, "math")

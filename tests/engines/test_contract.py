@@ -53,6 +53,10 @@ class TestSglangServer(_Served):
     kind, client, has_weights = "sglang", SglangHttpEngine, False
 
 
+class TestSglangServerWithPlugin(_Served):
+    kind, client, plugin = "sglang", SglangHttpEngine, True
+
+
 class TestLlamaCpp(_Tiny):
     @pytest.fixture(scope="class")
     @classmethod

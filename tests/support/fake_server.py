@@ -72,7 +72,7 @@ class FakeServer:
         *,
         name: str = "tiny",
         root: str = "/nowhere/tiny",
-        plugin: bool = False,
+        plugin: bool = False,  # of vLLM; SGLang then packs weights into its ids
         captured: list[int] | None = None,
         faults: set[str] = frozenset(),  # type: ignore[assignment]
         busy: list[int] = (),  # type: ignore[assignment]
@@ -226,7 +226,7 @@ class FakeServer:
 
     def generate(self, body: dict[str, Any]) -> tuple[int, Any]:
         prompt, asked, first = body["input_ids"], body["sampling_params"], body["routed_experts_start_len"]
-        done, ids, _ = self.sample(prompt, asked, asked["max_new_tokens"], asked["sampling_seed"], 20)
+        done, ids, weights = self.sample(prompt, asked, asked["max_new_tokens"], asked["sampling_seed"], 20)
         tokens, rollout = done.rollout.token_ids.tolist(), done.rollout
         most = body["top_logprobs_num"]
         stop = {"type": "stop", "matched": tokens[-1]}
@@ -244,6 +244,8 @@ class FakeServer:
             ],
         }
         if "no flag" not in self.faults:
+            if self.plugin:
+                ids = ids + (weights.astype(np.float16).view(np.uint16).astype(np.int32) << 16)
             raw = base64.b64encode(ids[first:].astype("<i4").tobytes()).decode()
             meta["routed_experts"] = raw[: len(raw) // 8 * 4 + 4] if "truncated" in self.faults else raw
         return 200, {"text": self.text(done), "output_ids": tokens, "meta_info": meta}

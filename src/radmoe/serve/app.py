@@ -224,12 +224,9 @@ async def _work(service: Service, ask: ApiRequest, progress: RequestProgress) ->
     fault = None
     try:
         return await service.answer(ask, progress)
-    except asyncio.CancelledError as error:
+    except (Exception, asyncio.CancelledError) as error:
         fault = _fault(error)
-        raise
-    except Exception as error:
-        fault = _fault(error)
-        raise fault from None
+        raise (fault if isinstance(error, Exception) else error) from None
     finally:
         _note(service, progress, fault)
 

@@ -136,7 +136,8 @@ def _with_experts(engine: Engine, seen: Observation) -> Observation:
     """The observation without the layers that have no experts, where a server counts them."""
     if seen.ids is None or not _counts_dense(engine, seen):
         return seen
-    return seen._replace(ids=np.delete(seen.ids, seen.dense, axis=1))
+    weights = None if seen.weights is None else np.delete(seen.weights, seen.dense, axis=1)
+    return seen._replace(ids=np.delete(seen.ids, seen.dense, axis=1), weights=weights)
 
 
 def _counts_dense(engine: Engine, seen: Observation) -> bool:

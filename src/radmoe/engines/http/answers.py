@@ -175,7 +175,7 @@ def unpack_int32(text: str, rows: int, layout: RouterLayout) -> Raw:
     return flat.reshape(-1, layout.layers, k)
 
 
-def moe_layers(raw: Raw, layout: RouterLayout) -> Raw:
+def moe_layers(raw: NDArray[Any], layout: RouterLayout) -> NDArray[Any]:
     """The rows of the layers that have experts. Servers fill the other layers with zeros, or leave them out."""
     shape = layout.shape
     if raw.shape[2] == shape.top_k and raw.shape[1] == shape.layers:

@@ -129,7 +129,7 @@ class Vllm:
 
 
 class Sglang:
-    """`sglang.launch_server`, which returns expert ids without weights."""
+    """`sglang.launch_server`, which returns expert ids, and with our plugin weights within them."""
 
     path = "/generate"
     flag = "start it with: python -m sglang.launch_server --model-path MODEL --enable-return-routed-experts"

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from radmoe.engines.base import Completion, Engine, Job, Observation, Sampling, completion_text, rollout_seed
 from radmoe.engines.checkpoint import Checkpoint
-from radmoe.engines.http.answers import Answer, Raw, plugin_routing, stock_rows
+from radmoe.engines.http.answers import Answer, Raw, moe_layers, plugin_routing, stock_rows
 from radmoe.engines.http.client import ModelServer, Refused
 from radmoe.engines.http.dialects import Dialect, RolloutRequest, Sglang, Vllm, answer_limit, rows_request
 from radmoe.engines.http.fields import Field, short
 from radmoe.engines.http.jobs import each_as_finished
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options
+from radmoe.engines.sglang import unpack
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError, InputError, RadmoeError
@@ -65,7 +66,7 @@ class HttpEngine(Engine):
         largest: int | None = None,
         probe: bool = True,
     ) -> None:
-        self._counting = threading.Lock()
+        self._counting, self._packed = threading.Lock(), False
         self.server = ModelServer(
             url, timeout=timeout, retries=retries, backoff=backoff, api_key=api_key, largest=largest
         )
@@ -120,7 +121,7 @@ class HttpEngine(Engine):
     @property
     def weights(self) -> bool:
         """Whether rollouts come with weights."""
-        return self.plugin is not None and self.plugin.weights
+        return self._packed or (self.plugin is not None and self.plugin.weights)
 
     def suggested(self, name: str, otherwise: Any) -> Any:
         return self.local.suggested(name, otherwise)
@@ -148,7 +149,7 @@ class HttpEngine(Engine):
             ids, weights, dense = routing.ids, routing.weights, ()
             first = len(prompt) - 1 + (int(routing.token[0]) if len(routing.token) else 0)
         elif answer.routed is not None:
-            ids = self._unpacked(answer, len(prompt) + len(answer.tokens) - 1)
+            ids, weights = self._unpacked(answer, len(prompt) + len(answer.tokens) - 1)
         return Observation(
             tuple(prompt), tuple(answer.tokens.tolist()), ids, weights, first, answer.sampled, answer.top, dense
         )
@@ -197,13 +198,19 @@ class HttpEngine(Engine):
             raise EngineError(f"this server returns no routing: {self.dialect.flag}")
         else:
             wanted = tokens if prompt is None else prompt + tokens - 1 - first
-            raw = self._unpacked(answer, wanted)
-            rows = stock_rows(raw, prompt, tokens, self.local.router, self.dialect.kernel, first=first), None
+            raw, mass = self._unpacked(answer, wanted)
+            ids = stock_rows(raw, prompt, tokens, self.local.router, self.dialect.kernel, first=first)
+            rows = ids, None if mass is None else moe_layers(mass, self.local.router)[len(mass) - tokens :]
         return Rollout(answer.tokens, *rows, answer.sampled, answer.top, positions)
 
-    def _unpacked(self, answer: Answer, rows: int) -> Raw:
+    def _unpacked(self, answer: Answer, rows: int) -> tuple[Raw, NDArray[np.float16] | None]:
+        """The ids of an answer, and the weights that our plugin of SGLang has packed into them."""
         assert answer.routed is not None
-        return self.dialect.unpack(answer.routed, rows, self.local.router)
+        ids, weights = self.dialect.unpack(answer.routed, rows, self.local.router), None
+        if isinstance(self.dialect, Sglang):
+            ids, weights = unpack(ids)
+        self._packed = weights is not None
+        return ids, weights
 
     def _ask(self, request: RolloutRequest) -> tuple[Answer, str | None]:
         """Sample one rollout, unchecked. With the plugin, also returns the key under which the plugin holds its rows."""
