@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, summary_line
-from radmoe.cli.common import (
-    Device,
-    Dtype,
-    IdsOnly,
-    Json,
-    KeptLayers,
-    KeptReadouts,
-    NoLogprobs,
-    Raw,
-    Threads,
-    names,
-    pool_path,
-    takes_crew,
-)
+from radmoe.cli.common import Device, Dtype, Json, Raw, Threads, pool_path, takes_crew, takes_kept
 from radmoe.engines import engine_names
 from radmoe.errors import InputError
 from radmoe.system.plugins import added
@@ -44,6 +31,7 @@ EXAMPLES = (
 )
 
 
+@takes_kept
 @takes_crew
 def command(
     out: Annotated[
@@ -145,10 +133,7 @@ def command(
     dtype: Dtype = None,
     device: Device = "cpu",
     threads: Threads = None,
-    ids_only: IdsOnly = False,
-    readouts: KeptReadouts = None,
-    layers: KeptLayers = None,
-    no_logprobs: NoLogprobs = False,
+    kept: Any = None,
     no_grade: Annotated[bool, typer.Option("--no-grade", help="Do not grade what has gold answers.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -179,16 +164,13 @@ def command(
             dtype=dtype,
             device=device,
             threads=threads,
-            weights=not ids_only,
-            layers=layers,
+            weights=kept.profile["weights"],
+            layers=kept.profile["layers"],
         ),
         limit=limit,
         seed=seed,
-        sampling={"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
-        | ({"topk_logprobs": 0} if no_logprobs else {}),
-        weights=not ids_only,
-        readouts=names(readouts),
-        layers=layers,
+        sampling={"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens} | kept.sampling,
+        **kept.profile,
         n=64 if n is None else n,
         adaptive=stopping,
         preset=preset or "paper",

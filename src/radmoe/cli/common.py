@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -50,13 +50,16 @@ Dtype = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")]
 IdsOnly = Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")]
-KeptReadouts = Annotated[
-    str | None, typer.Option("--readouts", help="Keep only the rows these need: delimiter@16,closing@-16.")
-]
-KeptLayers = Annotated[str | None, typer.Option("--layers", help="Keep only these layers: s0, c2 or 0-3,7.")]
-NoLogprobs = Annotated[
-    bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC and no preset best later.")
-]
+_KEPT: dict[str, Any] = {
+    "ids_only": IdsOnly,
+    "readouts": Annotated[
+        str | None, typer.Option("--readouts", help="Keep only the rows these need: delimiter@16,closing@-16.")
+    ],
+    "layers": Annotated[str | None, typer.Option("--layers", help="Keep only these layers: s0, c2 or 0-3,7.")],
+    "no_logprobs": Annotated[
+        bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC and no preset best later.")
+    ],
+}
 Raw = Annotated[bool, typer.Option("--raw", help="Prompts as they are, without the chat template.")]
 On = Annotated[
     str | None,
@@ -151,6 +154,23 @@ def takes_crew(command: Callable[..., None]) -> Callable[..., None]:
         return None if on is None else Crew(on, **known)
 
     return _takes("crew", _CREW, build)(command)
+
+
+class Kept(NamedTuple):
+    """What a pool keeps of its rollouts: the arguments of `profile_for`, and the arguments of a sampling that keeps as little."""
+
+    profile: dict[str, Any]
+    sampling: dict[str, int]
+
+
+def takes_kept(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of what a pool keeps where its signature has the parameter `kept`: it gets a `Kept`."""
+
+    def build(ids_only: bool | None, readouts: str | None, layers: str | None, no_logprobs: bool | None) -> Kept:
+        profile = {"weights": not ids_only, "readouts": names(readouts), "layers": layers}
+        return Kept(profile, {"topk_logprobs": 0} if no_logprobs else {})
+
+    return _takes("kept", _KEPT, build)(command)
 
 
 def _takes(

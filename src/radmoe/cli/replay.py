@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.capturing import path_everywhere
-from radmoe.cli.common import (
-    Device,
-    Dtype,
-    IdsOnly,
-    Json,
-    KeptLayers,
-    KeptReadouts,
-    NoLogprobs,
-    Raw,
-    Threads,
-    names,
-    pool_path,
-    takes_crew,
-)
+from radmoe.cli.common import Device, Dtype, Json, Raw, Threads, pool_path, takes_crew, takes_kept
 from radmoe.system.printing import bar, say, say_json
 
 if TYPE_CHECKING:
@@ -37,6 +24,7 @@ EXAMPLES = (
 )
 
 
+@takes_kept
 @takes_crew
 def command(
     rollouts: Annotated[
@@ -64,10 +52,7 @@ def command(
     dtype: Dtype = None,
     device: Device = "cpu",
     threads: Threads = None,
-    ids_only: IdsOnly = False,
-    readouts: KeptReadouts = None,
-    layers: KeptLayers = None,
-    no_logprobs: NoLogprobs = False,
+    kept: Any = None,
     as_json: Json = False,
 ) -> None:
     """Compute the routing of rollouts that exist already.
@@ -90,10 +75,10 @@ def command(
         absolute(rollouts),
         path_everywhere(model),
         options,
-        {"weights": not ids_only, "readouts": names(readouts), "layers": layers},
+        kept.profile,
         kind=None if kind is None else check_kind(kind),
         raw=raw,
-        topk_logprobs=0 if no_logprobs else Sampling.topk_logprobs,
+        topk_logprobs=kept.sampling.get("topk_logprobs", Sampling.topk_logprobs),
     )
     with bar("replaying") as update:
         if crew is None:
