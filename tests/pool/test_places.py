@@ -6,11 +6,13 @@ import dataclasses
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from planted_pools import RECIPE, write_pool
+from planted_pools import RECIPE, graded_pool, write_pool
 from radmoe import open_pool, select
 from radmoe.errors import PoolBusy, PoolCorrupt, PoolIncomplete, PoolNotFound
+from radmoe.evaluation.pools import evaluate_pool
 from radmoe.pool import Pool, Profile, files, merge_pools, schema
 from radmoe.pool.stores import StorePath
 from radmoe_lab import planted
@@ -73,6 +75,12 @@ class PlaceContract:
             one, other = select(pool.group(problem)), select(local.group(problem))
             assert one.index == other.index
             assert one.density.tobytes() == other.density.tobytes()
+
+    def test_a_graded_pool_evaluates_to_the_same(self, at: Path, made: list[PlantedGroup], tmp_path: Path) -> None:
+        pools = [graded_pool(path, made) for path in (at, tmp_path / "local")]
+        ours, theirs = (evaluate_pool(path, use_cache=False)[0].outcomes.hits for path in pools)
+        assert ours.keys() == theirs.keys()
+        assert all(np.array_equal(hits, theirs[name], equal_nan=True) for name, hits in ours.items())
 
     def test_a_pool_grows_and_is_incomplete_meanwhile(self, at: Path) -> None:
         with writer(at) as first:

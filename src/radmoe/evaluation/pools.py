@@ -306,7 +306,7 @@ def open_graded(
             settled.note,
             pool,
             jobs,
-            f"{cache.identity(Path(path))} {n}" if use_cache else "",
+            f"{cache.identity(pool.path)} {n}" if use_cache else "",
             on,
         )
         for number, own in enumerate(kinds)
@@ -330,7 +330,7 @@ def evaluate_pool(
 
 def dataset_of(pool: Pool) -> str:
     """The task that was captured; a pool that records none is called as its directory."""
-    return str(pool.meta["run"]["task"] or Path(pool.path).resolve().name)
+    return str(pool.meta["run"]["task"] or pool.path.resolve().name)
 
 
 def check_distinct(pools: Sequence[str | Path]) -> None:

@@ -114,7 +114,7 @@ def write_behaviours(
 
 def read_behaviours(pool: str | Path) -> Behaviours:
     """The behaviours of a pool by problem and rollout index; empty where `write_behaviours` was never run."""
-    path = Path(pool) / BEHAVIOURS
+    path = files.place(pool) / BEHAVIOURS
     if not files.exists(path):
         return {}
     rows = read_table(path, FIELDS, restore="grade the pool again with --behaviours").to_pylist()

@@ -219,7 +219,12 @@ def _reason(message: str) -> str:
     """What a store's error means, without what else its answer holds."""
     code = re.search(r"<Code>(\w+)</Code>", message) or re.search(r"status code: (\d+)", message)
     name = "" if code is None else f" ({code[1]})"
-    if "privileges" in message or "authenticat" in message or "credential" in message.lower():
+    if (
+        name in (" (401)", " (403)")
+        or "privileges" in message
+        or "authenticat" in message
+        or "credential" in message.lower()
+    ):
         return f"the store refuses these credentials{name}: check those in the environment, and what they may do"
     if code is not None:
         return f"the store failed{name}: try again, or look at what it logs"

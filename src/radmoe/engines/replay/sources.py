@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from radmoe.engines.prompts import encode
 from radmoe.errors import InputError
 from radmoe.pool import open_pool, schema
+from radmoe.pool.files import place
 from radmoe.problems import Row
 from radmoe.problems.own import read_rows
 from radmoe.types import Kind, Step, Trace, check_kind, check_steps
@@ -80,7 +81,7 @@ def open_source(
 
     `retokenise` takes texts even where token ids are there. `raw` renders the prompts of a file without chat template.
     """
-    path = Path(path)
+    path = place(path)
     if path.is_dir():
         return PoolSource(path, tokenizer, vocab, retokenise=retokenise)
     return FileSource(path, tokenizer, vocab, raw=raw, retokenise=retokenise)
