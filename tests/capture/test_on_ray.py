@@ -16,7 +16,8 @@ pytest.importorskip(
 
 import ray_cluster
 from radmoe.capture import CaptureInterrupted, Progress, capture_pool
-from radmoe.capture.on_ray import Crew, capture_on_ray
+from radmoe.capture.on_ray import Crew, capture_on_ray, fill_on_ray
+from radmoe.engines.replay import agreement, replay
 from radmoe.errors import ClusterError, InputError, PoolBusy, PoolMismatch
 from radmoe.pool import PoolWriter, open_pool
 from ray_cluster import Killer, content, cursed_plan, make_plan, poisoned_plan
@@ -65,10 +66,13 @@ def test_workers_make_the_pool_of_one_process_and_go_on(crew: Crew, alone: Path,
         capture_on_ray(partial(make_plan, max_tokens=13), tmp_path / "p", crew)
 
 
-def test_a_pool_whose_workers_are_killed_is_the_undisturbed_one(crew: Crew, alone: Path, tmp_path: Path) -> None:
+def test_a_pool_whose_workers_are_killed_is_the_undisturbed_one(
+    crew: Crew, alone: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with Killer(every=2.0, most=4) as killer:
         capture_on_ray(partial(make_plan, seconds=0.3), tmp_path / "p", crew)
     assert killer.killed >= 2
+    assert capfd.readouterr().out == ""
     assert open_pool(tmp_path / "p").verify() == []
     assert content(tmp_path / "p") == content(alone)
 
@@ -135,3 +139,13 @@ def test_what_no_node_has_is_said_before_anything_starts(crew: Crew, tmp_path: P
     with pytest.raises(InputError, match="an adaptive capture looks at its pool after every few rollouts"):
         capture_on_ray(ray_cluster.adaptive_plan, tmp_path / "p", crew)
     assert not (tmp_path / "p").exists()
+
+
+def test_a_replay_on_a_cluster_is_that_of_one_process(crew: Crew, alone: Path, tmp_path: Path) -> None:
+    engine = make_plan().engine
+    one = replay(alone, engine, tmp_path / "one")
+    make_work = partial(ray_cluster.replay_work, alone)
+    done = fill_on_ray(make_work, tmp_path / "p", crew, lambda now: None)
+    assert (done.rollouts, done.sampled, one.replayed) == (96, 96, 96)
+    assert content(tmp_path / "p") == content(tmp_path / "one")
+    assert agreement(tmp_path / "p") == one.agreement

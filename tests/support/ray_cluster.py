@@ -16,6 +16,7 @@ import numpy as np
 from radmoe.capture import Plan
 from radmoe.engines import EngineOptions
 from radmoe.engines.base import Completion, Engine, Job, Sampling
+from radmoe.engines.replay import ReplayWork
 from radmoe.pool import open_pool
 from radmoe.problems import Question
 from radmoe.selection.online import Stopping
@@ -29,7 +30,7 @@ QUESTIONS = [Question(f"q{i}", f"So the sum is {i}", ("math", "code", None)[i % 
 class _Tokenizer:
     """Just what an engine asks of a tokenizer: every letter is a token. It loads in no time, which transformers does not."""
 
-    def __call__(self, text: str) -> dict[str, list[int]]:
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
         return {"input_ids": [ord(letter) - 32 for letter in text]}
 
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
@@ -108,6 +109,10 @@ def adaptive_plan() -> Plan:
     return replace(make_plan(questions=1), adaptive=Stopping())
 
 
+def replay_work(source: Path) -> ReplayWork:
+    return ReplayWork(source, WaitingEngine())
+
+
 def content(pool: str | os.PathLike[str]) -> dict[tuple[str, int], tuple[bytes, ...]]:
     """Every rollout of a pool by its name, to the last bit."""
     opened = open_pool(pool)
@@ -142,12 +147,20 @@ def cluster(nodes: int, cpus: int = 1) -> Iterator[Any]:
         made.shutdown()
 
 
+_OWN = Path("/proc") / str(os.getpid())
+
+
+def _parent(process: Path) -> Path:
+    return _OWN.parent / (process / "stat").read_text().rpartition(")")[2].split()[1]
+
+
 def workers() -> list[int]:
-    """The processes on this machine that make rollouts for a capture, by what Ray calls them."""
+    """The processes that make rollouts on a cluster of this one, by what Ray calls them."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended meanwhile
-            if (process / "cmdline").read_bytes().startswith(b"ray::_Worker.make"):
+            node = _parent(process)
+            if (process / "cmdline").read_bytes().startswith(b"ray::_Worker.make") and _parent(node) == _OWN:
                 found.append(int(process.name))
     return sorted(found)
 

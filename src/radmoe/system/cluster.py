@@ -49,7 +49,10 @@ def connected(on: str) -> Iterator[Any]:
             f"no Ray cluster can be used at {address or 'this machine'} ({reason}): start one by ray start --head, "
             "with this Python and this Ray, and give its HOST:6379"
         ) from None
+    inside = vars(ray._private.worker)  # it prints the fate of every lost worker on stdout, where JSON may be expected
+    printing, inside["print_to_stdstream"] = inside.get("print_to_stdstream"), lambda *args, **kwargs: None
     try:
         yield ray
     finally:
         ray.shutdown()
+        inside["print_to_stdstream"] = printing
