@@ -94,21 +94,6 @@ def test_windows_and_layers(checkpoint: Any, replay: Any, settings: dict[str, An
     assert same_sets(routing.ids[inside], ids[rows[inside]][:, routing.layers]).mean() >= FLOAT32_AGREES
 
 
-def test_drafts_that_are_rejected_leave_no_row(checkpoint: Any, replay: Any) -> None:
-    """Speculative decoding: a pass computes positions of drafts, and those of rejected ones again with other tokens."""
-    drafts = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 2, "prompt_lookup_min": 1}
-    prompts = [([5, 6, 7, 8, 9] * 8)[i:] for i in range(3)]
-    speculative = {"speculative_config": drafts, "async_scheduling": False, "disable_log_stats": False}
-    with started(checkpoint("lab-qwen"), **speculative) as engine:
-        done = list(engine.generate(prompts, 2, sampling=Sampling(temperature=0.3, max_tokens=60)))
-        counted = {m.name: m.value for m in engine.llm.get_metrics() if "spec_decode" in m.name and hasattr(m, "value")}
-    drafted, accepted = (counted[f"vllm:spec_decode_num_{what}_tokens"] for what in ("draft", "accepted"))
-    assert 0 < accepted < drafted
-    assert len(done) == 6
-    for c in done:
-        check(replay, prompts[c.prompt_index], c.rollout)
-
-
 def test_ids_are_the_models_own_under_expert_load_balancing(
     checkpoint: Any, replay: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

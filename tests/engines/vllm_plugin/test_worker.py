@@ -108,7 +108,7 @@ def configuration(**parallel: int) -> SimpleNamespace:
         ),
         parallel_config=SimpleNamespace(**({"pipeline_parallel_size": 1, "data_parallel_size": 1} | parallel)),
         compilation_config=SimpleNamespace(max_cudagraph_capture_size=16),
-        scheduler_config=SimpleNamespace(max_num_seqs=4, async_scheduling=True),
+        scheduler_config=SimpleNamespace(max_num_seqs=4),
         speculative_config=None,
     )
 
@@ -164,10 +164,8 @@ def test_settings_under_which_rows_cannot_be_told_apart(config: SimpleNamespace,
         RowRecorder(First(), config, PluginSettings(memory_mib=1))
 
 
-@pytest.mark.parametrize(("kind", "asynchronous"), [(First, True), (Second, True), (Second, False)])
-def test_drafts_need_a_runner_that_knows_what_was_computed(kind: type[Runner], asynchronous: bool) -> None:
+def test_drafts_are_refused() -> None:
     config = configuration()
     config.speculative_config = SimpleNamespace(num_speculative_tokens=3)
-    config.scheduler_config.async_scheduling = asynchronous
-    with pytest.raises(EngineError, match=r"speculative decoding .*: add --no-async-scheduling, or leave"):
-        RowRecorder(kind(), config, PluginSettings(memory_mib=1))
+    with pytest.raises(EngineError, match="speculative decoding is not supported: leave --speculative-config out"):
+        RowRecorder(First(), config, PluginSettings(memory_mib=1))

@@ -145,7 +145,7 @@ class RowRecorder:
             positions=config.model_config.max_model_len + 1,
             memory=settings.memory_mib << 20,
             prompt=settings.prompt,
-            tail=None if settings.tail is None else settings.tail + _drafted(config),
+            tail=settings.tail,
         )
         self._pending: deque[_Pending] = deque()
         for i, layer in enumerate(self._layers):
@@ -230,11 +230,6 @@ class RowRecorder:
             self._store.fill(plan.slots, ids, None if snapshot.weights is None else snapshot.weights.numpy())
 
 
-def _drafted(config: Any) -> int:
-    """How many positions a pass may compute in vain, for drafts that are then rejected."""
-    return 0 if config.speculative_config is None else int(config.speculative_config.num_speculative_tokens)
-
-
 def _refuse(runner: Any, config: Any) -> None:
     """Refuse settings under which rows could not be told apart."""
     parallel, model = config.parallel_config, config.model_config
@@ -247,10 +242,8 @@ def _refuse(runner: Any, config: Any) -> None:
         (parallel.data_parallel_size > 1, "data parallelism is not supported: start one server per replica"),
         (getattr(parallel, "use_ubatching", False), "dual-batch overlap is not supported: leave --enable-dbo out"),
         (
-            config.speculative_config is not None
-            and (config.scheduler_config.async_scheduling or not hasattr(runner, "input_batch")),
-            "speculative decoding with asynchronous scheduling hides which positions a pass computed: add "
-            "--no-async-scheduling, or leave --speculative-config out",
+            config.speculative_config is not None,
+            "speculative decoding is not supported: leave --speculative-config out",
         ),
         (_ignored_tie(runner.model, model.hf_text_config), IGNORED_TIE.format(type(runner.model).__name__)),
     ):
