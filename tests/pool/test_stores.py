@@ -203,7 +203,8 @@ _KILLED = """
     from small_pools import rollout, writer
     one = writer(sys.argv[2], workers=True, shard_bytes=4000)
     for index in range(int(sys.argv[3])):
-        one.add("p", rollout(60, seed=index), rollout_index=index)
+        if not one.has("p", index):
+            one.add("p", rollout(60, seed=index), rollout_index=index)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -211,7 +212,7 @@ _KILLED = """
 @pytest.mark.slow
 def test_what_killed_processes_added_is_there_and_once(bucket: StorePath) -> None:
     support = Path(__file__).parents[1] / "support"
-    for added in (3, 5):  # the second adds the same rollouts again, and two more
+    for added in (3, 5):  # the second takes up what the first added, and adds two more
         code = [sys.executable, "-c", textwrap.dedent(_KILLED), str(support), str(bucket), str(added)]
         assert subprocess.run(code, env=os.environ).returncode == -9
     pool = Pool.recover(bucket)
