@@ -202,7 +202,8 @@ def test_repositories_and_verdicts_are_written_as_radmoe_agent_reads_them(tmp_pa
     export(["--out", str(tmp_path / "issues"), "--limit", "3", "--trajectories", str(tmp_path / "file")])
     rows = [json.loads(line) for line in (tmp_path / "issues" / "instances.jsonl").read_text().splitlines()]
     for row, task in zip(rows, tasks, strict=True):
-        assert row == {"instance_id": task.repository_id, "problem_statement": task.issue, "files": task.files}
+        own = {"instance_id": task.repository_id, "problem_statement": task.issue, "files": task.files}
+        assert row == own | {"visible_tests": "python3 check.py"}
     assert (tmp_path / "issues" / "mini.yaml").is_file()
     lines = [json.loads(line) for line in (tmp_path / "issues" / "verdicts.jsonl").read_text().splitlines()]
     assert lines == [{"instance_id": "repo-0001", "run": i, "resolved": i == 0} for i in range(3)]
