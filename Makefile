@@ -46,7 +46,7 @@ bench: .venv/bench
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PACKAGES := --editable . --editable packages/radmoe-lab --editable packages/radmoe-studies  # radmoe itself too: pip finds it for them
 AGENT := --editable packages/radmoe-agent  # apart: it brings mini-swe-agent, which the demo does without
-ALL := $(PACKAGES) $(AGENT) --editable packages/radmoe-llamacpp
+ALL := $(PACKAGES) $(AGENT) --editable packages/radmoe-integrations --editable packages/radmoe-llamacpp
 
 .venv/installed: .venv/created constraints.txt pyproject.toml packages/radmoe-lab/pyproject.toml packages/radmoe-studies/pyproject.toml
 	$(INSTALL) $(PACKAGES) --editable '.[demo]'
@@ -57,7 +57,7 @@ ALL := $(PACKAGES) $(AGENT) --editable packages/radmoe-llamacpp
 	$(INSTALL) $(PACKAGES) $(AGENT)
 	touch $@
 
-.venv/dev: .venv/installed packages/radmoe-agent/pyproject.toml packages/radmoe-llamacpp/pyproject.toml
+.venv/dev: .venv/installed packages/radmoe-agent/pyproject.toml packages/radmoe-integrations/pyproject.toml packages/radmoe-llamacpp/pyproject.toml
 	scripts/system-packages
 	$(INSTALL) $(ALL) --editable '.[dev]'
 	touch $@

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 SOURCES = [
     "src",
     "packages/radmoe-agent/src",
+    "packages/radmoe-integrations/src",
     "packages/radmoe-lab/src",
     "packages/radmoe-llamacpp/src",
     "packages/radmoe-studies/src",

@@ -23,7 +23,7 @@ from planted_trajectories import write_runs
 from radmoe_lab.gguf import write_gguf
 
 ROOT = Path(__file__).parents[2]
-COMPANIONS = ("radmoe-agent", "radmoe-lab", "radmoe-llamacpp", "radmoe-studies")
+COMPANIONS = ("radmoe-agent", "radmoe-integrations", "radmoe-lab", "radmoe-llamacpp", "radmoe-studies")
 SOURCES = {"radmoe": ".", **{name: f"packages/{name}" for name in COMPANIONS}}
 
 pytestmark = pytest.mark.slow
