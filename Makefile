@@ -4,7 +4,7 @@
 # make test-engines   real vLLM on CPU, in an environment of its own (3.5 GB); VLLM=0.32.0 for a version other than CI's
 # make test-fast   every check, and the tests that are not marked slow
 # make check  format, lint, types, import contracts
-# make reproduce   the published tables, from the shipped rollouts; SCALE=small or full, OUT=build/reproduce, DEVICE=cuda
+# make reproduce   the published tables, from the shipped rollouts; SCALE=small or full, SAMPLING=paper or hot, OUT=build/reproduce, DEVICE=cuda
 # make bench  measure against named peers and rewrite docs/benchmarks.md
 
 PYTHON ?= python3

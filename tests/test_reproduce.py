@@ -53,10 +53,10 @@ def test_pools_become_tables_that_say_their_scale(python: Path, made: list[Plant
     assert done.returncode == 0, done.stderr
     assert (
         tmp_path / "calls"
-    ).read_text() == f"-m radmoe lab pools --out {out}/pools-small -n 64 --limit 12 --device cpu\n"
+    ).read_text() == f"-m radmoe lab pools --out {out}/pools-small --sampling paper -n 64 --limit 12 --device cpu\n"
     first, last = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
     assert first.startswith(
-        "SCALE=small: seven configurations of the lab, eight tasks, the first 12 problems of each task"
+        "SCALE=small SAMPLING=paper: seven configurations of the lab, eight tasks, the first 12 problems of each task"
     )
     assert f"{out}/results-small.md" in last
     page = (out / "results-small.md").read_text()
@@ -68,14 +68,21 @@ def test_pools_become_tables_that_say_their_scale(python: Path, made: list[Plant
 
 @pytest.mark.slow
 def test_a_failing_step_ends_it(python: Path, tmp_path: Path) -> None:
-    done = reproduce(python, SCALE="full", OUT=tmp_path / "out")
+    done = reproduce(python, SCALE="full", SAMPLING="hot", OUT=tmp_path / "out")
     assert done.returncode == 2
-    assert (tmp_path / "calls").read_text() == f"-m radmoe lab pools --out {tmp_path}/out/pools-full -n 64\n"
+    assert (
+        tmp_path / "calls"
+    ).read_text() == f"-m radmoe lab pools --out {tmp_path}/out/pools-full-hot --sampling hot -n 64\n"
     assert "Missing argument" in done.stderr  # nothing was made
-    assert not (tmp_path / "out" / "results-full.md").exists()
+    assert not (tmp_path / "out" / "results-full-hot.md").exists()
 
 
-def test_an_unknown_scale_is_one_line() -> None:
-    done = reproduce(sys.executable, SCALE="huge")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "SCALE=huge is not known: use SCALE=small or SCALE=full\n"
+def test_an_unknown_scale_or_sampling_is_one_line() -> None:
+    for setting, words in (
+        ({"SCALE": "huge"}, "SCALE=small or SCALE=full"),
+        ({"SAMPLING": "cold"}, "SAMPLING=paper or SAMPLING=hot"),
+    ):
+        done = reproduce(sys.executable, **setting)
+        assert (done.returncode, done.stdout) == (2, "")
+        ((name, value),) = setting.items()
+        assert done.stderr == f"{name}={value} is not known: use {words}\n"

@@ -10,7 +10,6 @@ import pytest
 from command_line import error, lines, radmoe
 from radmoe.grading.labels import read_labels
 from radmoe.pool import open_pool
-from radmoe_lab.models import MODELS
 from radmoe_lab.tasks import problems
 
 pytestmark = pytest.mark.slow
@@ -43,7 +42,7 @@ def test_a_pool_says_how_it_was_made(captured: Path) -> None:
         "float32",
         90210,
     )
-    assert pool.sampling["temperature"] == MODELS["lab-qwen"].temperature
+    assert (pool.sampling["temperature"], pool.sampling["top_p"]) == (0.7, 0.9)
 
 
 def test_select_takes_it_as_it_is(captured: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_header_says_how_it_was_sampled(file: Path) -> None:
     header = read_header(file)
     assert header["settings"]["sampling"] == {
         "temperature": MODELS["lab-qwen"].temperature,
-        "top_p": 1.0,
+        "top_p": MODELS["lab-qwen"].top_p,
         "max_tokens": 120,
         "seed": 5,
         "topk_logprobs": 20,

@@ -31,9 +31,9 @@ LONG_MAX_NEW_TOKENS = 1024  # one worked example in six is longer, so that some 
 
 @dataclass(frozen=True)
 class Model:
-    """A lab model: its chat family, the share of each style in training, its temperature and its configuration.
+    """A lab model: its chat family, the share of each style in training, its configuration and how it is sampled.
 
-    At this temperature rollouts disagree enough that there is something to choose. `shares` are the tasks' shares in its
+    A model is sampled as in the paper (temperature 0.7, top-p 0.9) unless told otherwise. `shares` are the tasks' shares in its
     training where they are not the usual ones, so that it is neither too good nor too weak at any. An `agent` learns
     from demonstrations in generated repositories instead, with a tokenizer of its own. `max_new_tokens` are the most tokens
     of a rollout, or of an agent's step.
@@ -42,9 +42,10 @@ class Model:
     name: str
     family: str
     styles: dict[str, float]
-    temperature: float
     configure: Callable[..., PretrainedConfig]
     shares: Mapping[str, float] = field(default_factory=dict)
+    temperature: float = 0.7
+    top_p: float = 0.9
     agent: bool = False
     context: int = CONTEXT
     max_new_tokens: int = MAX_NEW_TOKENS
@@ -175,7 +176,6 @@ MODELS = {
             "lab-qwen",
             "chatml",
             {"thinking": 0.65, "instruct": 0.35},
-            0.8,
             _qwen,
             {"choice": 0.09, "code": 0.14, "code-wide": 0.22, "explain": 0.06},
         ),
@@ -183,11 +183,10 @@ MODELS = {
             "lab-oss",
             "harmony",
             {"low": 0.33, "medium": 0.34, "high": 0.33},
-            0.8,
             _oss,
             {"choice": 0.16, "explain": 0.03},
         ),
-        Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, 0.7, _next),
+        Model("lab-next", "chatml", {"thinking": 0.65, "instruct": 0.35}, _next),
     )
 }
 
@@ -199,8 +198,9 @@ AGENTS = {
             "lab-agent-qwen",
             "chatml",
             {"thinking": 1.0},
-            1.2,
             _agent_qwen,
+            temperature=1.2,
+            top_p=1.0,
             agent=True,
             context=AGENT_CONTEXT,
             max_new_tokens=AGENT_MAX_NEW_TOKENS,
@@ -213,8 +213,8 @@ _LONG_SHARES = dict.fromkeys(TASKS, 0.0) | {name: task.share for name, task in L
 LONG = {
     model.name: replace(model, shares=_LONG_SHARES, context=LONG_CONTEXT, max_new_tokens=LONG_MAX_NEW_TOKENS)
     for model in (
-        Model("lab-long-qwen", "chatml", {"thinking": 1.0}, 0.7, _long_qwen),
-        Model("lab-long-oss", "harmony", {"low": 0.2, "medium": 0.5, "high": 0.3}, 0.7, _long_oss),
+        Model("lab-long-qwen", "chatml", {"thinking": 1.0}, _long_qwen),
+        Model("lab-long-oss", "harmony", {"low": 0.2, "medium": 0.5, "high": 0.3}, _long_oss),
     )
 }
 

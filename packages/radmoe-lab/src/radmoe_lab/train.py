@@ -185,7 +185,11 @@ def save(network: Any, model: Model, out: Path) -> None:
     rounded = type(network)(network.config).to(torch.bfloat16)  # a copy, because training may go on
     rounded.load_state_dict(network.state_dict())
     rounded.generation_config.update(
-        do_sample=True, temperature=model.temperature, top_p=1.0, top_k=0, max_new_tokens=model.max_new_tokens
+        do_sample=True,
+        temperature=model.temperature,
+        top_p=model.top_p,
+        top_k=0,
+        max_new_tokens=model.max_new_tokens,
     )
     rounded.save_pretrained(out)
     fast_tokenizer(model.tokenizer).save_pretrained(out)

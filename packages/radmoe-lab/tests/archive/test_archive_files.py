@@ -252,13 +252,16 @@ def test_a_write_that_fails_leaves_the_old_manifest(archive_path: Path, tmp_path
 
 def test_a_seed_that_is_not_shipped_is_one_line() -> None:
     with pytest.raises(
-        ArchiveError, match=r"^radmoe-lab has no rollouts of seed 7 .* as 'own': use one of 0, 31, 32, 33$"
+        ArchiveError,
+        match=r"seed 7 that were sampled as 'hot': use one of 0, 31, 32, 33, or another sampling \(paper\)$",
     ):
-        open_archive(seed=7)
+        open_archive(seed=7, sampling="hot")
+    with pytest.raises(ArchiveError, match=r"seed 31 .* as 'paper': use one of 0, or another sampling \(hot\)$"):
+        open_archive(seed=31)
 
 
 def test_a_sampling_that_is_not_shipped_is_one_line() -> None:
-    with pytest.raises(InputError, match=r"^no rollouts were sampled as 'greedy': use one of own, paper$"):
+    with pytest.raises(InputError, match=r"^no rollouts were sampled as 'greedy': use one of paper, hot$"):
         open_archive(sampling="greedy")
 
 
@@ -267,7 +270,7 @@ def test_the_shipped_problems_of_other_seeds_are_whole_and_of_the_shipped_weight
     seed: int, math: int, others: tuple[int, int]
 ) -> None:
     choice_or_code, text = others
-    archive = open_archive(seed=seed)
+    archive = open_archive(seed=seed, sampling="hot")
     assert list(archive.configurations) == list(open_archive().configurations)
     for name, entry in archive.configurations.items():
         assert (entry["sampling"]["seed"], entry["n"]) == (seed, 64)
@@ -287,15 +290,15 @@ REGISTERED = Path(__file__).parents[2] / "registered"  # in a checkout, in no pa
 def test_the_rollouts_at_the_papers_sampling_are_whole_and_of_the_shipped_weights(
     seed: int, directory: Path | None, tasks: set[str]
 ) -> None:
-    own, archive = open_archive(), open_archive(directory, sampling="paper")
-    assert list(archive.configurations) == list(own.configurations)
+    hot, archive = open_archive(sampling="hot"), open_archive(directory)
+    assert list(archive.configurations) == list(hot.configurations)
     for name, entry in archive.configurations.items():
         drawn = entry["sampling"]
         assert (drawn["seed"], drawn["temperature"], drawn["top_p"], entry["n"]) == (seed, 0.7, 0.9, 64)
         check_checkpoint(entry["model"], entry["checkpoint"], name)
         problems = {task: len(each.lengths) for task, each in archive.read(name).tasks.items()}
-        assert problems == {task: own.configurations[name]["tasks"][task]["problems"] for task in tasks}
+        assert problems == {task: hot.configurations[name]["tasks"][task]["problems"] for task in tasks}
 
 
 def test_the_shipped_rollouts_of_both_samplings_take_24_megabytes_at_most() -> None:
-    assert sum(file.stat().st_size for file in open_archive().directory.rglob("*.npz.xz")) <= 24_000_000
+    assert sum(file.stat().st_size for file in open_archive(sampling="hot").directory.rglob("*.npz.xz")) <= 24_000_000

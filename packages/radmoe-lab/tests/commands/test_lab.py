@@ -70,7 +70,7 @@ def test_list_says_what_is_packed(rollouts: Path) -> None:
     facts = json.loads(radmoe("lab", "list", "--rollouts", rollouts, "--json").stdout)
     counts = facts[NAME]["tasks"]["math-1"]
     assert re.search(
-        rf"{NAME} +math-1 +{MODELS['lab-qwen'].temperature} +1 +3 +4 +{counts['tokens']:,} +{counts['right'] / counts['rollouts']:.1%}",
+        rf"{NAME} +math-1 +{MODELS['lab-qwen'].temperature} +{MODELS['lab-qwen'].top_p} +3 +4 +{counts['tokens']:,} +{counts['right'] / counts['rollouts']:.1%}",
         table,
     )
 

@@ -13,7 +13,7 @@ from radmoe.errors import InputError
 from radmoe.evaluation.cache import checksum
 from radmoe.evaluation.kinds import NAMES
 from radmoe_studies.report import published
-from radmoe_studies.report.published import BEGIN, COMMITTED, END, PAGE, stale_pages, with_block
+from radmoe_studies.report.published import BEGIN, COMMITTED, END, SHOWN, stale_pages, with_block
 from radmoe_studies.report.results import LEFT_OUT
 
 ROOT = Path(__file__).parents[4]
@@ -65,7 +65,7 @@ def test_the_readme_gets_a_block_below_its_heading(adopted: Path) -> None:
 
 
 def test_the_page_has_every_section_the_tests_and_the_pools(adopted: Path) -> None:
-    page = (adopted / PAGE).read_text()
+    page = (adopted / SHOWN.page).read_text()
     headings = re.findall(r"^## (.*)", page, re.MULTILINE)
     sections = ["lab-oss low", "lab-oss high", "lab-qwen thinking", "all lab-oss"]
     assert headings == ["All configurations", *sections, "What was evaluated"]
@@ -89,18 +89,34 @@ def test_writing_again_changes_nothing_and_an_edit_is_noticed(
     capsys.readouterr()
     assert run(monkeypatch, "--check", "--root", adopted) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"README.md does not show what {COMMITTED} holds: run python -m radmoe_studies.report.published"
+    assert line == f"README.md does not show what {SHOWN.file} holds: run python -m radmoe_studies.report.published"
     assert run(monkeypatch, "--root", adopted) == 0
     assert readme.read_text() == text
 
 
 def test_without_a_committed_result_no_page_may_show_one(adopted: Path, tmp_path: Path) -> None:
-    (adopted / COMMITTED).unlink()
+    (adopted / SHOWN.file).unlink()
     assert [line.split()[0] for line in stale_pages(adopted)] == [
-        "README.md",
         "packages/radmoe-studies/docs/results.md",
+        "README.md",
     ]
     assert stale_pages(checkout(tmp_path / "new")) == []
+
+
+def test_the_hot_result_has_a_page_of_its_own_and_leaves_the_readme(
+    adopted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readme, source = (adopted / "README.md").read_text(), evaluation(tmp_path / "hot.json", "lab-oss low")
+    assert run(monkeypatch, "--adopt", source, "--sampling", "hot", "--root", adopted) == 0
+    page = (adopted / COMMITTED["hot"].page).read_text()
+    assert "1 configuration, 20 problems" in page
+    assert "`make reproduce SCALE=full SAMPLING=hot` makes them again" in page
+    assert (adopted / "README.md").read_text() == readme
+    assert stale_pages(adopted) == []
+    (adopted / COMMITTED["hot"].page).write_text(page.replace("20 problems", "21 problems"))
+    assert [line.split()[0] for line in stale_pages(adopted)] == [str(COMMITTED["hot"].page)]
+    assert run(monkeypatch, "--root", adopted) == 0
+    assert (adopted / COMMITTED["hot"].page).read_text() == page
 
 
 def test_a_page_of_any_evaluation_says_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,9 +33,10 @@ from radmoe_lab.tasks import TASKS
 MANIFEST = "manifest.json"
 FORMAT = 1
 SAMPLINGS = {  # how the shipped rollouts were sampled, and where in the distribution those are
-    "own": ".",  # at the temperature that each model comes with, from all tokens
     "paper": "paper",  # at temperature 0.7 and top-p 0.9, as in the paper
+    "hot": ".",  # at temperature 0.7 (lab-next) or 0.8, from all tokens
 }
+DEFAULT_SAMPLING = "paper"
 _COUNTS = ("problems", "rollouts", "tokens", "right")  # of a task, in the manifest
 _DTYPES = {"tokens": "u2", "lengths": "u2", "finish_reasons": "u1", "logprobs": "f4", "correct": "?"}
 # Tokens are two bytes wide: lp and pb say that the place of a byte in its pair matters.
@@ -127,7 +128,9 @@ class Archive:
             raise ArchiveError(f"{path} cannot be unpacked ({reason}): install radmoe-lab again") from None
 
 
-def open_archive(directory: Path | None = None, *, seed: int = DEFAULT_SEED, sampling: str = "own") -> Archive:
+def open_archive(
+    directory: Path | None = None, *, seed: int = DEFAULT_SEED, sampling: str = DEFAULT_SAMPLING
+) -> Archive:
     """The archive of a directory, by default that of the distribution radmoe-lab.
 
     The distribution has some for each of SAMPLINGS: one for the published problems, and one for each seed of others, on which
@@ -145,7 +148,8 @@ def open_archive(directory: Path | None = None, *, seed: int = DEFAULT_SEED, sam
             seeds = sorted(int(each.name.removeprefix("seed-")) for each in rollouts.glob("seed-*"))
             seeds = [DEFAULT_SEED] * (rollouts / MANIFEST).is_file() + seeds
             raise ArchiveError(
-                f"radmoe-lab has no rollouts of seed {seed} that were sampled as {sampling!r}: use one of {str(seeds)[1:-1]}"
+                f"radmoe-lab has no rollouts of seed {seed} that were sampled as {sampling!r}: use one of {str(seeds)[1:-1]}, "
+                f"or another sampling ({', '.join(name for name in SAMPLINGS if name != sampling)})"
             )
     path = directory / MANIFEST
     if not path.is_file():

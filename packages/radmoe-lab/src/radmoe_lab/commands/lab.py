@@ -20,7 +20,7 @@ EXAMPLES = (
     "radmoe lab list",
     "radmoe lab pools --out pools/ --limit 12",
     "radmoe lab pools --out pools/ --config lab-oss-high --task math-1 --task code",
-    "radmoe lab pools --out fresh/ --seed 31",
+    "radmoe lab pools --out fresh/ --sampling hot --seed 31",
     "radmoe evaluate pools/lab-qwen-thinking-*",
     "radmoe lab agent --out agent/",
 )
@@ -32,18 +32,18 @@ Rollouts = Annotated[
 
 Seed = Annotated[
     int,
-    typer.Option("--seed", help="Of the problems: 0 for the published ones; 31, 32 and 33 for fresh ones."),
+    typer.Option(
+        "--seed", help="Of the problems: 0 for the published ones; with --sampling hot 31, 32 and 33 for fresh ones."
+    ),
 ]
 
 Sampled = Annotated[
     str,
-    typer.Option(
-        "--sampling", help="own: at each model's own temperature, from all tokens. paper: temperature 0.7, top-p 0.9."
-    ),
+    typer.Option("--sampling", help="paper: temperature 0.7, top-p 0.9. hot: temperature 0.7 to 0.8, from all tokens."),
 ]
 
 
-def list_command(rollouts: Rollouts = None, seed: Seed = 0, sampling: Sampled = "own", as_json: Json = False) -> None:
+def list_command(rollouts: Rollouts = None, seed: Seed = 0, sampling: Sampled = "paper", as_json: Json = False) -> None:
     """List the configurations (a model in one style) whose rollouts are packed, and their tasks."""
     from radmoe.system.screen import ScreenTable
     from radmoe_lab.archive.files import open_archive
@@ -80,7 +80,7 @@ def pools_command(
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems of each task.")] = None,
     rollouts: Rollouts = None,
     seed: Seed = 0,
-    sampling: Sampled = "own",
+    sampling: Sampled = "paper",
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")] = "cpu",
     threads: Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")] = None,
     as_json: Json = False,

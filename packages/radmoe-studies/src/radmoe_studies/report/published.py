@@ -1,8 +1,12 @@
-"""The pages that show the committed result: README.md's block, and packages/radmoe-studies/docs/results.md. They are written here, not by hand.
+"""The pages that show the committed results. They are written here, not by hand.
 
-    python -m radmoe_studies.report.published                            # write both from the committed file
+There is a result for each way of sampling. That at the paper's is in README.md's block and in packages/radmoe-studies/docs/results.md;
+the hotter one has a page, results-hot.md.
+
+    python -m radmoe_studies.report.published                            # write all pages from the committed files
     python -m radmoe_studies.report.published --check                    # say which of them is not current
-    python -m radmoe_studies.report.published --adopt RESULTS.json       # make an evaluation the committed result, and write both
+    python -m radmoe_studies.report.published --adopt RESULTS.json       # make an evaluation the committed result, and write its pages
+    python -m radmoe_studies.report.published --adopt RESULTS.json --sampling hot
     python -m radmoe_studies.report.published --page RESULTS.json --out PAGE.md     # such a page of any evaluation
 
 All but the last run in a checkout. RESULTS.json is what `radmoe evaluate POOL... --out RESULTS.json` wrote.
@@ -11,6 +15,7 @@ All but the last run in a checkout. RESULTS.json is what `radmoe evaluate POOL..
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,14 +28,30 @@ from radmoe.pool.schema import disk_errors
 from radmoe.system.printing import say
 from radmoe_studies.report.results import Results, condense, read_results, write_results
 
-README, PAGE = Path("README.md"), Path("packages/radmoe-studies/docs/results.md")
-COMMITTED = Path(
-    "packages/radmoe-studies/src/radmoe_studies/results/full.json"
-)  # in a checkout; `results.COMMITTED` is the installed one
+
+@dataclass(frozen=True)
+class Committed:
+    """A committed result by its paths in a checkout (`results.COMMITTED` is an installed one), and the command that makes it."""
+
+    sampling: str
+    file: Path
+    page: Path
+    command: str
+
+
+README = Path("README.md")
+_RESULTS, _DOCS = Path("packages/radmoe-studies/src/radmoe_studies/results"), Path("packages/radmoe-studies/docs")
+COMMITTED = {
+    one.sampling: one
+    for one in (
+        Committed("paper", _RESULTS / "full.json", _DOCS / "results.md", "make reproduce SCALE=full"),
+        Committed("hot", _RESULTS / "hot.json", _DOCS / "results-hot.md", "make reproduce SCALE=full SAMPLING=hot"),
+    )
+}
+SHOWN = COMMITTED["paper"]  # in README.md
 BEGIN = "<!-- results: written by python -m radmoe_studies.report.published -->"
 END = "<!-- end of results -->"
 HEADING = "## Did it help?"  # a README without a block gets it below this line
-FULL = "make reproduce SCALE=full"
 
 
 def readme_block(results: Results) -> str:
@@ -42,7 +63,7 @@ def readme_block(results: Results) -> str:
             BEGIN,
             f"{markdown_text(results.scale)}; `{results.command}`, {results.date}. {markdown_text(reading)}",
             markdown_table(overview),
-            f"{_notes(tuple(verdicts))}\nEvery method, configuration, task and test is in [{PAGE}]({PAGE}).",
+            f"{_notes(tuple(verdicts))}\nEvery method, configuration, task and test is in [{SHOWN.page}]({SHOWN.page}).",
             END,
         ]
     )
@@ -81,20 +102,28 @@ def with_block(text: str, block: str) -> str:
     return text.replace(heading, f"{heading}\n{block}\n", 1)
 
 
-def pages(root: Path, results: Results) -> dict[Path, str]:
-    """What the two pages should hold, by their paths in the checkout at `root`."""
-    readme = (root / README).read_text(encoding="utf-8")
-    return {README: with_block(readme, readme_block(results)), PAGE: results_page(results)}
+def pages(root: Path, one: Committed, results: Results) -> dict[Path, str]:
+    """What the pages of a committed result should hold, by their paths in the checkout at `root`."""
+    shown = {one.page: results_page(results)}
+    if one is SHOWN:
+        shown[README] = with_block((root / README).read_text(encoding="utf-8"), readme_block(results))
+    return shown
 
 
 def stale_pages(root: Path) -> list[str]:
-    """One line for each page that is not up to date: it does not show the committed result, or shows one that does not exist."""
-    if not (root / COMMITTED).exists():
-        shown = [README] * (BEGIN in (root / README).read_text(encoding="utf-8")) + [PAGE] * (root / PAGE).exists()
-        return [f"{page} shows results, but there is no {COMMITTED}: restore it, or delete them" for page in shown]
+    """One line for each page that is not up to date: it does not show its committed result, or shows one that does not exist."""
+    return [line for one in COMMITTED.values() for line in _stale(root, one)]
+
+
+def _stale(root: Path, one: Committed) -> list[str]:
+    if not (root / one.file).exists():
+        shown = [one.page] * (root / one.page).exists()
+        if one is SHOWN and BEGIN in (root / README).read_text(encoding="utf-8"):
+            shown.append(README)
+        return [f"{page} shows results, but there is no {one.file}: restore it, or delete them" for page in shown]
     return [
-        f"{page} does not show what {COMMITTED} holds: run python -m radmoe_studies.report.published"
-        for page, text in pages(root, read_results(root / COMMITTED)).items()
+        f"{page} does not show what {one.file} holds: run python -m radmoe_studies.report.published"
+        for page, text in pages(root, one, read_results(root / one.file)).items()
         if not (root / page).exists() or (root / page).read_text(encoding="utf-8") != text
     ]
 
@@ -137,14 +166,19 @@ def _run(options: argparse.Namespace) -> None:
         for line in stale:
             say(line, err=True)
         raise SystemExit(1 if stale else 0)
-    committed = options.root / COMMITTED
     if options.adopt is None:
-        changes = pages(options.root, read_results(committed))
+        changes: dict[Path, str] = {}
+        for one in COMMITTED.values():
+            if one is SHOWN or (options.root / one.file).exists():
+                changes |= pages(options.root, one, read_results(options.root / one.file))
     else:
-        results = condense(options.adopt, command=options.command or FULL, date=today)
-        changes = pages(options.root, results)  # before anything is written: README.md may have no place for the block
-        write_results(results, committed)
-        say(f"wrote {committed}")
+        one = COMMITTED[options.sampling]
+        results = condense(options.adopt, command=options.command or one.command, date=today)
+        changes = pages(
+            options.root, one, results
+        )  # before anything is written: README.md may have no place for the block
+        write_results(results, options.root / one.file)
+        say(f"wrote {options.root / one.file}")
     for page, text in changes.items():
         _write(options.root / page, text)
 
@@ -153,9 +187,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page is not current")
     parser.add_argument("--adopt", type=Path, metavar="RESULTS.json", help="make this evaluation the committed result")
+    parser.add_argument(
+        "--sampling", choices=tuple(COMMITTED), default=SHOWN.sampling, help="which committed result --adopt replaces"
+    )
     parser.add_argument("--page", type=Path, metavar="RESULTS.json", help="write a page of this evaluation to --out")
     parser.add_argument("--out", type=Path, help="where --page is written")
-    parser.add_argument("--command", help=f"the command that makes the results again (default of --adopt: {FULL})")
+    parser.add_argument(
+        "--command", help=f"the command that makes the results again (default of --adopt: {SHOWN.command})"
+    )
     parser.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
     try:
         _run(parser.parse_args())
