@@ -38,7 +38,7 @@ def engine(template: str = TEMPLATE) -> TransformersEngine:
         tokenizer_object=tiny_moe.planted.tokenizer(), eos_token="<|im_end|>", chat_template=template
     )
     model = tiny_moe.model("qwen3-moe", max_position_embeddings=2048)
-    return TransformersEngine(model, tokenizer=tokenizer, streams=1, threads=1, model_name="tiny")
+    return TransformersEngine(model, tokenizer=tokenizer, threads=1, model_name="tiny")
 
 
 def step(command: str, thought: str = "So") -> str:

@@ -47,7 +47,7 @@ def save(path: Path) -> None:
 
 @cache
 def engine(context: int = CONTEXT) -> TransformersEngine:
-    made = TransformersEngine(model(), tokenizer=tokenizer(), streams=1, threads=1, model_name="tiny-oss")
+    made = TransformersEngine(model(), tokenizer=tokenizer(), threads=1, model_name="tiny-oss")
     made.context = context
     return made
 

@@ -113,15 +113,15 @@ def model(family: str, **changes: Any) -> Any:
 
 
 @cache
-def engine(family: str, streams: int = 1) -> TransformersEngine:
+def engine(family: str) -> TransformersEngine:
     """A shared engine; its model must not be changed."""
-    return TransformersEngine(model(family), tokenizer=tokenizer(), streams=streams, threads=streams)
+    return TransformersEngine(model(family), tokenizer=tokenizer(), threads=1)
 
 
 @cache
-def lab_engine(family: str) -> LabEngine:
+def lab_engine(family: str, streams: int = 1) -> LabEngine:
     """The same of the lab's engine, which is tuned for models as small as these."""
-    return LabEngine(model(family), tokenizer=tokenizer(), streams=1, threads=1)
+    return LabEngine(model(family), tokenizer=tokenizer(), streams=streams, threads=streams)
 
 
 def save(path: Path, family: str = "qwen3-moe", *, chat: bool = False, **changes: Any) -> Path:

@@ -58,7 +58,7 @@ def file(name: str) -> Path:
 def engines(name: str) -> tuple[LlamaCppEngine, TransformersEngine]:
     family, changes = MODELS[name]
     mine = LlamaCppEngine(file(name), cache="f32", threads=1)
-    other = TransformersEngine(tiny_moe.model(family, **changes), tokenizer=tiny_moe.tokenizer(), streams=1)
+    other = TransformersEngine(tiny_moe.model(family, **changes), tokenizer=tiny_moe.tokenizer())
     mine.eos = other.eos = ENDS
     return mine, other
 
@@ -118,7 +118,7 @@ def test_a_shifted_row_would_be_noticed() -> None:
 def test_a_prompt_longer_than_a_pass_is_cut_in_parts(tmp_path: Path) -> None:
     model = tiny_moe.model("qwen3-moe", max_position_embeddings=2 * CHUNK)
     mine = LlamaCppEngine(convert.write_gguf(model, tiny_moe.tokenizer(), tmp_path / "m.gguf"), cache="f32")
-    other = TransformersEngine(model, tokenizer=tiny_moe.tokenizer(), streams=1)
+    other = TransformersEngine(model, tokenizer=tiny_moe.tokenizer())
     prompt = [i * 7 % 500 for i in range(CHUNK + 90)]
     for done in mine.generate([prompt], 2, sampling=Sampling(max_tokens=8), batch_size=2):
         same, off = agreement(other, prompt, done)

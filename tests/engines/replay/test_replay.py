@@ -132,9 +132,7 @@ def test_routing_that_disagrees_is_counted(engine: TransformersEngine, captured:
 def test_bfloat16_replay_of_float32_capture_agrees_in_part(captured: Path, tmp_path: Path) -> None:
     import torch
 
-    other = TransformersEngine(
-        tiny_moe.model("qwen3-moe").to(torch.bfloat16), tokenizer=tiny_moe.tokenizer(), streams=1
-    )
+    other = TransformersEngine(tiny_moe.model("qwen3-moe").to(torch.bfloat16), tokenizer=tiny_moe.tokenizer())
     done = replay(captured, other, tmp_path / "out")
     assert done.agreement is not None
     assert 0.8 < done.agreement.share < 1
@@ -253,7 +251,7 @@ def test_texts_can_be_tokenised_for_another_model(
     """A pool of another tokenizer is refused, and taken by its texts; it kept no prompts here."""
     with pytest.raises(InputError, match="has no prompt"):
         replay(shared_pool, engine, tmp_path / "out")
-    other = TransformersEngine(tiny_moe.model("qwen3-moe"), tokenizer=_respelled(), streams=1)
+    other = TransformersEngine(tiny_moe.model("qwen3-moe"), tokenizer=_respelled())
     with pytest.raises(InputError, match="another tokenizer than the model's"):
         replay(shared_pool, other, tmp_path / "other")
 

@@ -116,16 +116,6 @@ def test_it_goes_on_after_a_pause() -> None:
             assert same(batch.submit(PROMPTS[i], sampling=SAMPLING, key=f"p{i}").result(timeout=60), expected[i, 0])
 
 
-def test_two_streams_share_the_queue() -> None:
-    engine = tiny_moe.engine("qwen3-moe", streams=2)
-    expected = reference(engine)
-    with engine.batcher(batch_size=4, topk_logprobs=4) as batch:
-        futures = {
-            n: batch.submit(PROMPTS[n[0]], sampling=SAMPLING, key=f"p{n[0]}", rollout_index=n[1]) for n in expected
-        }
-        assert all(same(future.result(timeout=60), expected[name]) for name, future in futures.items())
-
-
 def test_closing_ends_what_is_under_way_and_every_thread() -> None:
     before = threading.active_count()
     batch = tiny_moe.engine("qwen3-moe").batcher(batch_size=2, topk_logprobs=0)

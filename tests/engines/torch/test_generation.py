@@ -60,18 +60,6 @@ def test_refilled_batches_equal_unbatched_generation(family: str) -> None:
     shared.eos = eos
 
 
-@pytest.mark.slow
-def test_streams_side_by_side_change_nothing(engine: TransformersEngine) -> None:
-    two = tiny_moe.engine("qwen3-moe", streams=2)
-    eos, two.eos = two.eos, ENDS
-    sampling = Sampling(max_tokens=30, seed=3)
-    assert two.streams == 2
-    runs = [by_place(two.generate(PROMPTS, 5, sampling=sampling, batch_size=4)) for _ in range(2)]
-    assert_same(*runs, exact=True)
-    assert_same(runs[0], by_place(engine.generate(PROMPTS, 5, sampling=sampling, batch_size=4)), exact=False)
-    two.eos = eos
-
-
 def test_a_resumed_run_draws_what_the_whole_one_would_have(engine: TransformersEngine) -> None:
     sampling = Sampling(max_tokens=20, seed=5)
     whole = by_place(engine.generate(PROMPTS, 4, sampling=sampling, keys=["a", "b", "c"]))
@@ -218,9 +206,8 @@ def test_no_prompts_no_rollouts(engine: TransformersEngine) -> None:
     assert list(engine.generate([], 3)) == []
 
 
-@pytest.mark.parametrize("streams", [1, 2])
-def test_running_out_of_memory_is_one_line(streams: int) -> None:
-    engine = TransformersEngine(tiny_moe.model("mixtral"), tokenizer=tiny_moe.tokenizer(), streams=streams)
+def test_running_out_of_memory_is_one_line() -> None:
+    engine = TransformersEngine(tiny_moe.model("mixtral"), tokenizer=tiny_moe.tokenizer())
 
     def full(*args: object, **kwargs: object) -> None:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: 9 bytes")

@@ -77,8 +77,4 @@ def replay(checkpoint: Any) -> Any:
     """(name, dtype) -> the transformers engine that replays token ids."""
     from radmoe.engines.torch.engine import TransformersEngine
 
-    return cache(
-        lambda name, dtype: TransformersEngine(
-            checkpoint(name), dtype=dtype, device="cuda" if GPU else "cpu", streams=1
-        )
-    )
+    return cache(lambda name, dtype: TransformersEngine(checkpoint(name), dtype=dtype, device="cuda" if GPU else "cpu"))

@@ -68,7 +68,7 @@ def test_rows_are_those_of_a_replay(family: str, checkpoint: Any, tmp_path: Any)
                 buffer.normal_(std=0.3)  # it decides who is chosen, and not what they weigh
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    reference = TransformersEngine(tmp_path, dtype="float32", streams=1)
+    reference = TransformersEngine(tmp_path, dtype="float32")
     engine = VllmEngine(tmp_path, dtype="float32", **OPTIONS)
     try:
         done = list(engine.generate([[5, 6, 7, 8], [9, 8, 7]], 3, sampling=Sampling(max_tokens=40, seed=1)))

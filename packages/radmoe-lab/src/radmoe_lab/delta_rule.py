@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from radmoe.engines.torch.heads import for_every_head
+from radmoe_lab.inference.heads import for_every_head
 
 CHUNK = 64
 _LEAF = 16  # blocks of this size are inverted by squaring; larger ones would lose digits

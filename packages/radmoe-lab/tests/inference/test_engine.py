@@ -14,6 +14,7 @@ from contract import EngineContract
 from radmoe.engines import open_engine
 from radmoe.engines.base import Engine, Sampling
 from radmoe.engines.torch.engine import TransformersEngine
+from radmoe.errors import EngineError, InputError
 from radmoe_lab.inference.engine import LabEngine
 
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [9], [20, 21, 22] * 7, [4, 5]]  # one token; longer than the sliding window
@@ -60,11 +61,17 @@ def test_several_batches_at_a_time_and_shared_ones_give_the_plain_engines_rollou
         for one in tiny_moe.engine(family).generate(PROMPTS, 2, sampling=sampling, keys=keys)
     }
     mine = LabEngine(tiny_moe.model(family), tokenizer=tiny_moe.tokenizer(), streams=2, threads=2)
-    seen = {
-        (one.prompt_index, one.rollout_index): one
-        for one in mine.generate(PROMPTS, 2, sampling=sampling, keys=keys, batch_size=4)
-    }
+    seen, again = (
+        {
+            (one.prompt_index, one.rollout_index): one
+            for one in mine.generate(PROMPTS, 2, sampling=sampling, keys=keys, batch_size=4)
+        }
+        for _ in range(2)
+    )
     assert [name for name in expected if not same(seen[name], expected[name])] == []
+    assert all(
+        np.array_equal(seen[name].rollout.sampled_logprobs, again[name].rollout.sampled_logprobs) for name in seen
+    )
     with mine.batcher(batch_size=3, topk_logprobs=4) as batch:
         futures = {
             (i, r): batch.submit(PROMPTS[i], sampling=sampling, key=keys[i], rollout_index=r) for i, r in expected
@@ -82,6 +89,23 @@ def test_a_shipped_model_is_opened_by_it_and_any_other_by_the_plain_engine(tmp_p
         assert type(open_engine("lab", checkpoint)) is LabEngine
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_running_out_of_memory_is_one_line(streams: int) -> None:
+    engine = LabEngine(tiny_moe.model("mixtral"), tokenizer=tiny_moe.tokenizer(), streams=streams, threads=1)
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")
+
+    engine.model.forward = full
+    with pytest.raises(EngineError, match="out of memory with a batch of 8: lower batch_size"):
+        list(engine.generate([[1, 2], [3, 4]], 2, batch_size=8))
+
+
+def test_there_is_at_least_one_stream() -> None:
+    with pytest.raises(InputError, match="streams must be at least 1"):
+        LabEngine("anywhere", streams=0)
 
 
 def test_the_plain_engine_leaves_the_experts_to_transformers() -> None:

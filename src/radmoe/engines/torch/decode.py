@@ -7,7 +7,7 @@ R(t) of the token it predicts (row P-1+t of the whole sequence).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Any, NamedTuple, Protocol
@@ -21,7 +21,6 @@ from transformers.cache_utils import DynamicCache
 from radmoe.engines.base import Job, uniforms
 from radmoe.engines.torch.kv_cache import rows_cache
 from radmoe.engines.torch.routers import RouterRecorder
-from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
 
 GIVEN_UP = "given up"  # the reason of a job that ended because nobody waits for it any more
@@ -30,6 +29,7 @@ _SHRINK = 8  # drop empty rows once they are an eighth of the batch: it copies t
 _ROW_TENSORS = ("_token", "_length", "_count", "_limit", "_noise", "_temperature", "_top_p")
 
 Columns = tuple[NDArray[Any], ...]
+Stopped = Callable[[], bool]  # says whether to stop, and is asked often
 
 
 class Queue(Protocol):
@@ -104,7 +104,7 @@ class Decoder:
         self._rows: list[_Row | None] = []
         self.sampled = 0  # tokens so far
 
-    def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[FinishedJob]:
+    def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Generator[FinishedJob, None, None]:
         """Yield the jobs in the order in which they finish; the reason is "stop", "length" or GIVEN_UP.
 
         `stopped` is asked at every step; once it returns True, the rollouts under way are given up and the iterator

@@ -12,9 +12,8 @@ A rollout ends with its end token, which is kept, or where it was cut off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,13 +26,10 @@ from radmoe.engines.base import Completion, Engine, Forced, Job, Sampling, compl
 from radmoe.engines.models import recorded_name, resolve_model, shipped_models
 from radmoe.engines.options import EngineOptions, refuse_server_options, required_model
 from radmoe.engines.torch.batcher import ContinuousBatcher
-from radmoe.engines.torch.cores import cores
 from radmoe.engines.torch.decode import Decoder, Decoding, FinishedJob, Listed
-from radmoe.engines.torch.delta_rule import speed_up
 from radmoe.engines.torch.force import force
 from radmoe.engines.torch.kv_cache import rows_cache, speed_up_attention
 from radmoe.engines.torch.routers import TOP_K_FAMILIES, RouterRecorder
-from radmoe.engines.torch.streams import Stream, merge
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.system.printing import say
 from radmoe.types import Kind, Rollout, RouterShape
@@ -52,8 +48,8 @@ class TransformersEngine(Engine):
 
     `model` is a checkpoint directory, or a loaded model together with its `tokenizer`. The engine takes the model
     over: it is put in eval mode, and its attention ("sdpa", or gpt-oss's own) is replaced by one that is
-    faster at single tokens. Nothing is downloaded. `threads` are the cores to use, for the whole process, and `streams`
-    is the number of batches that run side by side on them (default: one). `model_name` is what a pool records (default: the directory's name).
+    faster at single tokens. Nothing is downloaded. `threads` are the cores to use, for the whole process, and `model_name` is
+    what a pool records (default: the directory's name).
     """
 
     name = "transformers"
@@ -68,13 +64,11 @@ class TransformersEngine(Engine):
         dtype: str = "auto",
         device: str = "cpu",
         threads: int | None = None,
-        streams: int | None = None,
         model_name: str | None = None,
     ) -> None:
         newer = check_version(transformers.__version__)
-        for name, value in (("threads", threads), ("streams", streams)):
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
+        if threads is not None and threads < 1:
+            raise InputError(f"threads must be at least 1, got {threads}")
         if isinstance(model, str | Path):
             self.checkpoint = Path(model)
             model, tokenizer = _load(self.checkpoint, tokenizer, dtype, device)
@@ -89,17 +83,13 @@ class TransformersEngine(Engine):
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.context = getattr(self._text_config, "max_position_embeddings", None)
         self._recorder = RouterRecorder(model)
-        speed_up(model)
         rows_cache(model.config)  # refuses a cache it cannot batch now, not after the first prompt
         speed_up_attention(model)
         self._tune()
         with self._recorder.recording(), torch.inference_mode():
             model(input_ids=torch.tensor([[0, 1, 2]], device=model.device), use_cache=False)
         self.shape: RouterShape = self._recorder.probe(check=newer and self._text_config.model_type in TOP_K_FAMILIES)
-        threads = threads or cores.whole
-        self.streams = streams or self._suggested_streams(threads)
-        cores.divide(threads, self.streams)
-        self._fuse()
+        self._settle(threads)
         self._decoders: list[Any] = []
         self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
 
@@ -142,17 +132,9 @@ class TransformersEngine(Engine):
         Cost: a prompt is prefilled once for all its rollouts; a step is one pass of `batch_size`
         positions, and finished rows are refilled at once, so the batch stays full until work runs out.
         """
-        ordered = self._arranged(jobs)
-        rows = min(batch_size, max(len(jobs), 1))
-        streams = min(self.streams, rows)
-        topk_logprobs = jobs[0].sampling.topk_logprobs if jobs else 0
-        self._decoders = [self.decoder(topk_logprobs, capture=self.capture) for _ in range(streams)]
-        # A job's stream follows from its place alone, so that batches, and their rounding, are the same every time.
-        running = [
-            partial(decoder.run, Listed(ordered[k::streams]), len(range(k, rows, streams)))
-            for k, decoder in enumerate(self._decoders)
-        ]
-        return self._completions(running, batch_size)
+        decoder = self.decoder(jobs[0].sampling.topk_logprobs if jobs else 0, capture=self.capture)
+        self._decoders = [decoder]
+        return self._completions(decoder.run(Listed(jobs), min(batch_size, max(len(jobs), 1))), batch_size)
 
     def batcher(
         self,
@@ -177,16 +159,10 @@ class TransformersEngine(Engine):
     def _tune(self) -> None:
         """Change the model before its routers are probed."""
 
-    def _fuse(self) -> None:
-        """Change the model once the cores are divided."""
-
-    def _suggested_streams(self, threads: int) -> int:
-        """How many batches run side by side unless told otherwise."""
-        return 1
-
-    def _arranged(self, jobs: Sequence[Job]) -> list[Job]:
-        """The jobs of a `generate` in the order in which they begin."""
-        return list(jobs)
+    def _settle(self, threads: int | None) -> None:
+        """Take the cores that were asked for, once the routers are known."""
+        if threads is not None:
+            torch.set_num_threads(threads)
 
     @torch.inference_mode()
     def teacher_forced(self, token_ids: Sequence[int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
@@ -210,8 +186,8 @@ class TransformersEngine(Engine):
     def _force(self) -> Callable[..., list[Forced]]:
         return force
 
-    def _completions(self, streams: Sequence[Stream[FinishedJob]], batch_size: int) -> Iterator[Completion]:
-        with closing(merge(streams)) as running:  # the threads have ended when this iterator is closed
+    def _completions(self, running: Generator[FinishedJob, None, None], batch_size: int) -> Iterator[Completion]:
+        with closing(running):
             while True:
                 with _memory(f"a batch of {batch_size}", "lower batch_size or max_tokens"):
                     done = next(running, None)

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from radmoe.engines.torch.row_threads import in_shares
 from radmoe.selection.kernels.jit import check_shapes, jit
 from radmoe.selection.kernels.simd import LANES
 from radmoe_lab.inference.exponential import exponentials
+from radmoe_lab.inference.row_threads import in_shares
 from radmoe_lab.inference.tile import ROWS, VECTORS, multiply_tile
 
 Array = NDArray[np.float32]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from radmoe.engines.base import Forced, Job
-from radmoe.engines.torch.decode import Decoder
+from radmoe.engines.base import Completion, Forced, Job
+from radmoe.engines.torch.decode import Decoder, Listed
 from radmoe.engines.torch.engine import TransformersEngine
 from radmoe.engines.torch.force import force
+from radmoe.errors import InputError
+from radmoe_lab.inference.cores import cores
+from radmoe_lab.inference.delta_step import speed_up
 from radmoe_lab.inference.dense_experts import compute_densely
 from radmoe_lab.inference.static_decode import FAMILIES, StaticDecoder
+from radmoe_lab.inference.streams import merge
+
+if TYPE_CHECKING:
+    from radmoe.pool import Profile
 
 _SMALL = 512  # hidden size up to which a pass is too short to share among cores
 _MOST_STREAMS = 4  # more would wait for Python's lock
@@ -21,10 +29,18 @@ class LabEngine(TransformersEngine):
     """`TransformersEngine` for small models: fused experts and several batches on a CPU, CUDA graphs on a GPU.
 
     A larger model is run as `TransformersEngine` runs it. Pools record it as transformers, which computes all but the experts
-    and the order of the sums.
+    and the order of the sums. `streams` is the number of batches that run side by side (default: on a CPU as many as threads, up
+    to four, and one otherwise).
     """
 
+    def __init__(self, model: str | Path | Any, *, streams: int | None = None, **options: Any) -> None:
+        if streams is not None and streams < 1:
+            raise InputError(f"streams must be at least 1, got {streams}")
+        self._wanted_streams = streams
+        super().__init__(model, **options)
+
     def _tune(self) -> None:
+        speed_up(self.model)
         small = self._text_config.hidden_size <= _SMALL
         self._small_on_cpu = small and self.model.device.type == "cpu"
         self._static = small and self.model.device.type == "cuda" and self._text_config.model_type in FAMILIES
@@ -32,19 +48,30 @@ class LabEngine(TransformersEngine):
         if self._static:
             compute_densely(self.model)
 
-    def _suggested_streams(self, threads: int) -> int:
-        return min(threads, _MOST_STREAMS) if self._small_on_cpu else 1
-
-    def _fuse(self) -> None:
+    def _settle(self, threads: int | None) -> None:
+        threads = threads or cores.whole
+        self.streams = self._wanted_streams or (min(threads, _MOST_STREAMS) if self._small_on_cpu else 1)
+        cores.divide(threads, self.streams)
         if self._small_on_cpu:
             from radmoe_lab.inference.cpu_experts import fuse_experts  # compiled code that a GPU has no use for
 
             _lay_out_experts(self.model)
             fuse_experts(self.model)
 
-    def _arranged(self, jobs: Sequence[Job]) -> list[Job]:
-        # Prompts that share a pass are padded little.
-        return sorted(jobs, key=lambda job: -len(job.prompt)) if self._static else list(jobs)
+    def run(self, jobs: Sequence[Job], batch_size: int, profile: Profile | None) -> Iterator[Completion]:
+        """Sample jobs as `TransformersEngine.run` does, in streams side by side."""
+        # On a GPU, prompts that share a pass are padded little.
+        ordered = sorted(jobs, key=lambda job: -len(job.prompt)) if self._static else list(jobs)
+        rows = min(batch_size, max(len(jobs), 1))
+        streams = min(self.streams, rows)
+        topk_logprobs = jobs[0].sampling.topk_logprobs if jobs else 0
+        self._decoders = [self.decoder(topk_logprobs, capture=self.capture) for _ in range(streams)]
+        # A job's stream follows from its place alone, so that batches, and their rounding, are the same every time.
+        running = [
+            partial(decoder.run, Listed(ordered[k::streams]), len(range(k, rows, streams)))
+            for k, decoder in enumerate(self._decoders)
+        ]
+        return self._completions(merge(running), batch_size)
 
     def decoder(self, topk_logprobs: int, *, capture: bool = True) -> Decoder | StaticDecoder:  # type: ignore[override]
         """Return a batch decoder for a thread of its own. On a GPU one decoder is kept, with its CUDA graph."""

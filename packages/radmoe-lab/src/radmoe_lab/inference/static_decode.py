@@ -12,7 +12,7 @@ runs without a graph, which serves tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from radmoe.engines.base import Job, uniforms
-from radmoe.engines.torch.decode import Columns, Decoding, FinishedJob, Queue, draw
+from radmoe.engines.torch.decode import Columns, Decoding, FinishedJob, Queue, Stopped, draw
 from radmoe.engines.torch.routers import RouterRecorder
-from radmoe.engines.torch.streams import Stopped
 from radmoe.engines.torch.topk import largest
 from radmoe_lab.inference.static_cache import StaticRows
 
@@ -54,7 +53,7 @@ class StaticDecoder:
             self._copies = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.sampled = 0
 
-    def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Iterator[FinishedJob]:
+    def run(self, jobs: Queue, batch_size: int, stopped: Stopped = lambda: False) -> Generator[FinishedJob, None, None]:
         """Yield the jobs as they finish; `stopped` is asked every few steps."""
         self._empty(batch_size)
         ready: Iterator[FinishedJob] = iter(())

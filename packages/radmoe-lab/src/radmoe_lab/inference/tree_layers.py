@@ -23,11 +23,11 @@ from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from radmoe.engines.torch.heads import for_every_head
 from radmoe.engines.torch.kv_cache import attend
 from radmoe.selection.kernels.jit import check_shapes, jit
 from radmoe.selection.kernels.simd import LANES
 from radmoe_lab.inference.exponential import exponentials
+from radmoe_lab.inference.heads import for_every_head
 from radmoe_lab.inference.tile import ROWS, VECTORS, multiply_tile
 from radmoe_lab.inference.tree import Integers, Part, Tree
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers.models.qwen3_next import modeling_qwen3_next
 
-from radmoe.engines.torch.delta_rule import stepwise
 from radmoe.errors import KernelError
+from radmoe_lab.inference.delta_step import stepwise
 
 REFERENCE = modeling_qwen3_next.torch_recurrent_gated_delta_rule
 REFERENCE = getattr(REFERENCE, "reference", REFERENCE)  # an engine loaded earlier in this process may have wrapped it

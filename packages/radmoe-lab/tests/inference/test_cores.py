@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from radmoe.engines import EngineOptions, open_engine
-from radmoe.engines.torch.cores import Cores
+from radmoe_lab.inference.cores import Cores
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from radmoe.engines.torch.streams import Stopped, Stream, merge
+from radmoe_lab.inference.streams import Stopped, Stream, merge
 
 
 def count(stop: int, start: int = 0) -> Stream[int]:
@@ -52,7 +52,7 @@ def test_threads_have_ended_when_closing_returns() -> None:
 def test_a_process_whose_caller_never_closes_ends_by_itself() -> None:
     code = (
         "import time\n"
-        "from radmoe.engines.torch.streams import merge\n"
+        "from radmoe_lab.inference.streams import merge\n"
         "def stream(stopped):\n"
         "    yield 1\n"
         "    while not stopped():\n"

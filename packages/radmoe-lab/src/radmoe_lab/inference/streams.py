@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeVar
 
+from radmoe.engines.torch.decode import Stopped
+
 T = TypeVar("T")
-Stopped = Callable[[], bool]
 Stream = Callable[[Stopped], Iterator[T]]
 
 

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from radmoe.engines.torch.heads import for_every_head
-from radmoe.engines.torch.row_threads import in_shares
 from radmoe.selection.kernels.jit import check_shapes, jit
+from radmoe_lab.inference.heads import for_every_head
+from radmoe_lab.inference.row_threads import in_shares
 
 Array = NDArray[np.float32]
 _NAME = "torch_recurrent_gated_delta_rule"
