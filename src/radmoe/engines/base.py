@@ -6,7 +6,6 @@ import hashlib
 import platform
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
@@ -21,6 +20,7 @@ from radmoe.errors import EngineError, InputError
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape, check_kind
 
 if TYPE_CHECKING:
+    from radmoe.engines.batches import Batcher
     from radmoe.pool import Profile
     from radmoe.problems import Content
     from radmoe.vocab import Vocab
@@ -103,33 +103,6 @@ class Forced(NamedTuple):
     weights: NDArray[np.float32]
     sampled_logprobs: NDArray[np.float32] | None = None  # [T]
     topk_logprobs: NDArray[np.float32] | None = None  # [T, C]
-
-
-class Batcher(Protocol):
-    """A queue of requests that are sampled in batches. Requests may be submitted from any thread."""
-
-    def submit(
-        self,
-        prompt: Content | Sequence[int],
-        *,
-        sampling: Sampling | None = None,
-        key: str = "",
-        rollout_index: int = 0,
-    ) -> Future[Completion]:
-        """Ask for one rollout. `key` and `rollout_index` name it in the random numbers, as in `Engine.generate`.
-
-        A prompt that cannot be used, or a batcher that is closed, raises at once; any later error is the future's.
-        """
-
-    def give_up(self, future: Future[Completion]) -> None:
-        """End a request that nobody waits for any more. Its future is cancelled, or gets an EngineError."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether requests are no longer taken, because it was closed or has failed."""
-
-    def close(self) -> None:
-        """End all requests and the threads."""
 
 
 class Engine(Protocol):

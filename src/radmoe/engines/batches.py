@@ -1,4 +1,4 @@
-"""A batch for engines that only `generate`: requests that wait are sampled together, one call after another.
+"""Batches of requests that come one by one, and the one for engines that only `generate`: one call after another.
 
 An engine that can take a request into a batch that is running has a batcher of its own (`torch/batcher.py`).
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from itertools import count
 from typing import TYPE_CHECKING
 
-from radmoe.engines.base import Batcher, Completion, Engine, Job, Sampling, check_prompt
+from radmoe.engines.base import Completion, Engine, Job, Sampling, check_prompt
 from radmoe.errors import EngineError, InputError
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 _GATHER_SECONDS = 0.01  # that requests which come together are waited for
 
 
-class RequestQueue(Batcher):
-    """The requests of a batcher that wait: what `submit` checks, and where it puts them."""
+class Batcher(ABC):
+    """A queue of requests that are sampled in batches. Requests may be submitted from any thread."""
 
     def __init__(self, engine: Engine, *, batch_size: int, topk_logprobs: int, kind: Kind | None = None) -> None:
         if batch_size < 1:
@@ -44,6 +45,10 @@ class RequestQueue(Batcher):
         key: str = "",
         rollout_index: int = 0,
     ) -> Future[Completion]:
+        """Ask for one rollout. `key` and `rollout_index` name it in the random numbers, as in `Engine.generate`.
+
+        A prompt that cannot be used, or a batcher that is closed, raises at once; any later error is the future's.
+        """
         sampling = sampling or Sampling(topk_logprobs=self._topk)
         if sampling.topk_logprobs != self._topk:
             raise InputError(
@@ -62,10 +67,19 @@ class RequestQueue(Batcher):
 
     @property
     def closed(self) -> bool:
+        """Whether requests are no longer taken, because it was closed or has failed."""
         return self._closed
 
+    @abstractmethod
+    def give_up(self, future: Future[Completion]) -> None:
+        """End a request that nobody waits for any more. Its future is cancelled, or gets an EngineError."""
 
-class GenerateBatcher(RequestQueue):
+    @abstractmethod
+    def close(self) -> None:
+        """End all requests and the threads."""
+
+
+class GenerateBatcher(Batcher):
     """Samples, in a thread of its own, all waiting requests of one sampling setting by one call of `Engine.generate`.
 
     Requests that arrive meanwhile wait for the next call. A request that is given up after its call has begun is sampled to

@@ -126,9 +126,10 @@ class StoredRollout:
         assert ids is not None
         return ids.reshape(shape), None if mass is None else mass.reshape(shape)
 
-    def rows_of(self, tokens: NDArray[np.int64], *, weights: bool = True) -> Rows:
+    def rows_of(self, tokens: NDArray[np.integer[Any]], *, weights: bool = True) -> Rows:
         if self.positions is None:  # windows stay on disk: read from the first token to the last of each range
-            parts = [self.rows(start, stop, weights=weights) for start, stop in spans(tokens)]
+            ranges = spans(tokens) or [(0, 0)]
+            parts = [self.rows(start, stop, weights=weights) for start, stop in ranges]
             mass = [one for _, one in parts if one is not None]
             return np.concatenate([ids for ids, _ in parts]), np.concatenate(mass) if mass else None
         places = places_of(self.positions, tokens, f"a rollout in {self._shard.path}")

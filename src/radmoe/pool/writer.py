@@ -18,7 +18,7 @@ from radmoe.errors import PoolCorrupt, PoolError, PoolMismatch, RolloutError
 from radmoe.pool import documents, files, journal, schema
 from radmoe.pool.completion import complete, describe, join, locked, seal_orphans, shard_runs
 from radmoe.pool.hold import hold
-from radmoe.pool.profile import Profile, spans
+from radmoe.pool.profile import Profile
 from radmoe.pool.schema import disk_errors
 from radmoe.pool.sense import Contents, check_rollout
 from radmoe.pool.shard import publish, remove_journal, seal
@@ -318,11 +318,7 @@ class PoolWriter:
 
     def _routing(self, rollout: Trace, rows: NDArray[np.int32] | None, where: str) -> Rows:
         """The rows and layers of a rollout's routing that the profile keeps, after a check of their shape and values."""
-        ranges = [(0, len(rollout))] if rows is None else spans(rows)
-        pieces = [rollout.rows(start, stop) for start, stop in ranges] or [rollout.rows(0, 0)]
-        ids = np.concatenate([ids for ids, _ in pieces])
-        masses = [mass for _, mass in pieces if mass is not None]
-        weights = np.concatenate(masses) if rollout.has_weights else None
+        ids, weights = rollout.rows(0, len(rollout)) if rows is None else rollout.rows_of(rows)
         whole = (self.shape.layers, self.shape.top_k)
         reduced = (self._stored.layers, self._stored.top_k)
         if ids.shape[1:] not in (whole, reduced):

@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from radmoe.engines import EngineOptions, engine_class, open_engine
-from radmoe.engines.base import Batcher, Completion, Engine
+from radmoe.engines.base import Completion, Engine
+from radmoe.engines.batches import Batcher
 from radmoe.errors import EngineError, InputError
 from radmoe.selection.confidence import likelihood
 from radmoe.serve.api_errors import internal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ class Trace(Protocol):
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
         """Expert ids and weights [n, L, K] of tokens [start, stop), cut at the end of the rollout."""
 
-    def rows_of(self, tokens: NDArray[np.int64], *, weights: bool = True) -> Rows:
+    def rows_of(self, tokens: NDArray[np.integer[Any]], *, weights: bool = True) -> Rows:
         """Expert ids and weights [n, L, K] of these tokens, which ascend."""
 
 
@@ -142,7 +142,7 @@ class Rollout:
         mass = self.weights[first:last] if weights and self.weights is not None else None
         return self.expert_ids[first:last], mass
 
-    def rows_of(self, tokens: NDArray[np.int64], *, weights: bool = True) -> Rows:
+    def rows_of(self, tokens: NDArray[np.integer[Any]], *, weights: bool = True) -> Rows:
         """Expert ids and weights [n, L, K] of these tokens, which ascend."""
         rows = places_of(self.positions, tokens, "this rollout")
         return self.expert_ids[rows], self.weights[rows] if weights and self.weights is not None else None
@@ -214,7 +214,9 @@ def rows_at(positions: NDArray[np.int32] | None, start: int, stop: int, where: s
     return first, last
 
 
-def places_of(positions: NDArray[np.int32] | None, tokens: NDArray[np.int64], where: str) -> NDArray[np.int64]:
+def places_of(
+    positions: NDArray[np.int32] | None, tokens: NDArray[np.integer[Any]], where: str
+) -> NDArray[np.integer[Any]]:
     """The stored rows that hold these tokens, which ascend. Raises a RolloutError if one of them was not captured."""
     if positions is None:
         return tokens

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from radmoe_lab.inference.streams import Stopped, Stream, merge
+from radmoe.engines.torch.decode import Stopped
+from radmoe_lab.inference.streams import Stream, merge
 
 
 def count(stop: int, start: int = 0) -> Stream[int]:

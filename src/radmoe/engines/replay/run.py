@@ -26,7 +26,6 @@ from radmoe.engines.replay.side_by_side import in_order
 from radmoe.engines.replay.sources import Source, SourceRollout, open_source
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile, open_pool
-from radmoe.pool.profile import spans
 from radmoe.pool.work import Making, Name, fill
 from radmoe.types import Kind, Rollout, RouterShape, Step, check_kind
 
@@ -341,18 +340,14 @@ def _agreement(one: SourceRollout, mine: Rollout, shape: RouterShape) -> Agreeme
     """Agreement with the routing that the source captured, at the rows that both have; None where it has none."""
     if one.captured is None:
         return None
-    rows = np.arange(len(mine), dtype=np.int32)
+    rows = np.arange(len(mine))
     for positions in (mine.positions, one.captured.positions):
         rows = rows if positions is None else np.intersect1d(rows, positions)
-    same = of = 0
-    for start, stop in spans(rows):
-        theirs, _ = one.captured.rows(start, stop, weights=False)
-        ours, _ = mine.rows(start, stop, weights=False)
-        ours = ours if one.layers is None else ours[:, list(one.layers)]
-        if theirs.shape != ours.shape:
-            raise InputError(
-                f"the source's router has rows of {theirs.shape[1:]}, the model's {shape}: replay with the model that sampled it"
-            )
-        equal = (np.sort(theirs, -1) == np.sort(ours, -1)).all(-1)
-        same, of = same + int(equal.sum()), of + equal.size
-    return Agreement(same, of)
+    (theirs, _), (ours, _) = (trace.rows_of(rows, weights=False) for trace in (one.captured, mine))
+    ours = ours if one.layers is None else ours[:, list(one.layers)]
+    if theirs.shape != ours.shape:
+        raise InputError(
+            f"the source's router has rows of {theirs.shape[1:]}, the model's {shape}: replay with the model that sampled it"
+        )
+    equal = (np.sort(theirs, -1) == np.sort(ours, -1)).all(-1)
+    return Agreement(int(equal.sum()), equal.size)

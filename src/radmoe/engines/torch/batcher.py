@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from radmoe.engines.base import Completion, Job
-from radmoe.engines.batches import RequestQueue
+from radmoe.engines.batches import Batcher
 from radmoe.engines.torch.decode import GIVEN_UP, FinishedJob, Queue
 from radmoe.errors import EngineError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOOK_AGAIN = 1.0  # seconds after which an idle thread looks whether the main thread has ended
 
 
-class ContinuousBatcher(RequestQueue, Queue):
+class ContinuousBatcher(Batcher, Queue):
     """One batch per stream of the engine, each in a thread of its own, and the queue that they share.
 
     All requests have `topk_logprobs`. Close it, or use it as a context: the threads end with it. While it is open the

@@ -37,7 +37,7 @@ from radmoe_lab.models import AGENTS, model_named, weights
 from radmoe_lab.sample import checksums, device_name, open_lab_engine, sampler
 
 if TYPE_CHECKING:
-    from radmoe.engines.base import Batcher
+    from radmoe.engines.batches import Batcher
     from radmoe_lab.inference.engine import LabEngine
 
 N = 16

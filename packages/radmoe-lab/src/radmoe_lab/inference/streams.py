@@ -9,12 +9,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from radmoe.engines.torch.decode import Stopped
+if TYPE_CHECKING:
+    from radmoe.engines.torch.decode import Stopped
 
 T = TypeVar("T")
-Stream = Callable[[Stopped], Iterator[T]]
+Stream = Callable[["Stopped"], Iterator[T]]
 
 
 def merge(streams: Sequence[Stream[T]]) -> Generator[T, None, None]:
