@@ -17,7 +17,7 @@ NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 CAN_READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH
 
-_PDEATHSIG, _GET_DUMPABLE, _SET_DUMPABLE, _KEEPCAPS, _CAPBSET_DROP, _NO_NEW_PRIVS = 1, 3, 4, 8, 24, 38
+_PDEATHSIG, _GET_DUMPABLE, _SET_DUMPABLE, _KEEPCAPS, _NO_NEW_PRIVS = 1, 3, 4, 8, 38
 _CAPABILITIES = 0x20080522  # the version of the structure that capset takes: 64 capabilities
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _LANDLOCK_FILES = (13, 13, 14, 15, 15, 16)  # how many kinds of access to files each version knows, from version 1 on
@@ -75,17 +75,8 @@ def set_dumpable(dumpable: bool) -> bool:
     return before
 
 
-def become(uid: int, gid: int, capabilities: int = 0, *, bounding: bool = False) -> None:
-    """Become another user who is in no groups, if this one may, and give up all capabilities but the given ones.
-
-    With `bounding` they can also not come back when another program is executed.
-    """
-    if bounding:
-        for number in range(64):
-            try:
-                prctl(_CAPBSET_DROP, number)
-            except OSError:
-                break
+def become(uid: int, gid: int, capabilities: int = 0) -> None:
+    """Become another user who is in no groups, if this one may, and give up all capabilities but the given ones."""
     if os.getuid() == 0:
         if capabilities:
             prctl(_KEEPCAPS, 1)

@@ -21,9 +21,9 @@ from radmoe.sandbox import kernel
 from radmoe.sandbox.kernel import BIND, NODEV, NOEXEC, NOSUID, PRIVATE, RDONLY, READ_DIR, READ_FILE, REC, REMOUNT
 
 WORKDIR = "/testbed"  # where commands work; SWE-bench has its repositories there
-_SCRATCH = ("/tmp", "/dev/shm")
+SCRATCH = ("/tmp", "/dev/shm")
 _INODE = 1 << 13  # bytes of a tmpfs for each file in it, as the kernel's memory for a file counts in no size
-_NOBODY = 65534
+NOBODY = 65534
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}  # in /dev, to /proc/self
 _FOREIGN = ("site-packages", "dist-packages")  # inside the library's directory, but no part of the library
@@ -139,21 +139,13 @@ def enter(view: RootView, place: str, fill: Callable[[str], None] = lambda workd
     kernel.pivot_root()
 
 
-def owner(number: int) -> tuple[int, int]:
-    """User and group of confined commands: the caller's own or, if that is root, ids that nobody else has."""
-    if os.getuid():
-        return os.getuid(), os.getgid()
-    uid = number if kernel.maps(number) else _NOBODY
-    return uid, uid
-
-
 def _unshare_as_user(flags: int) -> None:
     """Enter namespaces in which an unprivileged user may mount. Nobody is root there: root is called nobody."""
     ids = {"uid": os.getuid(), "gid": os.getgid()}
     kernel.call("unshare", flags | kernel.NEWUSER)
     Path("/proc/self/setgroups").write_text("deny")
     for name, number in ids.items():
-        Path(f"/proc/self/{name}_map").write_text(f"{number or _NOBODY} {number} 1")
+        Path(f"/proc/self/{name}_map").write_text(f"{number or NOBODY} {number} 1")
 
 
 def _build(view: RootView, place: str) -> None:
@@ -170,26 +162,19 @@ def _build(view: RootView, place: str) -> None:
     Path(place, "proc").mkdir()
     with contextlib.suppress(OSError):  # an unprivileged user in a container may get none: then there is none
         kernel.mount("proc", f"{place}/proc", "proc", NOSUID | NODEV | NOEXEC, "hidepid=2,subset=pid")
-    for path in (WORKDIR, *_SCRATCH) if view.disk else ():
+    for path in (WORKDIR, *SCRATCH) if view.disk else ():
         Path(place + path).mkdir(exist_ok=True)
     for point, flags in list(_mounts(place)):
         devices = 0 if point.startswith(f"{place}/dev/") else NODEV
         kernel.mount(None, point, None, REMOUNT | BIND | RDONLY | NOSUID | devices | flags)
     if view.disk and view.owner:
         uid, gid = view.owner
-        _mount_memory(place + WORKDIR, view.disk, f"mode=755,uid={uid},gid={gid}")
-        for path in _SCRATCH:
-            _mount_memory(place + path, view.scratch, "mode=1777")
+        mount_memory(place + WORKDIR, view.disk, f"mode=755,uid={uid},gid={gid}")
+        for path in SCRATCH:
+            mount_memory(place + path, view.scratch, "mode=1777")
 
 
-def empty_scratch(view: RootView) -> None:
-    """Replace /tmp and /dev/shm by empty ones, whatever is in them. Nobody may be using them."""
-    for path in _SCRATCH:
-        kernel.unmount(path)
-        _mount_memory(path, view.scratch, "mode=1777")
-
-
-def _mount_memory(path: str, size: int, options: str) -> None:
+def mount_memory(path: str, size: int, options: str) -> None:
     """Mount a memory file system with a limit on its bytes and, in proportion, on its files."""
     kernel.mount("tmpfs", path, "tmpfs", NOSUID | NODEV, f"{options},size={size},nr_inodes={max(64, size // _INODE)}")
 

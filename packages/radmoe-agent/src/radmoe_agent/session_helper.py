@@ -14,12 +14,48 @@ import struct
 from pathlib import Path
 from typing import Any, NoReturn
 
-from radmoe.sandbox import filters, kernel, root
+from radmoe.sandbox import kernel, root
+from radmoe.sandbox.filters import (
+    ALLOW,
+    ANY_OF,
+    DENY,
+    EQUAL,
+    FIRST,
+    GIVE,
+    LOAD,
+    NO_SUCH_CALL,
+    Filter,
+    assembled,
+    machine_code,
+    verdicts,
+)
 
 STARTED, RUN, STOP = b"+", b"!", b"."
 END = struct.Struct("<i")  # the exit code of a command, 128 + n after signal n
 _FIRST_UID = 2_100_000_000  # user ids that nobody has, and no program of `run.py` either
+_CAPBSET_DROP = 24  # an option of prctl
 _ENDED_FIRST = 1000  # oom_score_adj: commands go before anybody else when the machine's memory runs out
+
+# System calls that no command of an agent needs, and that have been ways out of confinement or around its limits.
+_DENIED = (
+    (165, 40), (166, 39), (155, 41), (161, 51), (272, 97), (308, 268),  # mount, umount2, pivot_root, chroot, unshare, setns
+    (428, 428), (429, 429), (430, 430), (431, 431), (432, 432), (433, 433), (442, 442),  # open_tree .. fspick, mount_setattr
+    (101, 117), (310, 270), (311, 271), (312, 272), (438, 438),  # ptrace, process_vm_{readv,writev}, kcmp, pidfd_getfd
+    (248, 217), (249, 218), (250, 219),  # add_key, request_key, keyctl
+    (321, 280), (298, 241), (323, 282), (425, 425), (426, 426), (427, 427),  # bpf, perf_event_open, userfaultfd, io_uring_*
+    (303, 264), (304, 265), (175, 105), (313, 273), (176, 106), (246, 104), (320, 294), (169, 142),  # handles, modules, kexec
+    (319, 279), (447, 447), (29, 194), (68, 186), (64, 190), (206, 0),  # memory that no limit counts: memfd_*, {shm,msg,sem}get, io_setup
+)  # fmt: skip
+_CLONE, _CLONE3, _SOCKET, _PRLIMIT = (56, 220), (435, 435), (41, 198), (302, 261)
+_NAMESPACES = (  # the last one is NEWCGROUP
+    kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWUSER | kernel.NEWPID | kernel.NEWNET | 0x2000000
+)
+_FAMILIES = (
+    1,
+    2,
+    10,
+    16,
+)  # of sockets: Unix, IPv4, IPv6, netlink. Others, such as vsock, reach beyond a network namespace.
 
 
 def main(order: str, control: str, place: str) -> None:
@@ -47,22 +83,58 @@ def main(order: str, control: str, place: str) -> None:
             os._exit(0)  # the caller is gone, and all that runs here goes with this process
         if message == RUN:  # a STOP came too late for the command that it was meant for
             code = _run(caller, wanted, barrier, view, descriptors)
-            root.empty_scratch(view)
+            _empty_scratch(view)
             caller.send(END.pack(code))
 
 
-def _enter(wanted: dict[str, Any], place: str) -> tuple[filters.Filter, root.RootView]:
+def _enter(wanted: dict[str, Any], place: str) -> tuple[Filter, root.RootView]:
     """Confine this process to what was ordered, and hide it from commands. Returns the filter they start behind."""
-    barrier = filters.for_commands()
+    barrier = _for_commands()
     if barrier is None:
         raise OSError(f"there is no seccomp filter for {os.uname().machine}")
-    owner = root.owner(_FIRST_UID + os.getpid() % 10_000_000)
+    owner = _owner(_FIRST_UID + os.getpid() % 10_000_000)
     view = root.RootView(tuple(wanted["read"]), disk=wanted["disk"], scratch=wanted["scratch"], owner=owner)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_ENDED_FIRST))
     root.enter(view, place, lambda workdir: _fill(workdir, wanted, owner))
     kernel.set_dumpable(False)
     return barrier, view
+
+
+def _for_commands() -> Filter | None:
+    """The filter that keeps a command from leaving its namespaces or making others. None on a machine it was not written for."""
+    machine = machine_code()
+    if machine is None:
+        return None
+    column, code = machine
+    code += [(EQUAL, 0, 4, _CLONE[column]), (LOAD, 0, 0, FIRST), (ANY_OF, 0, 1, _NAMESPACES)]
+    code += [(GIVE, 0, 0, DENY), (GIVE, 0, 0, ALLOW)]
+    code += [(EQUAL, 0, 1, _CLONE3[column]), (GIVE, 0, 0, NO_SUCH_CALL)]  # the C library then uses clone
+    code += [(EQUAL, 0, 2 + 2 * len(_FAMILIES), _SOCKET[column]), (LOAD, 0, 0, FIRST)]
+    code += [line for family in _FAMILIES for line in ((EQUAL, 0, 1, family), (GIVE, 0, 0, ALLOW))]
+    code += [(GIVE, 0, 0, DENY)]
+    code += [
+        (EQUAL, 0, 4, _PRLIMIT[column]),
+        (LOAD, 0, 0, FIRST),
+        (EQUAL, 0, 1, 0),
+    ]  # its own limits, not the helper's
+    code += [(GIVE, 0, 0, ALLOW), (GIVE, 0, 0, DENY)]
+    return assembled(code + verdicts(_DENIED, column, DENY), ALLOW)
+
+
+def _owner(number: int) -> tuple[int, int]:
+    """User and group of commands: the caller's own or, if that is root, ids that nobody else has."""
+    if os.getuid():
+        return os.getuid(), os.getgid()
+    uid = number if kernel.maps(number) else root.NOBODY
+    return uid, uid
+
+
+def _empty_scratch(view: root.RootView) -> None:
+    """Replace /tmp and /dev/shm by empty ones, whatever is in them. Nobody may be using them."""
+    for path in root.SCRATCH:
+        kernel.unmount(path)
+        root.mount_memory(path, view.scratch, "mode=1777")
 
 
 def _fill(workdir: str, wanted: dict[str, Any], owner: tuple[int, int]) -> None:
@@ -89,7 +161,14 @@ def _fill(workdir: str, wanted: dict[str, Any], owner: tuple[int, int]) -> None:
 
 
 def _become(owner: tuple[int, int], capabilities: int = 0, *, bounding: bool = False) -> None:
-    kernel.become(*owner, capabilities, bounding=bounding)
+    """Become the owner, with no more than the given capabilities; with `bounding` none come back when a program is executed."""
+    if bounding:
+        for number in range(64):
+            try:
+                kernel.prctl(_CAPBSET_DROP, number)
+            except OSError:
+                break
+    kernel.become(*owner, capabilities)
     if 0 in (*os.getresuid(), *os.getresgid()):
         raise OSError("no command runs as root, and this root has no right to become another user")
 
@@ -131,7 +210,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _run(
-    caller: socket.socket, wanted: dict[str, Any], barrier: filters.Filter, view: root.RootView, descriptors: list[int]
+    caller: socket.socket, wanted: dict[str, Any], barrier: Filter, view: root.RootView, descriptors: list[int]
 ) -> int:
     command = os.fork()
     if command == 0:
@@ -153,7 +232,7 @@ def _run(
 
 
 def _command(
-    wanted: dict[str, Any], barrier: filters.Filter, view: root.RootView, words: int, given: int, output: int
+    wanted: dict[str, Any], barrier: Filter, view: root.RootView, words: int, given: int, output: int
 ) -> NoReturn:
     """Runs in the process that becomes the command: sets limits, installs the filter, drops root, and executes it."""
     assert view.owner
