@@ -28,6 +28,7 @@ from radmoe.pool.schema import (
     TOKEN_IDS,
     TOKEN_INDEX,
     TOPK,
+    StoredColumn,
 )
 from radmoe.pool.steps import stored_steps
 from radmoe.pool.tables import LABEL_FIELDS, read_table
@@ -119,20 +120,30 @@ def check_rollout(pool: Contents, record: Record) -> None:
             raise RolloutError(f"it has {len(array)} rows of {column.name}, it must have {counts[column.pointer]}")
         if column in _ROUTED and array.shape[1:] != (shape.layers, shape.top_k):
             raise RolloutError(f"it has {column.name} of shape {array.shape}, the router is {shape}")
-        if column in (EXPERT_IDS, PROMPT_IDS):
-            check_ids(array, shape.experts, column.name)
-        elif column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS):
-            check_weights(array, column.name)
-        elif array.dtype.kind == "f" and np.isnan(array).any():
-            raise RolloutError(f"it has NaN in {column.name}")
-    highest = max((token for given in meta["given"] or () for token in given), default=0)
-    if tokens.min() < 0 or max(highest, int(tokens.max())) >= words:
-        raise RolloutError(
-            f"it has token ids from {tokens.min()} to {max(highest, int(tokens.max()))}, and the vocabulary ends at {words - 1}: "
-            "wrong tokenizer?"
-        )
+        check_values(column, array, shape, words)
+    check_words(np.array([token for given in meta["given"] or () for token in given], np.int64), words)
     if positions is not None and not ascending(positions, meta["tokens"]):
         raise RolloutError(f"its rows do not stand for ascending tokens of {meta['tokens']}")
+
+
+def check_values(column: StoredColumn, array: NDArray[Any], shape: RouterShape, words: int) -> None:
+    """Refuse values of a column, with a RolloutError, that the router, the vocabulary or arithmetic do not have."""
+    if column in (EXPERT_IDS, PROMPT_IDS):
+        check_ids(array, shape.experts, column.name)
+    elif column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS):
+        check_weights(array, column.name)
+    elif column is TOKEN_IDS:
+        check_words(array, words)
+    elif array.dtype.kind == "f" and np.isnan(array).any():
+        raise RolloutError(f"it has NaN in {column.name}")
+
+
+def check_words(tokens: NDArray[Any], words: int) -> None:
+    """Refuse token ids outside the vocabulary."""
+    if tokens.size and (tokens.min() < 0 or tokens.max() >= words):
+        raise RolloutError(
+            f"it has token ids from {tokens.min()} to {tokens.max()}, and the vocabulary ends at {words - 1}: wrong tokenizer?"
+        )
 
 
 def ascending(positions: NDArray[Any], tokens: int) -> bool:

@@ -13,9 +13,8 @@ from radmoe.pool import files, schema
 from radmoe.pool.columns import ColumnReader, check_frame, check_size, chunk_rows, damaged_chunks
 from radmoe.pool.fault import Fault, Run
 from radmoe.pool.reader import Pool
-from radmoe.pool.sense import ascending, check_tables
+from radmoe.pool.sense import ascending, check_tables, check_values
 from radmoe.pool.shard import Shard
-from radmoe.types import check_ids, check_weights
 
 _SLICE_BYTES = 4 << 20  # of rows that are checked at a time
 
@@ -78,25 +77,14 @@ def _check_column(pool: Pool, shard: Shard, reader: ColumnReader, runs: list[Run
     try:
         rows = max(_SLICE_BYTES // reader.row_bytes, 1)
         for start in range(0, reader.rows, rows):
-            _check_values(pool, reader, reader.read(start, min(start + rows, reader.rows)))
+            values = reader.read(start, min(start + rows, reader.rows))
+            if reader.column in (schema.EXPERT_WEIGHTS, schema.PROMPT_WEIGHTS):
+                values = values.reshape(len(values), -1, pool.shape.top_k)
+            check_values(reader.column, values, pool.shape, len(pool.vocab))
         if reader.column is schema.TOKEN_INDEX:
             _check_positions(shard, reader)
     except (PoolError, RolloutError) as e:
         yield Fault(name, f"{e} (from row {start})", tuple(runs))
-
-
-def _check_values(pool: Pool, reader: ColumnReader, rows: Any) -> None:
-    if reader.column in (schema.EXPERT_IDS, schema.PROMPT_IDS):
-        check_ids(rows, pool.shape.experts)
-    elif reader.column in (schema.EXPERT_WEIGHTS, schema.PROMPT_WEIGHTS):
-        check_weights(rows.reshape(len(rows), -1, pool.shape.top_k))
-    elif reader.column is schema.TOKEN_IDS:
-        if rows.min() < 0 or rows.max() >= len(pool.vocab):
-            raise RolloutError(
-                f"token ids range over [{rows.min()}, {rows.max()}], outside the vocabulary of {len(pool.vocab)}"
-            )
-    elif reader.column.dtype.kind == "f" and np.isnan(rows).any():
-        raise RolloutError("logprobs contain NaN")
 
 
 def _check_positions(shard: Shard, reader: ColumnReader) -> None:

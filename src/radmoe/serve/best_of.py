@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FALLBACKS = ("likelihood",)
 EQUAL = "at temperature 0 all rollouts are equal, so one was sampled: ask with a higher temperature to have a choice"
-_RESHAPING: dict[str, tuple[Any, ...]] = {  # what else changes which tokens are drawn -> the values that do not
+RESHAPING: dict[str, tuple[Any, ...]] = {  # what else changes which tokens are drawn -> the values that do not
     "top_k": (0, -1),
     "min_p": (0,),
     "frequency_penalty": (0,),
@@ -104,7 +104,7 @@ def origin_for(ask: ApiRequest, sampled: SampledRollouts, checkpoint: str | None
     drawn: dict[str, Any] = dict.fromkeys(("temperature", "top_p"))
     if sampled.sampling is not None:
         drawn = {name: float(getattr(sampled.sampling, name)) for name in drawn}
-    elif all(ask.body.get(name) in (None, *neutral) for name, neutral in _RESHAPING.items()):
+    elif all(ask.body.get(name) in (None, *neutral) for name, neutral in RESHAPING.items()):
         given = {name: ask.body.get(name) for name in drawn}
         drawn = {name: float(value) if isinstance(value, int | float) else None for name, value in given.items()}
     arguments = dict(ask.body.get("chat_template_kwargs") or {})

@@ -19,6 +19,7 @@ from radmoe.selection.anchors import MARKERS, markers_for, text_response
 from radmoe.serve.api_errors import ApiError, bad_request
 from radmoe.serve.api_request import ApiRequest
 from radmoe.serve.backends import in_thread
+from radmoe.serve.best_of import RESHAPING
 from radmoe.types import Rollout
 from radmoe.vocab import Vocab
 
@@ -30,14 +31,8 @@ _IGNORED = [
     "user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "tool_choice",
     "parallel_tool_calls",
 ]  # fmt: skip
-_NEUTRAL: dict[str, tuple[Any, ...]] = {  # what changes nothing
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "repetition_penalty": (1,),
-    "min_p": (0,),
-    "top_k": (0, -1),
+_NEUTRAL: dict[str, tuple[Any, ...]] = RESHAPING | {  # what changes nothing
     "logprobs": (False,),
-    "logit_bias": ({},),
     "tools": ([],),
     "response_format": ({"type": "text"},),
     "echo": (False,),

@@ -32,7 +32,6 @@ READERS: list[Callable[[Field], object]] = [
     lambda field: field.items(2),
     lambda field: field.integer(0, 9),
     lambda field: field.integers(9),
-    lambda field: field.numbers(2),
 ]
 
 

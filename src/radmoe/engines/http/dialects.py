@@ -15,6 +15,7 @@ from radmoe.engines.checkpoint import RouterLayout
 from radmoe.engines.http.answers import Answer, Raw, sglang_answer, unpack_int32, unpack_npy, vllm_answers
 from radmoe.engines.http.client import SMALL_BYTES, SMALL_VALUES, Limit, ModelServer, Refused
 from radmoe.engines.http.fields import Field
+from radmoe.engines.sglang import unpack
 from radmoe.engines.vllm.plugin import NAME
 from radmoe.engines.vllm.plugin.endpoint import STATUS_PATH, captured_layers
 from radmoe.errors import EngineError
@@ -71,8 +72,8 @@ class Dialect(Protocol):
     def read(self, answer: Field, request: RolloutRequest, words: int) -> Answer:
         """Read the rollout from the answer of `path`; `words` is the size of the vocabulary."""
 
-    def unpack(self, routed: str, rows: int, layout: RouterLayout) -> Raw:
-        """Decode the stock routing of an answer, which should have `rows` rows."""
+    def unpack(self, routed: str, rows: int, layout: RouterLayout) -> tuple[Raw, NDArray[np.float16] | None]:
+        """Decode the routing of an answer, which should have `rows` rows: ids, and weights where the server packs them in."""
 
 
 class Vllm:
@@ -124,8 +125,8 @@ class Vllm:
         (only,) = vllm_answers(answer, 1, words=words, most=request.limit, logprobs=logprobs)
         return only
 
-    def unpack(self, routed: str, rows: int, layout: RouterLayout) -> Raw:
-        return unpack_npy(routed)
+    def unpack(self, routed: str, rows: int, layout: RouterLayout) -> tuple[Raw, NDArray[np.float16] | None]:
+        return unpack_npy(routed), None
 
 
 class Sglang:
@@ -168,8 +169,8 @@ class Sglang:
     def read(self, answer: Field, request: RolloutRequest, words: int) -> Answer:
         return sglang_answer(answer, words=words, most=request.limit, logprobs=request.sampling.topk_logprobs)
 
-    def unpack(self, routed: str, rows: int, layout: RouterLayout) -> Raw:
-        return unpack_int32(routed, rows, layout)
+    def unpack(self, routed: str, rows: int, layout: RouterLayout) -> tuple[Raw, NDArray[np.float16] | None]:
+        return unpack(unpack_int32(routed, rows, layout))
 
 
 def answer_limit(request: RolloutRequest, layout: RouterLayout) -> Limit:

@@ -22,7 +22,6 @@ from radmoe.engines.http.fields import Field, short
 from radmoe.engines.http.jobs import each_as_finished
 from radmoe.engines.models import recorded_name, resolve_model
 from radmoe.engines.options import EngineOptions, refuse_options
-from radmoe.engines.sglang import unpack
 from radmoe.engines.vllm.plugin.endpoint import ROUTING
 from radmoe.engines.vllm.plugin.payload import Routing
 from radmoe.errors import EngineError, InputError, RadmoeError
@@ -206,9 +205,7 @@ class HttpEngine(Engine):
     def _unpacked(self, answer: Answer, rows: int) -> tuple[Raw, NDArray[np.float16] | None]:
         """The ids of an answer, and the weights that our plugin of SGLang has packed into them."""
         assert answer.routed is not None
-        ids, weights = self.dialect.unpack(answer.routed, rows, self.local.router), None
-        if isinstance(self.dialect, Sglang):
-            ids, weights = unpack(ids)
+        ids, weights = self.dialect.unpack(answer.routed, rows, self.local.router)
         self._packed = weights is not None
         return ids, weights
 

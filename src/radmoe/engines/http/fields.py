@@ -104,10 +104,6 @@ class Field:
             raise self.refusal("a finite number")
         return float(value)
 
-    def numbers(self, count: int) -> list[float]:
-        """A list of `count` finite numbers."""
-        return [item.number() for item in self.items(count)]
-
 
 def parse(body: bytes, source: str, most_values: int) -> Field:
     """The JSON of an answer, strictly.
