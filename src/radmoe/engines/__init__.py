@@ -40,9 +40,8 @@ ENGINES: dict[str, str] = {
     "sglang-http": "radmoe.engines.http.engine.SglangHttpEngine",
 }
 _EXTRAS = {"vllm-http": "http", "sglang-http": "http"}  # the extra to install, where it is not the engine's name
-_COMPANIONS = {
-    "llamacpp": "radmoe-llamacpp"
-}  # engines that stand in the documentation, and the package that brings each
+# engines that stand in the documentation, and the package that brings each
+_COMPANIONS = {"llamacpp": "radmoe-llamacpp"}
 
 
 def engine_names() -> list[str]:

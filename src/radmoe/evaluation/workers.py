@@ -16,11 +16,11 @@ from multiprocessing import get_context, resource_tracker
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from radmoe.engines.replay.side_by_side import in_order
 from radmoe.errors import ClusterError, InputError, RadmoeError
 from radmoe.evaluation.methods import METHODS, GradedProblem
 from radmoe.pool import files, open_pool
 from radmoe.system.cluster import connected
+from radmoe.system.side_by_side import in_order
 
 if TYPE_CHECKING:
     from radmoe.evaluation.pools import GradedPool

@@ -67,11 +67,8 @@ def machine_code() -> tuple[int, Code] | None:
     if sys.platform != "linux" or not arch:
         return None
     code = [(LOAD, 0, 0, _ARCH), (EQUAL, 1, 0, arch), (GIVE, 0, 0, _KILL), (LOAD, 0, 0, _NUMBER)]
-    return column, [
-        *code,
-        (ANY_OF, 0, 1, 0x40000000),
-        (GIVE, 0, 0, DENY),
-    ]  # x32 has the same calls under other numbers
+    code += [(ANY_OF, 0, 1, 0x40000000), (GIVE, 0, 0, DENY)]  # x32 has the same calls under other numbers
+    return column, code
 
 
 def verdicts(calls: tuple[tuple[int, int], ...], column: int, verdict: int) -> Code:

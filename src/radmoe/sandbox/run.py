@@ -19,7 +19,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
@@ -29,6 +28,7 @@ from radmoe.sandbox import boot, kernel
 from radmoe.sandbox.jail import END, NO_CHILD, START
 from radmoe.sandbox.library import PROBE, PROBE_MEMORY, PROBE_S, PROMISED
 from radmoe.system.scratch import Scratch
+from radmoe.system.side_by_side import in_order
 
 TIMEOUT_S = 1.0
 MEMORY = 256 << 20
@@ -360,7 +360,5 @@ def run_many(
     with contextlib.ExitStack() as stack:
         for sandbox in sandboxes:
             stack.enter_context(sandbox)
-        threads = stack.enter_context(ThreadPoolExecutor(jobs))
-        stack.callback(threads.shutdown, cancel_futures=True)
-        for future in [threads.submit(run, piece) for piece in work]:
-            yield future.result()
+        for _, result in stack.enter_context(contextlib.closing(in_order(run, work, jobs))):
+            yield result

@@ -39,14 +39,11 @@ _NUMBERS = {  # the same for other numbers
     "repetition_penalty": (0.0, 100.0),
     "length_penalty": (-100.0, 100.0),
 }
-_VALUE_BYTES, _FEW_VALUES = (
-    16,
-    4096,
-)  # of the largest body, for each value that JSON may have; so many it may always have
+# of the largest body, for each value that JSON may have; so many it may always have
+_VALUE_BYTES, _FEW_VALUES = 16, 4096
 _SIGNS = (b",", b":", b"[", b"{")
-_PIECE = re.compile(
-    rb'([^"]*+)(?:"(?:[^"\\]++|\\.?)*+"?)?', re.DOTALL
-)  # what stands between texts of JSON, and the next text
+# what stands between texts of JSON, and the next text
+_PIECE = re.compile(rb'([^"]*+)(?:"(?:[^"\\]++|\\.?)*+"?)?', re.DOTALL)
 _MOST_STOPS, _LONGEST_STOP = 16, 1000  # texts at which a rollout ends, and characters of one
 
 

@@ -13,9 +13,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from radmoe.serve.telemetry import log
 
 BACKLOG = 64  # connections that are accepted in one go
-IDLE_SECONDS = (
-    30.0  # without a request: until its headers are complete, whether the connection is new or was used before
-)
+# without a request: until its headers are complete, whether the connection is new or was used before
+IDLE_SECONDS = 30.0
 STALLED_SECONDS = 60.0  # in which what was written is not taken to its end
 _MOST = 1024  # connections
 _FILES = 128  # descriptors for everything else: the log, a pool, libraries, a burst of connections that are refused

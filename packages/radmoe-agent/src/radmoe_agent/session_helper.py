@@ -50,12 +50,8 @@ _CLONE, _CLONE3, _SOCKET, _PRLIMIT = (56, 220), (435, 435), (41, 198), (302, 261
 _NAMESPACES = (  # the last one is NEWCGROUP
     kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWUSER | kernel.NEWPID | kernel.NEWNET | 0x2000000
 )
-_FAMILIES = (
-    1,
-    2,
-    10,
-    16,
-)  # of sockets: Unix, IPv4, IPv6, netlink. Others, such as vsock, reach beyond a network namespace.
+# of sockets: Unix, IPv4, IPv6, netlink. Others, such as vsock, reach beyond a network namespace.
+_FAMILIES = (1, 2, 10, 16)
 
 
 def main(order: str, control: str, place: str) -> None:
@@ -113,11 +109,8 @@ def _for_commands() -> Filter | None:
     code += [(EQUAL, 0, 2 + 2 * len(_FAMILIES), _SOCKET[column]), (LOAD, 0, 0, FIRST)]
     code += [line for family in _FAMILIES for line in ((EQUAL, 0, 1, family), (GIVE, 0, 0, ALLOW))]
     code += [(GIVE, 0, 0, DENY)]
-    code += [
-        (EQUAL, 0, 4, _PRLIMIT[column]),
-        (LOAD, 0, 0, FIRST),
-        (EQUAL, 0, 1, 0),
-    ]  # its own limits, not the helper's
+    # its own limits, not the helper's
+    code += [(EQUAL, 0, 4, _PRLIMIT[column]), (LOAD, 0, 0, FIRST), (EQUAL, 0, 1, 0)]
     code += [(GIVE, 0, 0, ALLOW), (GIVE, 0, 0, DENY)]
     return assembled(code + verdicts(_DENIED, column, DENY), ALLOW)
 

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from radmoe.engines import open_engine
 from radmoe.engines.base import Engine, Forced, Sampling
 from radmoe.engines.kept_rows import check_profile
-from radmoe.engines.replay.side_by_side import in_order
 from radmoe.engines.replay.sources import Source, SourceRollout, open_source
 from radmoe.errors import InputError
 from radmoe.pool import PoolWriter, Profile, open_pool
 from radmoe.pool.work import Making, Name, fill
+from radmoe.system.side_by_side import in_order
 from radmoe.types import Kind, Rollout, RouterShape, Step, check_kind
 
 _MOST = 256  # rollouts of one prompt that are in memory at once

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from radmoe.engines.replay.side_by_side import in_order
+from radmoe.system.side_by_side import in_order
 
 
 def test_results_come_in_the_order_of_the_work() -> None:
