@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,11 +65,8 @@ class Profile:
         """
         if self.readouts is None:
             return None
-        keep = np.zeros(len(token_ids), bool)
-        for readout in self.readouts:
-            for start, stop in windows(Readout.parse(readout), token_ids, vocab, kind, starts):
-                keep[start:stop] = True
-        return np.flatnonzero(keep).astype(np.int32)
+        tokens = np.ascontiguousarray(token_ids, np.int32).tobytes()
+        return _kept_rows(self.readouts, tokens, vocab, kind, tuple(int(start) for start in starts))
 
     def routing(self, ids: NDArray[np.int16], weights: NDArray[np.float16] | None, *, reduced: bool = False) -> Rows:
         """Rows of expert ids and weights [.., L, K] as they go to disk.
@@ -95,6 +93,21 @@ class Profile:
             None if layers is None else tuple(layers),
             None if readouts is None else tuple(readouts),
         )
+
+
+@lru_cache(maxsize=512)
+def _kept_rows(
+    readouts: tuple[str, ...], tokens: bytes, vocab: Vocab, kind: Kind | None, starts: tuple[int, ...]
+) -> NDArray[np.int32]:
+    """The rows of one rollout, remembered: an engine that fetches these alone asks first, and the writer checks with them."""
+    token_ids = np.frombuffer(tokens, np.int32)
+    keep = np.zeros(len(token_ids), bool)
+    for readout in readouts:
+        for start, stop in windows(Readout.parse(readout), token_ids, vocab, kind, starts):
+            keep[start:stop] = True
+    rows = np.flatnonzero(keep).astype(np.int32)
+    rows.setflags(write=False)
+    return rows
 
 
 def spans(rows: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:

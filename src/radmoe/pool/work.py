@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, Protocol
 from radmoe.pool.writer import PoolWriter
 
 Name = tuple[str, int]  # of a rollout: its problem, and its index
-Making = Generator[
-    tuple[Name, int], None, None
-]  # rollouts as they are added, each with the tokens since the one before
+# rollouts as they are added, each with the tokens since the one before
+Making = Generator[tuple[Name, int], None, None]
 
 
 class Named(Protocol):

@@ -148,8 +148,9 @@ class PoolWriter:
         Everything is checked as a reader checks it before a byte is written. An InputError says what is wrong with the rollout,
         which is then not in the pool; the writer goes on.
         """
-        given = rollout_index, problem_index, text, prompt, finish_reason, extra, prompt_routing
-        self._append(str(problem_id), [self._entry(str(problem_id), rollout, kind, *given)])
+        about = {"rollout_index": rollout_index, "problem_index": problem_index, "text": text}
+        about |= {"prompt": prompt, "finish_reason": finish_reason, "extra": extra}
+        self._append(str(problem_id), [self._entry(str(problem_id), rollout, kind, about, prompt_routing)])
 
     def add_group(
         self,
@@ -166,9 +167,12 @@ class PoolWriter:
 
         A kill while they are written may leave the first ones. All of them are in memory twice meanwhile.
         """
+        shared = {"problem_index": None, "prompt": prompt, "extra": extra}
         each = zip(rollouts, texts, finish_reasons, strict=True)
         entries = [
-            self._entry(str(problem_id), rollout, kind, i, None, text, prompt, reason, extra, None)
+            self._entry(
+                str(problem_id), rollout, kind, shared | {"rollout_index": i, "text": text, "finish_reason": reason}
+            )
             for i, (rollout, text, reason) in enumerate(each)
         ]
         self._append(str(problem_id), entries)
@@ -178,20 +182,16 @@ class PoolWriter:
         problem_id: str,
         rollout: Trace,
         kind: Kind | None,
-        rollout_index: int | None,
-        problem_index: int | None,
-        text: str | None,
-        prompt: str | None,
-        finish_reason: str | None,
-        extra: dict[str, Any] | None,
-        prompt_routing: tuple[ArrayLike, ArrayLike | None] | None,
+        about: dict[str, Any],
+        prompt_routing: tuple[ArrayLike, ArrayLike | None] | None = None,
     ) -> _Entry:
-        """A rollout as it will be appended, after all checks."""
+        """A rollout as it will be appended, after all checks; `about` is what `add` is told of it besides."""
         if self._closed:
             raise PoolError(f"the writer of {self.path} is closed: open a new one to append")
         where = f"rollout of problem {problem_id!r}"
         kind = self._checked_kind(problem_id, kind)
-        rollout_index, problem_index = _whole(rollout_index), _whole(self._places.get(problem_id, problem_index))
+        rollout_index = _whole(about["rollout_index"])
+        problem_index = _whole(self._places.get(problem_id, about["problem_index"]))
         arrays = self._arrays(rollout, kind, where, prompt_routing)
         columns = {name: list(a.shape[1:]) for name, a in arrays.items()}
         if self._columns is not None and columns != self._columns:
@@ -199,18 +199,14 @@ class PoolWriter:
                 f"{where} brings columns {describe(columns)}, this pool has {describe(self._columns)}: they must agree"
             )
         elements = len(rollout) * self.shape.layers * self.shape.top_k
-        meta = {
+        meta = about | {
             "problem_id": problem_id,
             "problem_index": problem_index,
             "kind": kind,
             "rollout_index": rollout_index,
             "tokens": len(rollout),
-            "finish_reason": finish_reason,
             "steps": [{"start": step.start, "kept": step.kept} for step in rollout.steps] or None,
             "given": [list(step.given) for step in rollout.steps] or None,
-            "text": text,
-            "prompt": prompt,
-            "extra": extra,
             "captured_bytes": elements * (4 if rollout.has_weights else 2),
         }
         payload = self._checked(meta, arrays, columns, where)
