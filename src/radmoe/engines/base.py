@@ -240,8 +240,18 @@ class Engine(Protocol):
         return otherwise
 
     def room(self, ids: Sequence[int], name: str, max_tokens: int) -> int:
-        """The number of tokens that a rollout of this prompt may have; InputError for a prompt that leaves none."""
-        return room_left(self.context, ids, name, max_tokens)
+        """The most tokens that a rollout of this prompt may have: max_tokens, or the rest of the context.
+
+        Raises InputError if the prompt fills it.
+        """
+        if self.context is None:
+            return max_tokens
+        if len(ids) >= self.context:
+            raise InputError(
+                f"prompt {name!r} has {len(ids)} tokens and the model's context is {self.context}: "
+                "shorten the prompt, there is no room for an answer"
+            )
+        return min(max_tokens, self.context - len(ids))
 
     def encode(self, prompt: Content | Sequence[int], *, raw: bool = False) -> list[int]:
         """Token ids of a prompt: a text, chat messages (see `prompts.encode`), or token ids, which stay as they are."""
@@ -388,18 +398,6 @@ def rollout_seed(seed: int, key: str, rollout_index: int) -> int:
     It counts up by 1 with the rollout, as vLLM's own seeds do within a request.
     """
     return int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:4], "little") + rollout_index
-
-
-def room_left(context: int | None, ids: Sequence[int], name: str, max_tokens: int) -> int:
-    """The most tokens a rollout may have: max_tokens, or the rest of the context. Raises InputError if the prompt fills it."""
-    if context is None:
-        return max_tokens
-    if len(ids) >= context:
-        raise InputError(
-            f"prompt {name!r} has {len(ids)} tokens and the model's context is {context}: "
-            "shorten the prompt, there is no room for an answer"
-        )
-    return min(max_tokens, context - len(ids))
 
 
 def uniforms(seed: int, key: str, rollout_index: int, count: int) -> NDArray[np.float64]:

@@ -32,7 +32,6 @@ from radmoe.types import (
     check_ids,
     check_weights,
     html_table,
-    places_of,
     rows_at,
 )
 from radmoe.vocab import Vocab
@@ -127,17 +126,9 @@ class StoredRollout:
         return ids.reshape(shape), None if mass is None else mass.reshape(shape)
 
     def rows_of(self, tokens: NDArray[np.integer[Any]], *, weights: bool = True) -> Rows:
-        if self.positions is None:  # windows stay on disk: read from the first token to the last of each range
-            ranges = spans(tokens) or [(0, 0)]
-            parts = [self.rows(start, stop, weights=weights) for start, stop in ranges]
-            mass = [one for _, one in parts if one is not None]
-            return np.concatenate([ids for ids, _ in parts]), np.concatenate(mass) if mass else None
-        places = places_of(self.positions, tokens, f"a rollout in {self._shard.path}")
-        shape = (-1, self._shape.layers, self._shape.top_k)
-        ids = self._stretch.read(schema.EXPERT_IDS, self._row)
-        weighed = self._stretch.read(schema.EXPERT_WEIGHTS, self._row) if weights else None
-        assert ids is not None
-        return ids[places].reshape(shape), None if weighed is None else weighed[places].reshape(shape)
+        parts = [self.rows(start, stop, weights=weights) for start, stop in spans(tokens) or [(0, 0)]]
+        mass = [one for _, one in parts if one is not None]
+        return np.concatenate([ids for ids, _ in parts]), np.concatenate(mass) if mass else None
 
     def _routing(self, column: schema.StoredColumn, first: int, last: int) -> NDArray[Any] | None:
         if self.positions is None:

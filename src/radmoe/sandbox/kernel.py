@@ -106,17 +106,13 @@ def _set_capabilities(capabilities: int) -> None:
     call("capset", struct.pack("<Ii", _CAPABILITIES, 0), words + bytes(12))
 
 
-def landlock_version() -> int:
-    """Which version of Landlock the kernel has. Raises OSError if it has none."""
-    return call("syscall", ctypes.c_long(_LANDLOCK_CREATE), None, ctypes.c_size_t(0), ctypes.c_uint(1))
-
-
 def landlock(rules: list[tuple[str, int]]) -> int:
     """A descriptor for `landlock_restrict`: what is not named in the rules (path, access) cannot be opened.
 
-    Where the kernel can, it also forbids TCP, and signals and abstract sockets to processes outside.
+    Where the kernel can, it also forbids TCP, and signals and abstract sockets to processes outside. Raises OSError if it has no
+    Landlock.
     """
-    version = landlock_version()
+    version = call("syscall", ctypes.c_long(_LANDLOCK_CREATE), None, ctypes.c_size_t(0), ctypes.c_uint(1))
     files = (1 << _LANDLOCK_FILES[min(version, len(_LANDLOCK_FILES)) - 1]) - 1
     attributes = struct.pack("<3Q", files, 3, 3)[: 24 if version >= 6 else 16 if version >= 4 else 8]
     number = ctypes.c_long(_LANDLOCK_CREATE)

@@ -94,9 +94,6 @@ class RequestSource(Source):
         self.kinds: dict[str, Kind | None] = dict.fromkeys(runs, "agent")
         self.record = record | {"raw": False, "tokens": tokens}
 
-    def count(self, problem_id: str) -> int:
-        return len(self._runs[problem_id])
-
     def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
         for run in self._runs[problem_id]:
             one = self._described[problem_id, run]

@@ -70,9 +70,6 @@ class Source(Protocol):
     def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
         """The rollouts of a problem, in their order."""
 
-    def count(self, problem_id: str) -> int:
-        """The number of rollouts of a problem."""
-
 
 def open_source(
     path: str | Path, tokenizer: Any, vocab: Vocab, *, raw: bool = False, retokenise: bool = False
@@ -111,9 +108,6 @@ class PoolSource(Source):
             "raw": raw,
             "tokens": RETOKENISED if retokenise else SAMPLED,
         }
-
-    def count(self, problem_id: str) -> int:
-        return len(self.pool.rollout_indices(problem_id))
 
     def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
         columns = ["rollout_index", "text", "prompt", "finish_reason", "extra"]
@@ -172,9 +166,6 @@ class FileSource(Source):
             "raw": raw,
             "tokens": origins.pop() if len(origins) == 1 else "some of them retokenised",
         }
-
-    def count(self, problem_id: str) -> int:
-        return len(self._lines[problem_id])
 
     def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
         for index, (where, record) in enumerate(self._lines[problem_id]):

@@ -75,9 +75,6 @@ class PackedSource(Source):
         """The number of tokens of these rollouts."""
         return int(self._rollouts.lengths[: len(self._questions), : self._n].sum(dtype=np.int64))
 
-    def count(self, problem_id: str) -> int:
-        return self._n
-
     def rollouts(self, problem_id: str) -> Iterator[SourceRollout]:
         place = self._places[problem_id]
         arguments = template_arguments(self.style)
