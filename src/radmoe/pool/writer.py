@@ -148,7 +148,7 @@ class PoolWriter:
         Everything is checked as a reader checks it before a byte is written. An InputError says what is wrong with the rollout,
         which is then not in the pool; the writer goes on.
         """
-        about = {"rollout_index": rollout_index, "problem_index": problem_index, "text": text}
+        about: dict[str, Any] = {"rollout_index": rollout_index, "problem_index": problem_index, "text": text}
         about |= {"prompt": prompt, "finish_reason": finish_reason, "extra": extra}
         self._append(str(problem_id), [self._entry(str(problem_id), rollout, kind, about, prompt_routing)])
 
