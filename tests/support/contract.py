@@ -187,7 +187,7 @@ class EngineContract:
             self.prompts, 3, sampling=Sampling(max_tokens=4), batch_size=1, keys=["a", "b", "c"], missing=[range(3)] * 3
         )
         assert len(next(running).rollout) <= 4
-        running.close()  # type: ignore[attr-defined]
+        running.close()
         assert len(self.run(engine, 1)) == len(self.prompts)  # whoever stops listening breaks nothing
 
     def test_a_prompt_without_room_is_refused(self, engine: Engine) -> None:

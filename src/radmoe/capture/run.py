@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -203,7 +203,7 @@ def _sample(
         kinds=[prompt.question.kind for prompt, _ in wanted],
         profile=writer.profile,
     )
-    with _closed_afterwards(completions):
+    with closing(completions):
         for done in completions:
             prompt, _ = wanted[done.prompt_index]
             if not plan.weights:
@@ -219,17 +219,3 @@ def _sample(
                 finish_reason=done.finish_reason,
             )
             yield done.prompt_index, done
-
-
-@contextmanager
-def _closed_afterwards(completions: Iterator[Completion]) -> Iterator[None]:
-    """Close an engine's iterator when the block is left, so that its threads and requests end before an error is told.
-
-    Engines return generators as a rule; an iterator that cannot be closed is left as it is.
-    """
-    try:
-        yield
-    finally:
-        close = getattr(completions, "close", None)
-        if close is not None:
-            close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
@@ -165,14 +165,15 @@ class Engine(Protocol):
         missing: Sequence[Sequence[int]] | None = None,
         kinds: Sequence[Kind | None] | None = None,
         profile: Profile | None = None,
-    ) -> Iterator[Completion]:
+    ) -> Generator[Completion, None, None]:
         """Sample n rollouts of every prompt, or only those with the indices missing[i]; yields each as it finishes.
 
         A prompt is a sequence of token ids, or what `encode` takes. `keys[i]` names prompt i in its seeds (default: its
         place), so that a resumed run draws what the interrupted one would have drawn. `profile` is that of the pool the
         rollouts go to, and `kinds` say what answers look like, on which depends what a profile keeps. An engine may
         leave out rows and layers that the profile does not keep: its rollouts then have `positions`, and the kept
-        layers in the profile's order. Arguments are checked before the first token is sampled.
+        layers in the profile's order. Arguments are checked before the first token is sampled. Closing the generator closes what
+        `run` returned, so that the engine's threads and requests end.
         """
         from radmoe.engines.kept_rows import check_profile
 
@@ -186,7 +187,7 @@ class Engine(Protocol):
             for i, each in enumerate(wanted)
             for r in each.rollouts
         ]
-        return self.run(jobs, size, profile)
+        return _closable(self.run(jobs, size, profile))
 
     def sample(
         self,
@@ -318,6 +319,11 @@ class Engine(Protocol):
     def close(self) -> None:
         """Release what the engine holds: processes, connections. It cannot be used afterwards."""
         return
+
+
+def _closable(completions: Iterator[Completion]) -> Generator[Completion, None, None]:
+    """The same completions; closing them closes the iterator, if that can be closed."""
+    yield from completions
 
 
 def sampling_for(

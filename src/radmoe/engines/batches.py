@@ -167,7 +167,6 @@ class GenerateBatcher(Batcher):
             future.set_result(done._replace(prompt_index=0))
             if self._closed or waiting <= self._given_up:
                 break
-        if close := getattr(completions, "close", None):
-            close()
+        completions.close()
         for future in waiting:
             future.set_exception(EngineError("this request was given up before it was finished"))
