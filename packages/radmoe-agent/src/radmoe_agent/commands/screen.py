@@ -40,7 +40,7 @@ def say_problems(directory: Path) -> None:
 
 
 def show_decisions(decisions: list[PatchDecision]) -> None:
-    """Print every decision on a line, and how many trajectories left before anything was chosen."""
+    """Print every decision on a line, and how many trajectories were ruled out before anything was chosen."""
     from radmoe.system.screen import ScreenTable
 
     if not decisions:
