@@ -17,7 +17,8 @@ from radmoe.errors import RadmoeError
 from radmoe.pool import open_pool
 from radmoe_agent.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
 from radmoe_agent.commands import agent
-from radmoe_agent.commands.screen import MOST_LINES, say_problems
+from radmoe_agent.commands.screen import MOST_LINES, run_line, say_problems
+from radmoe_agent.run import AgentRun
 
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
@@ -151,6 +152,18 @@ def test_many_trajectories_that_cannot_be_submitted_are_counted(
     *lines, last = capsys.readouterr().err.splitlines()
     assert lines == [f"radmoe: i0, run {run}: its patch is empty" for run in range(MOST_LINES)]
     assert last == f"radmoe: and 7 more, all in {tmp_path / CANDIDATES}"
+
+
+@pytest.mark.parametrize(
+    ("failure", "advice"),
+    [
+        ("ContextExceeded: a request of 9 tokens", "use a model with a longer context, or shorter prompts (--config)"),
+        ("the server went away", "run the same command to try again"),
+    ],
+)
+def test_a_run_that_left_no_routing_says_what_to_do(failure: str, advice: str) -> None:
+    line = run_line(AgentRun("runs", 1, 1, 1, 0, 0, 1, 0, failure))
+    assert line.endswith(f"1 left no routing ({failure}; {advice})")
 
 
 def test_issues_whose_repository_is_not_given_are_named_and_a_page_says_why(tmp_path: Path) -> None:
