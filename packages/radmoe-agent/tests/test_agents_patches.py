@@ -43,7 +43,7 @@ def test_the_densest_candidate_wins_and_the_record_says_why(out: Path) -> None:
     picked = select(open_pool(out / "pool").group("one"))
     assert one.run == picked.rollout_index == 0  # 0 and 2 are the same: ties go to the lower
     assert one.patch == read_candidates(out)["one"][0].patch
-    assert one.why.startswith("the densest of 3: mean similarity")
+    assert one.why.startswith("its routing is the densest of 3: ")
     assert one.selection is not None
     assert (one.selection.readout, one.selection.kernel, one.selection.k) == ("boundary@union", "binary", 2)
     assert picked.to_dict().items() <= record(one).items()
@@ -60,7 +60,7 @@ def test_the_densest_candidate_wins_and_the_record_says_why(out: Path) -> None:
 
 def test_an_instance_with_one_patch_gets_it_and_one_with_none_an_empty_one(out: Path) -> None:
     made = decisions(out)
-    assert (made["two"].run, made["two"].why) == (2, "the only trajectory that can be submitted")
+    assert (made["two"].run, made["two"].why) == (2, "no other trajectory can be submitted")
     assert [one.problem for one in made["two"].candidates][:2] == ["its patch is empty (it ended with Submitted)"] * 2
     assert (made["three"].run, made["three"].patch) == (None, "")
     assert made["three"].why == "no trajectory can be submitted: the patch is empty"
@@ -177,7 +177,7 @@ def test_without_any_boundary_the_first_usable_candidate_is_taken(tmp_path: Path
     one = decisions(tmp_path, method="rad")["one"]
     assert (one.run, one.why) == (
         1,
-        "fewer than two of 2 trajectories have boundary@union: the first that can be submitted",
+        "fewer than two of 2 trajectories have boundary@union: it is the first that can be submitted",
     )
     read = decisions(tmp_path, method="rad", rule=Rule(readout="step@union"))["one"]
     assert read.why == "all 2 trajectories that can be submitted left this patch"

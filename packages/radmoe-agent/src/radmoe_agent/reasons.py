@@ -28,11 +28,11 @@ def why(
     if pick is None:
         return "no trajectory can be submitted: the patch is empty"
     if scores is None:
-        return "the only trajectory that can be submitted"
+        return "no other trajectory can be submitted"
     chosen = next(one for one in usable if one.run == pick)
     if not np.isfinite(scores.total).any():
         lacking = f"have {setting.readout}" if "rad" in scores.parts else "have log-probabilities"
-        return f"fewer than two of {len(usable)} trajectories {lacking}: the first that can be submitted"
+        return f"fewer than two of {len(usable)} trajectories {lacking}: it is the first that can be submitted"
     if len(chosen.same) == len(usable):
         return f"all {len(usable)} trajectories that can be submitted left this patch"
     return f"{_reason(chosen, usable, scores, selection)}; {_shared(chosen, len(usable))}"
@@ -52,8 +52,10 @@ def _reason(chosen: Considered, usable: Sequence[Considered], scores: Scores, se
         return f"the model found its tokens most likely: log-probability {chosen.likelihood:.3f} on average{against}"
     if names == ["rad"] and selection is not None:
         compared = int(selection.located.sum())
-        line = f"the densest of {compared}: mean similarity {chosen.density:.3f} to its {selection.k} nearest"
-        return line + ("" if np.isnan(selection.margin) else f", {selection.margin:.3f} above every other basin")
+        line = f"its routing is the densest of {compared}: {chosen.density:.3f} alike to its {selection.k} nearest, on average"
+        if np.isnan(selection.margin):
+            return line
+        return f"{line}, against {selection.density[selection.located].max() - selection.margin:.3f} for the best of another basin"
     best = max((one.overlap for one in others if one.overlap is not None), default=None)
     against = "" if best is None else f", against {best:.2f} for the best of another patch"
     return f"its patch has most in common with the others: {chosen.overlap:.2f} on average{against}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,12 @@ from command_line import interrupted
 from planted_trajectories import write_runs
 from radmoe.cli import app
 from radmoe.errors import RadmoeError
+from radmoe.explorer.blocks import unpack
 from radmoe.pool import open_pool
 from radmoe_agent.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
 from radmoe_agent.commands import agent
-from radmoe_agent.commands.screen import MOST_LINES, say_problems
+from radmoe_agent.commands.screen import MOST_LINES, run_line, say_problems
+from radmoe_agent.run import AgentRun
 
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
@@ -98,7 +102,11 @@ def test_selectors_are_compared_by_verdicts(tmp_path: Path) -> None:
     verdicts = write_runs(tmp_path / "runs", issues=12)
     rows = [{"instance_id": name, "run": run, "resolved": right} for (name, run), right in verdicts.items()]
     (tmp_path / "v.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    radmoe("select", tmp_path / "runs")
     done = radmoe("evaluate", tmp_path / "runs", "--labels", tmp_path / "v.jsonl", "--resamples", 200, "--jobs", 1)
+    stored = dict(re.findall(r'base64" id="([\w-]+)">([^<]*)<', (tmp_path / "runs" / "patches.html").read_text()))
+    shown = [table["title"] for table in unpack(base64.b64decode(stored["index"]))[0]["tables"]]
+    assert shown[:2] == ["One patch of N: mixed issues and all", "Selectors on mixed issues"]
     assert f"192 trajectories have a verdict, {sum(verdicts.values())} of them resolve their issue" in done.stderr
     for words in ("One patch of N", "Selectors on mixed issues", "Is it the length?", "What RAD reads", "gpt-oss-120B"):
         assert words in done.stdout
@@ -151,6 +159,18 @@ def test_many_trajectories_that_cannot_be_submitted_are_counted(
     *lines, last = capsys.readouterr().err.splitlines()
     assert lines == [f"radmoe: i0, run {run}: its patch is empty" for run in range(MOST_LINES)]
     assert last == f"radmoe: and 7 more, all in {tmp_path / CANDIDATES}"
+
+
+@pytest.mark.parametrize(
+    ("failure", "advice"),
+    [
+        ("ContextExceeded: a request of 9 tokens", "use a model with a longer context, or shorter prompts (--config)"),
+        ("the server went away", "run the same command to try again"),
+    ],
+)
+def test_a_run_that_left_no_routing_says_what_to_do(failure: str, advice: str) -> None:
+    line = run_line(AgentRun("runs", 1, 1, 1, 0, 0, 1, 0, failure))
+    assert line.endswith(f"1 left no routing ({failure}; {advice})")
 
 
 def test_issues_whose_repository_is_not_given_are_named_and_a_page_says_why(tmp_path: Path) -> None:

@@ -94,8 +94,11 @@ def test_a_visitor_compares_patches_and_reads_steps(
     assert "/rollout/4" in page.browser.current_url
     assert len(page.texts("ol.turns li")) == made[1].candidates[4].steps
     assert page.texts("ol.turns .text")[0].startswith("</think>")
+    assert page.text("ol.turns .line").endswith("boundary compared")
     page.click(".bar-row button", 5)
     assert "its patch is empty" in page.text(".panel:nth-of-type(2) > .line")
+    assert page.text("ol.turns .line").endswith("boundary not compared")
+    assert page.text(".panel h2") == "Patches: 3 different ones, all of them can be submitted"
     body = page.browser.find_element("css selector", "body")
     body.send_keys("p")
     assert page.text(".panel:nth-of-type(2) > .line strong") == f"Trajectory {made[1].run}"

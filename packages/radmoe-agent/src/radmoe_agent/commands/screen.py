@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from radmoe_agent.run import AgentRun
 
 MOST_LINES = 20  # about trajectories that cannot be submitted
+LONGER = "use a model with a longer context, or shorter prompts (--config)"
 
 
 def run_line(done: AgentRun) -> str:
+    from radmoe_agent.candidates import OVERFLOW
+
     line = (
         f"{done.directory}: {done.instances:,} issues x {done.trajectories // done.instances} trajectories, "
         f"{done.ran:,} of them run now in {done.steps:,} steps, {done.submitted:,} submitted"
@@ -23,7 +26,8 @@ def run_line(done: AgentRun) -> str:
     if done.lost:
         line += f", {done.lost:,} left no routing"
     if done.failure is not None:
-        line += f" ({done.failure}; run the same command to try again)"
+        long = done.failure.startswith(OVERFLOW)
+        line += f" ({done.failure}; {LONGER if long else 'run the same command to try again'})"
     return line
 
 
@@ -40,7 +44,7 @@ def say_problems(directory: Path) -> None:
 
 
 def show_decisions(decisions: list[PatchDecision]) -> None:
-    """Print every decision on a line, and how many trajectories left before anything was chosen."""
+    """Print every decision on a line, and how many trajectories were ruled out before anything was chosen."""
     from radmoe.system.screen import ScreenTable
 
     if not decisions:

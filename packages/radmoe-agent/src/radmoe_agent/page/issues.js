@@ -1,7 +1,7 @@
 // The page of `radmoe agent select`: every issue with the patch that was picked, and one issue with all that was to choose from.
 
 const METHOD_PARTS = {
-  "patch-overlap": ["overlap", "how much a patch has in common, by pairs of words, with all others that can be submitted; equal patches count as often as they were left"],
+  "patch-overlap": ["overlap", "how much a patch has in common, by pairs of words, with all others that can be submitted, from 0 to 1; equal patches count as often as they were left"],
   rad: ["density", "how alike the routing of a trajectory's boundaries is, as one set of experts, to that of its nearest neighbours"],
   likelihood: ["likelihood", "the mean log-probability of the tokens that the model sampled"],
 };
@@ -16,8 +16,8 @@ function resolvedMark(value) {
   return null;
 }
 
-// Why trajectories left before anything was chosen, and how many for each reason.
-function leftWords(reasons) {
+// Why trajectories were ruled out before anything was chosen, and how many for each reason.
+function reasonWords(reasons) {
   const counts = new Map();
   for (const reason of reasons) counts.set(reason, (counts.get(reason) ?? 0) + 1);
   return [...counts].sort((x, y) => y[1] - x[1]).map(([reason, times]) => `${visible(reason)} (${times.toLocaleString("en")})`).join("; ");
@@ -57,7 +57,7 @@ function issuesPage(index, state, actions) {
     el("header", {},
       el("h1", {}, `${plural(index.problems.length, "issue")}, ${plural(total, "trajectory")}`),
       el("p", { class: "why" }, `An agent ran several times on every issue, and one patch of each is submitted: it is picked by ${method} among the trajectories that can be submitted. ${judged ? "Hidden tests judged them afterwards; nothing that picks has seen what they said." : "No verdict of hidden tests is on this page, so nothing here says which patch is right."}`),
-      el("p", { class: "note" }, left.length ? `${(total - left.length).toLocaleString("en")} of ${plural(total, "trajectory")} can be submitted. The others left before anything was chosen: ${leftWords(left)}.` : `All ${plural(total, "trajectory")} can be submitted.`)),
+      el("p", { class: "note" }, left.length ? `${(total - left.length).toLocaleString("en")} of ${plural(total, "trajectory")} can be submitted. The others were ruled out before anything was chosen: ${reasonWords(left)}.` : `All ${plural(total, "trajectory")} can be submitted.`)),
     el("section", {}, el("h2", {}, "Issues"), el("p", { class: "filter" }, search, shown), table.node),
     index.tables.length ? el("section", {}, el("h2", {}, "How well picking did"), index.tables.map((one) => evaluationTable(one, true))) : null,
     el("section", {}, el("h2", {}, "Words"), legendNode(index)));
@@ -84,7 +84,7 @@ function issuePage(problem, index, state, actions) {
   const sentences = [
     problem.pick === null ? "Nothing is submitted." : `Patch A is submitted, that of trajectory ${problem.number(problem.pick)}.`,
     `${capital(problem.why)}.`,
-    left.length ? `${left.length} of ${plural(problem.rollouts, "trajectory")} left before anything was chosen: ${leftWords(left)}.` : `All ${plural(problem.rollouts, "trajectory")} can be submitted.`,
+    left.length ? `${left.length} of ${plural(problem.rollouts, "trajectory")} ${left.length === 1 ? "was" : "were"} ruled out before anything was chosen: ${reasonWords(left)}.` : `All ${plural(problem.rollouts, "trajectory")} can be submitted.`,
     judgedWords(problem),
   ].filter(Boolean);
   const parts = partsOf(problem.method);
@@ -115,6 +115,7 @@ function judgedWords(problem) {
 function patchesPanel(problem, choose) {
   const { candidates, patches } = problem;
   const best = (patch, name) => patch.runs.map((run) => candidates[problem.indexOf(run)][name]).filter((value) => value !== null).sort((x, y) => y - x)[0];
+  const usable = patches.filter((patch) => patch.problem === null).length;
   const decides = partsOf(problem.method).map((name) => METHOD_PARTS[name][0]);
   const head = (word) => el("th", { scope: "col", class: "number" }, word, decides.includes(word) ? el("span", { class: "decides" }, " decides") : null);
   const rows = patches.map((patch, k) => {
@@ -135,7 +136,7 @@ function patchesPanel(problem, choose) {
       head("overlap"), head("likelihood"), head("density"), el("th", { scope: "col", class: "number" }, "lines"), problem.resolved ? el("th", { scope: "col" }, "hidden tests") : null)),
     el("tbody", {}, rows));
   const sides = el("div", { class: "sides" });
-  const node = el("section", { class: "panel" }, el("h2", {}, `Patches: ${plural(patches.length, "different one")}`),
+  const node = el("section", { class: "panel" }, el("h2", {}, `Patches: ${plural(patches.length, "different one")}, ${usable === patches.length ? "all" : usable} of them can be submitted`),
     el("p", { class: "about" }, "Equal patches stand together. Likelihood and density are those of the best trajectory that left the patch. Click one to see it beside the one that is submitted; a bar at a line's left says that only one of the two has it."),
     patches.length ? scroller("Patches", table) : el("p", {}, "No trajectory left a patch."), sides);
   let shown = null;
@@ -182,7 +183,7 @@ function trajectoriesPanel(problem, order, choose) {
     const drawing = svg("svg", { viewBox: `0 0 ${longest} 10`, preserveAspectRatio: "none", "aria-hidden": "true" },
       steps.map((step, k) => {
         const bar = svg("rect", { x: step.start, y: 1, width: step.stop - step.start, height: 8, class: k % 2 ? "turn odd" : "turn" });
-        bar.addEventListener("mousemove", (event) => tip.show(event, [`step ${k + 1} of ${steps.length}`, plural(step.stop - step.start, "token"), step.compared.length ? `${plural(step.compared.length, "boundary")} compared` : "no boundary: nothing was compared"]));
+        bar.addEventListener("mousemove", (event) => tip.show(event, [`step ${k + 1} of ${steps.length}`, plural(step.stop - step.start, "token"), boundaryWords(one, step)]));
         bar.addEventListener("mouseleave", () => tip.hide());
         return bar;
       }),
@@ -202,7 +203,7 @@ function trajectoriesPanel(problem, order, choose) {
   const facts = el("p", { class: "line" });
   const list = el("ol", { class: "turns" });
   const node = el("section", { class: "panel" }, el("h2", {}, "Trajectories, step by step"),
-    el("p", { class: "about" }, `A bar is as long as the tokens that the agent generated, and a new shade is a new step. A mark is a boundary, where thinking ends and acting begins: its routing was read (${visible(problem.readout ?? "no routing")}), and all of a trajectory's are compared as one set. Click one to read its steps.`),
+    el("p", { class: "about" }, `A bar is as long as the tokens that the agent generated, and a new shade is a new step. A mark is a boundary, where thinking ends and acting begins: its routing was read (${visible(problem.readout ?? "no routing")}). All of a trajectory's, as one set, are compared with those of the others that can be submitted. Click one to read its steps.`),
     scroller("Steps of every trajectory", bars), facts, list);
   const select = (i) => {
     for (const [k, row] of rows) {
@@ -220,10 +221,16 @@ function trajectoriesPanel(problem, order, choose) {
       ].filter(Boolean).map((fact) => (fact.nodeType ? fact : el("span", {}, fact))));
     const texts = problem.acts[i];
     replaceChildren(list, stepsOf(problem, i).map((step, k) => el("li", {},
-      el("p", { class: "line" }, el("strong", {}, `Step ${k + 1}`), el("span", {}, plural(step.stop - step.start, "token")), el("span", {}, step.compared.length ? "compared" : "without a boundary: not compared")),
+      el("p", { class: "line" }, el("strong", {}, `Step ${k + 1}`), el("span", {}, plural(step.stop - step.start, "token")), el("span", {}, boundaryWords(one, step))),
       texts === null ? (k === 0 ? el("p", { class: "about" }, "So many steps are on this page that it has the texts of the submitted trajectory and of the best other alone.") : null) : textBlock(texts[k]))));
   };
   return { node, select };
+}
+
+// What became of a step's boundary: nothing is compared of a trajectory that was ruled out, or whose routing could not be read.
+function boundaryWords(candidate, step) {
+  if (!step.compared.length) return "without a boundary: not compared";
+  return candidate.fired === null ? "boundary not compared" : "boundary compared";
 }
 
 function comparedOf(problem, i) {
@@ -243,8 +250,8 @@ function stepsOf(problem, i) {
 
 const ISSUE_WORDS = () => [
   ["Trajectory", "One complete run of an agent on an issue, step by step: it thinks, acts, and reads what came of it. It ends with a patch, or without one."],
-  ["Can be submitted", "A trajectory that left a patch and came to its end. Where the repository is at hand, the patch also applies and passes the tests that the repository ships. Others leave before anything is chosen."],
-  ["Routing, boundary", "The model has many small parts, its experts, and uses a few of them for every token. A boundary is where the agent passes from thinking to acting; which experts it used at all its boundaries is a trajectory's routing."],
+  ["Can be submitted", "A trajectory that left a patch and came to its end. Where the repository is at hand, the patch also applies and passes the tests that the repository ships. Others are ruled out before anything is chosen."],
+  ["Routing, boundary", "The model has many small parts, its experts, and uses a few of them for every token. A boundary is where the agent passes from thinking to acting; which experts it used at all its boundaries is a trajectory's routing. A basin is a group of trajectories whose routing is most alike."],
   ["Overlap, likelihood, density", Object.values(METHOD_PARTS).map(([name, meaning]) => `${capital(name)}: ${meaning}.`).join(" ")],
 ];
 

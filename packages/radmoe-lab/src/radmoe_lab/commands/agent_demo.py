@@ -67,6 +67,10 @@ def demo_command(
     )
     if own.rows:
         show_table(own, console())
+        say(
+            "Where the last interval of a row has 0 in it, so few issues do not tell the method from a random pick: at full "
+            "size, below, there are more."
+        )
     else:
         say(
             "Fewer than two issues are mixed, so nothing can be compared: try another --seed, or a higher --limit or -n"

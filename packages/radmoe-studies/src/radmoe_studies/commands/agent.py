@@ -36,13 +36,15 @@ def evaluate_command(
     """Compare selectors on trajectories that have verdicts.
 
     Verdicts are SWE-bench's reports or a file of labels. They are read here and by nothing that selects. Without any, those of an earlier call are used.
+    The page of radmoe agent select gets them, and the tables.
     """
     from radmoe.grading.labels import read_labels
+    from radmoe.report.explorer import table_block
     from radmoe_agent.candidates import POOL, read_candidates
     from radmoe_agent.page import PAGE, write_page
     from radmoe_agent.page.write import read_records
     from radmoe_agent.patches import RECORDS
-    from radmoe_studies.commands import study
+    from radmoe_studies.commands.study import run_and_show
     from radmoe_studies.verdicts import label_patches, read_reports, read_verdicts
 
     if labels is not None and reports:
@@ -53,27 +55,17 @@ def evaluate_command(
         patches = {(name, one.run): one.patch for name, members in candidates.items() for one in members}
         graded = label_patches(directory / POOL, patches, verdicts)
         say(str(graded), err=True)
+    rans = run_and_show(
+        "agent", [directory / POOL], resamples=resamples, seed=seed, jobs=jobs, out=out, as_json=as_json
+    )
     if (directory / RECORDS).is_file():
         known = {
             (name, run): label.correct
             for name, runs in read_labels(directory / POOL).items()
             for run, label in runs.items()
         }
-        write_page(directory, read_records(directory / RECORDS), directory / PAGE, verdicts=known)
-        say(f"{directory / PAGE} has the verdicts now", err=True)
-    study.command(
-        name="agent",
-        pools=[directory / POOL],
-        listed=False,
-        rules=False,
-        cited="",
-        out=out,
-        quick=False,
-        resamples=resamples,
-        subcohorts=200,
-        confidence_window=32,
-        seed=seed,
-        jobs=jobs,
-        cache=True,
-        as_json=as_json,
-    )
+        tables = [table_block(table) for ran in rans if ran.findings for table in ran.findings.tables]
+        write_page(directory, read_records(directory / RECORDS), directory / PAGE, verdicts=known, tables=tables)
+        say(f"{directory / PAGE} has the verdicts and the tables now", err=True)
+    if any(ran.failed or ran.lacking for ran in rans):
+        raise typer.Exit(1)

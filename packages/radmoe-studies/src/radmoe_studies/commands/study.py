@@ -88,6 +88,42 @@ def command(
         return
     if name is None or not pools:
         raise InputError("radmoe study needs a study and pools: radmoe study readouts POOL..., or radmoe study --list")
+    rans = run_and_show(
+        name,
+        pools,
+        out=out,
+        quick=quick,
+        resamples=resamples,
+        subcohorts=subcohorts,
+        confidence_window=confidence_window,
+        seed=seed,
+        jobs=jobs,
+        cache=cache,
+        as_json=as_json,
+        cited=cited,
+        readings=readings,
+    )
+    if any(ran.failed or (ran.lacking and "all" not in _names(name)) for ran in rans):
+        raise typer.Exit(1)
+
+
+def run_and_show(
+    name: str,
+    pools: list[Path],
+    *,
+    resamples: int,
+    subcohorts: int = 200,
+    confidence_window: int = 32,
+    seed: int = 0,
+    quick: bool = False,
+    jobs: int | None = None,
+    cache: bool = True,
+    out: Path | None = None,
+    as_json: bool = False,
+    cited: str = "",
+    readings: Path | None = None,
+) -> list[Any]:
+    """Run the studies that `name` names, print them or write them to `out`, and return what each gave."""
     try:
         import matplotlib
         import scipy  # noqa: F401
@@ -99,15 +135,17 @@ def command(
     from radmoe_studies.base import Options
     from radmoe_studies.run import chosen
 
-    names = [part.strip() for part in name.split(",") if part.strip()]
-    studies = chosen(names)
+    studies = chosen(_names(name))
     read = _readings(readings)
     options = Options(resamples, subcohorts, seed, quick)
     rans = _run(studies, pools, options, confidence_window, jobs, cache)
     settings = f" --resamples {options.draws} --subcohorts {options.samples} --confidence-window {confidence_window} --seed {seed}"
     _show(rans, out, as_json, f"radmoe study {name} POOL...{settings}", pools, cited, read)
-    if any(ran.failed or (ran.lacking and "all" not in names) for ran in rans):
-        raise typer.Exit(1)
+    return rans
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _readings(path: Path | None) -> Any:

@@ -32,8 +32,8 @@ INERT = 0.1  # a correlation within a problem that is smaller says nothing
 NON_INFERIOR = 0.02  # of accuracy: comparing sets may cost as much
 REMARKS = (
     "Verdicts, patches and transcripts are read here alone: the selection that a user makes sees routing.",
-    "A trajectory without a patch counts as wrong, and a selector may pick it, as in the paper; radmoe agent select is RAD "
-    "among those with a patch. Anyone can leave the others out, so its gain is what it has over a random one of those with a patch.",
+    "A trajectory without a patch counts as wrong, and a selector may pick it, as in the paper; radmoe agent select --method rad is "
+    "RAD among those with a patch. Anyone can leave the others out, so its gain is what it has over a random one of those with a patch.",
 )
 TRAJECTORIES = Need(
     "trajectories of an agent with verdicts",
