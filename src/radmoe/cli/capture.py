@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, summary_line
-from radmoe.cli.common import Device, Dtype, Json, Raw, Threads, pool_path, takes_crew, takes_kept
+from radmoe.cli.common import Json, OutPool, Raw, takes_crew, takes_engine, takes_kept
 from radmoe.engines import engine_names
 from radmoe.errors import InputError
 from radmoe.system.plugins import added
@@ -33,13 +33,9 @@ EXAMPLES = (
 
 @takes_kept
 @takes_crew
+@takes_engine()
 def command(
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", help="The pool's directory or URL, new or to go on with.", parser=pool_path, metavar="PATH"
-        ),
-    ],
+    out: OutPool,
     crew: Any,
     model: Annotated[
         str | None,
@@ -51,18 +47,7 @@ def command(
     engine: Annotated[
         str, typer.Option("--engine", help=f"{', '.join(engine_names())}, or the dotted path of an engine of your own.")
     ] = "transformers",
-    url: Annotated[
-        str | None, typer.Option("--url", help="The server of vllm-http or sglang-http: http://localhost:8000.")
-    ] = None,
-    served: Annotated[
-        str | None, typer.Option("--served", help="The model's name in the server, if it has several.")
-    ] = None,
-    api_key: Annotated[
-        str | None, typer.Option("--api-key", envvar="RADMOE_API_KEY", help="Sent to the server as a bearer token.")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds a server may take for one rollout, to the last byte.")
-    ] = 600.0,
+    options: Any = None,
     task: Annotated[
         str | None,
         typer.Option(
@@ -130,9 +115,6 @@ def command(
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Rollouts sampled together; costs memory.")] = 256,
     raw: Raw = False,
-    dtype: Dtype = None,
-    device: Device = "cpu",
-    threads: Threads = None,
     kept: Any = None,
     no_grade: Annotated[bool, typer.Option("--no-grade", help="Do not grade what has gold answers.")] = False,
     as_json: Json = False,
@@ -145,28 +127,16 @@ def command(
     is lost is replaced, and --out is a directory that all of them see (docs/scale.md). With --adaptive a problem gets only as many rollouts as its pick needs to settle
     (docs/adaptive.md). Where the problems come with gold answers, the pool is graded at the end.
     """
-    from radmoe.engines import EngineOptions
     from radmoe.types import check_kind
 
-    own_kind = None if kind is None else check_kind(kind)
     stopping = _stopping(adaptive, min_n, patience, preset)
     make_plan = plan_for(
         task,
         data,
         model,
-        kind=own_kind,
+        kind=None if kind is None else check_kind(kind),
         engine=engine,
-        options=EngineOptions(
-            url=url,
-            served=served,
-            api_key=api_key,
-            timeout=timeout,
-            dtype=dtype,
-            device=device,
-            threads=threads,
-            weights=kept.profile["weights"],
-            layers=kept.profile["layers"],
-        ),
+        options=replace(options, weights=kept.profile["weights"], layers=kept.profile["layers"]),
         limit=limit,
         seed=seed,
         sampling={"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens} | kept.sampling,
@@ -179,7 +149,7 @@ def command(
         batch_size=batch_size,
         part=None if part is None else _share(part),
     )
-    captured = capture_with_bar(make_plan, out, crew, cpus=threads)
+    captured = capture_with_bar(make_plan, out, crew, cpus=options.threads)
     average = None if no_grade else graded_average(out, task, data, seed)
     if as_json:
         say_json(asdict(captured) | {"average": average})

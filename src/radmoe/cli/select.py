@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import (
-    Json,
-    KindName,
-    PoolPath,
-    limited,
-    progress,
-    settled_kinds,
-    takes_rule,
-)
+from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds, takes_rule
 from radmoe.cli.sureness import Judged, find_sureness
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, json_text, say, say_block
@@ -41,19 +33,7 @@ EXAMPLES = (
 )
 
 
-@takes_rule(
-    "preset",
-    "readout",
-    "k",
-    "kernel",
-    "fusion",
-    "confidence",
-    "compare",
-    "confidence_window",
-    "layers",
-    "budget",
-    "seed",
-)
+@takes_rule()
 def command(
     pool: PoolPath,
     rule: Any,
