@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError, MethodUnavailable, RolloutError
-from radmoe.grading.labels import Label
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.confidence import SCALARS, every_scalar, likelihood, token_confidence
 from radmoe.selection.layers import Layers, layer_subset
@@ -82,17 +81,6 @@ class GradedProblem:
     def correct(self) -> NDArray[np.bool_]:
         """Whether each rollout is right [N]."""
         return np.array(self.marks.correct, bool)
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """The labels as grading wrote them, in the rollouts' order."""
-        assert self.group.rollout_indices is not None
-        return tuple(
-            Label(self.problem_id, index, answer, correct)
-            for index, answer, correct in zip(
-                self.group.rollout_indices, self.marks.answers, self.marks.correct, strict=True
-            )
-        )
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
