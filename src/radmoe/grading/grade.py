@@ -121,7 +121,6 @@ def grade_pool(
     *,
     jobs: int = 1,
     timeout: float | None = None,
-    memory: int | None = None,
     unconfined: bool = False,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Summary:
@@ -157,7 +156,6 @@ def grade_pool(
         _noted(_texts(pool, keys), without_box),
         jobs=jobs,
         timeout=timeout,
-        memory=memory,
         unconfined=unconfined,
         progress=progress,
     )
@@ -187,13 +185,12 @@ def grade_texts(
     *,
     jobs: int = 1,
     timeout: float | None = None,
-    memory: int | None = None,
     unconfined: bool = False,
     progress: Callable[[int], object] = lambda done: None,
 ) -> list[Label]:
     """The labels of rollouts, each given as problem, rollout index and text; the options are those of `grade_pool`."""
     extracted = [Label(problem_id, index, keys[problem_id].extract(text), False) for problem_id, index, text in texts]
-    verdicts = _verdicts(extracted, keys, jobs, timeout, memory, unconfined)
+    verdicts = _verdicts(extracted, keys, jobs, timeout, unconfined)
     return list(_judged(extracted, keys, verdicts, timeout, progress))
 
 
@@ -307,7 +304,6 @@ def _verdicts(
     keys: Mapping[str, AnswerKey],
     jobs: int,
     timeout: float | None,
-    memory: int | None,
     unconfined: bool,
 ) -> Iterator[Verdict]:
     """Verdicts on the programs among the answers, in order. The sandbox is not imported where there are none."""
@@ -326,6 +322,6 @@ def _verdicts(
         (Program(*program) for program in programs),
         jobs=jobs,
         timeout=timeout or (CONTEST_TIMEOUT_S if contest else TIMEOUT_S),
-        memory=memory or (CONTEST_MEMORY if contest else MEMORY),
+        memory=CONTEST_MEMORY if contest else MEMORY,
         unconfined=unconfined,
     )
