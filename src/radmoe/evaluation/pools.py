@@ -111,28 +111,6 @@ class GradedPool:
         sizes = np.array([len(marks.correct) for marks in self.marks.values()])
         return np.arange(sizes.max()) < sizes[:, None]
 
-    @cached_property
-    def correct(self) -> NDArray[np.bool_]:
-        """Whether each rollout is right [P, N]."""
-        return self.padded([marks.correct for marks in self.marks.values()], False)
-
-    @cached_property
-    def answer(self) -> NDArray[np.int64]:
-        """The answers of each problem, numbered from 0 in the order of their first rollout; -1 is no answer [P, N]."""
-        rows = []
-        for marks in self.marks.values():
-            number = {text: i for i, text in enumerate(dict.fromkeys(a for a in marks.answers if a is not None))}
-            rows.append([-1 if text is None else number[text] for text in marks.answers])
-        return self.padded(rows, -1)
-
-    def padded(self, rows: Sequence[Any], blank: float) -> NDArray[Any]:
-        """Rows with a value for each rollout as one array [P, N], with `blank` where a problem has fewer rollouts."""
-        first = np.asarray(rows[0])
-        out = np.full(self.here.shape, blank, first.dtype)
-        for row, values in zip(out, rows, strict=True):
-            row[: len(values)] = values
-        return out
-
     def problem(self, problem_id: str) -> GradedProblem:
         """One problem with its labels. Every call gives a new one, which has computed nothing yet."""
         if problem_id not in self.marks:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from radmoe.errors import InputError, MethodUnavailable, RolloutError
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.confidence import SCALARS, every_scalar, likelihood, token_confidence
-from radmoe.selection.layers import Layers, layer_subset
 from radmoe.selection.readout import Reading, same_anchors
 from radmoe.selection.rule import Setting
 from radmoe.selection.selector import choose, compared, select_settled, similarity
@@ -53,7 +52,7 @@ class GradedProblem:
     group: RolloutGroup
     setting: Setting
     marks: Marks
-    _similarities: dict[tuple[str, str, tuple[int, ...]], Similarity] = field(default_factory=dict, repr=False)
+    _similarities: dict[tuple[str, Kernel], Similarity] = field(default_factory=dict, repr=False)
     _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -98,22 +97,19 @@ class GradedProblem:
         return np.array([len(one.starts) or len(find_all(spec, one.token_ids, vocab)) for one in rollouts], np.int64)
 
     def similarity(
-        self, readout: str | None = None, *, kernel: Kernel | None = None, layers: Layers = None
+        self, readout: str | None = None, *, kernel: Kernel | None = None
     ) -> tuple[NDArray[np.float32], Reading]:
         """The consensus matrix S [n, n] of the located rollouts, and what was read.
 
         The readout and the kernel are the setting's unless given. A readout that differs from an earlier one in width
         alone does not search for its anchors again.
         """
-        chosen = tuple(layer_subset(layers, self.group.shape.layers).tolist())
-        setting = replace(
-            self.setting, readout=readout or self.setting.readout, kernel=kernel or self.setting.kernel, layers=chosen
-        )
-        key = setting.readout, setting.kernel, chosen
+        key = readout or self.setting.readout, kernel or self.setting.kernel
         if key not in self._similarities:
-            known = (reading for (other, *_), (_, reading) in self._similarities.items() if same_anchors(other, key[0]))
+            known = (reading for (other, _), (_, reading) in self._similarities.items() if same_anchors(other, key[0]))
             earlier = next(known, None)
             anchors = None if earlier is None else earlier.anchors
+            setting = replace(self.setting, readout=key[0], kernel=key[1], layers=None)
             self._similarities[key] = similarity(self.group, setting, anchors=anchors)
         return self._similarities[key]
 
