@@ -69,8 +69,6 @@ SCALARS: dict[str, Callable[[Floats, int], float]] = {
 
 def every_scalar(confidence: Floats, window: int = WINDOW) -> dict[str, float]:
     """Every one of SCALARS by its name. A rollout shorter than one window has its plain mean for each."""
-    if len(confidence) < window:
-        return dict.fromkeys(SCALARS, mean(confidence))
     return {name: scalar(confidence, window) for name, scalar in SCALARS.items()}
 
 
