@@ -239,8 +239,6 @@ def _checked_key(problem: Problem, recorded: Kind | None, prompt: str | None, pa
 
 def _check_options(pool: Pool, shuffled: Mapping[str, Problem]) -> None:
     """Refuse a pool whose prompts show the options in another order: a letter means what the prompt says it means."""
-    if not shuffled:
-        return
     for problem_id, prompt in _prompts(pool, shuffled):
         if listed(shuffled[problem_id].options) not in prompt:
             raise InputError(
