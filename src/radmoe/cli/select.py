@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -73,6 +74,7 @@ def command(
     problem's rollouts, null if RAD abstained), with problem_id, and dense where a calibration says so. A line is printed as
     soon as its pick is made.
     """
+    from radmoe.selection.selector import select_many
     from radmoe.types import check_noise
 
     check_noise(noise)
@@ -83,7 +85,8 @@ def command(
         kinds = settled_kinds(opened, kind, rule.readout, problems)
         sureness = find_sureness(opened, calibration, abstain_below, rule)
         rule = sureness.rule
-        selections = progress(_select(opened, kinds, jobs, rule), len(problems), "selecting")
+        groups = (replace(opened.group(name), kind=own) for name, own in kinds.items())
+        selections = progress(select_many(groups, threads=jobs, rule=rule), len(problems), "selecting")
         made: list[Selection] = []
 
         def judged() -> Iterator[Judged]:
@@ -133,15 +136,6 @@ def _opened(path: Path, model: str | None, kind: str | None) -> Iterator[Pool]:
                 path, model, Path(scratch) / "pool", kind=None if kind is None else check_kind(kind), progress=update
             )
         yield open_pool(Path(scratch) / "pool")
-
-
-def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, rule: Rule) -> Iterator[Selection]:
-    from dataclasses import replace
-
-    from radmoe.selection.selector import select_many
-
-    groups = (replace(pool.group(problem), kind=kind) for problem, kind in kinds.items())
-    return select_many(groups, threads=jobs, rule=rule)
 
 
 def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None) -> list[Judged]:
