@@ -162,13 +162,12 @@ class GradedPool:
             missing = row.missing | missing
         measured = [name for name in METHODS if name not in missing and all(name in row.hits for row in rows)]
         picking = [name for name in measured if all(name in row.picks for row in rows)]
-        arrays: dict[str, NDArray[Any]] = {}
-        for name in rows[0].counts:
-            arrays[f"counts {name}"] = np.array([row.counts[name] for row in rows], np.int64)
-        for name in picking:
-            arrays[f"picks {name}"] = np.array([row.picks[name] for row in rows], np.int64)
-        for name in measured:
-            arrays[f"hits {name}"] = np.array([row.hits[name] for row in rows], np.float64)
+        kept = (("counts", rows[0].counts, np.int64), ("picks", picking, np.int64), ("hits", measured, np.float64))
+        arrays: dict[str, NDArray[Any]] = {
+            f"{part} {name}": np.array([getattr(row, part)[name] for row in rows], dtype)
+            for part, names, dtype in kept
+            for name in names
+        }
         return arrays | {f"missing {name}": np.array(reason) for name, reason in missing.items()}
 
     def _unusable(self, rows: Sequence[MeasuredProblem]) -> dict[str, str]:
