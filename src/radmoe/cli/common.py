@@ -162,7 +162,8 @@ def takes_kept(command: Command) -> Command:
     def build(
         ids_only: bool = False, readouts: str | None = None, layers: str | None = None, no_logprobs: bool = False
     ) -> Kept:
-        profile = {"weights": not ids_only, "readouts": names(readouts), "layers": layers}
+        kept_readouts = None if readouts is None else tuple(name.strip() for name in readouts.split(","))
+        profile = {"weights": not ids_only, "readouts": kept_readouts, "layers": layers}
         return Kept(profile, {"topk_logprobs": 0} if no_logprobs else {})
 
     return takes("kept", build, _KEPT)(command)
@@ -199,11 +200,6 @@ def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: l
     return kinds
 
 
-def names(text: str | None) -> tuple[str, ...] | None:
-    """Split an option that lists names with commas; None if it was not given."""
-    return None if text is None else tuple(name.strip() for name in text.split(","))
-
-
 def limited(limit: int | None, items: list[T]) -> list[T]:
     if limit is not None and limit < 1:
         raise InputError(f"--limit must be at least 1, got {limit}")
@@ -216,12 +212,3 @@ def progress(items: Iterable[T], total: int, what: str, noun: str = "problems") 
         for item in items:
             yield item
             update(advance=1)
-
-
-def size(n: float) -> str:
-    """Format a number of bytes for people, such as "1.5 MB"."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1000:
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1000
-    return f"{n:.1f} TB"
