@@ -152,45 +152,31 @@ class GradedProblem:
         """RAD's selection under the setting, with its basin."""
         return choose(self.group, *self.similarity(), self.setting)
 
-    @property
+    @cached_property
     def confidence(self) -> Scalars:
         """Every DeepConf scalar of every rollout [N]; MethodUnavailable where a rollout lacks top-k logprobs."""
-        return _or_raise(self._confidence)
-
-    @property
-    def likelihoods(self) -> Floats:
-        """The mean log-probability of every rollout's tokens [N]; MethodUnavailable where they were not kept."""
-        return _or_raise(self._likelihoods)
-
-    @cached_property
-    def _confidence(self) -> Scalars | str:
-        """The scalars, or the reason there are none."""
         scalars: dict[str, list[float]] = {name: [] for name in SCALARS}
         for i, rollout in enumerate(self.group.rollouts):
             if rollout.topk_logprobs is None:
-                return "no top-k logprobs"
+                raise MethodUnavailable("no top-k logprobs")
             try:
                 values = every_scalar(token_confidence(rollout.topk_logprobs), self.setting.confidence_window)
             except InputError as error:
-                return f"rollout {i} of {self.problem_id}: {error}"
+                raise MethodUnavailable(f"rollout {i} of {self.problem_id}: {error}") from None
             for name, value in values.items():
                 scalars[name].append(value)
         return {name: np.array(values, np.float64) for name, values in scalars.items()}
 
     @cached_property
-    def _likelihoods(self) -> Floats | str:
-        """The likelihoods, or the reason there are none."""
+    def likelihoods(self) -> Floats:
+        """The mean log-probability of every rollout's tokens [N]; MethodUnavailable where they were not kept."""
         values = []
         for i, rollout in enumerate(self.group.rollouts):
             if rollout.sampled_logprobs is None:
-                return "no logprobs of the sampled tokens"
+                raise MethodUnavailable("no logprobs of the sampled tokens")
             values.append(likelihood(rollout.sampled_logprobs))
             if np.isnan(values[-1]):
-                return f"rollout {i} of {self.problem_id}: logprobs contain NaN: recapture this rollout"
+                raise MethodUnavailable(
+                    f"rollout {i} of {self.problem_id}: logprobs contain NaN: recapture this rollout"
+                )
         return np.array(values, np.float64)
-
-
-def _or_raise(value: T | str) -> T:
-    if isinstance(value, str):
-        raise MethodUnavailable(value)
-    return value
