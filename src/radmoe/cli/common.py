@@ -212,3 +212,12 @@ def progress(items: Iterable[T], total: int, what: str, noun: str = "problems") 
         for item in items:
             yield item
             update(advance=1)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file that appears whole or not at all."""
+    from radmoe.pool.files import write_atomic
+    from radmoe.pool.schema import disk_errors
+
+    with disk_errors(path):
+        write_atomic(path, text.encode())

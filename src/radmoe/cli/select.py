@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds, takes_rule
+from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds, takes_rule, write_file
 from radmoe.cli.sureness import Judged, find_sureness
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, json_text, say, say_block
@@ -140,9 +140,6 @@ def _opened(path: Path, model: str | None, kind: str | None) -> Iterator[Pool]:
 
 def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None) -> list[Judged]:
     """Print a line per pick as it is made, or write all of them to a file."""
-    from radmoe.pool.files import write_atomic
-    from radmoe.pool.schema import disk_errors
-
     picks, lines = [], []
     for problem, one in zip(problems, judged, strict=True):
         picks.append(one)
@@ -150,8 +147,7 @@ def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None)
         if out is None:
             say(lines.pop())
     if out is not None:
-        with disk_errors(out):
-            write_atomic(out, "".join(line + "\n" for line in lines).encode())
+        write_file(out, "".join(line + "\n" for line in lines))
     return picks
 
 

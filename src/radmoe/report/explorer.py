@@ -170,10 +170,8 @@ class _Source:
         if self.labels is None or problem not in self.labels:
             return None
         own = [self.labels[problem].get(index) for index in indices]
-        return Verdicts(
-            tuple(None if label is None else label.answer for label in own),
-            tuple(None if label is None else label.correct for label in own),
-        )
+        marks = [(None, None) if label is None else (label.answer, label.correct) for label in own]
+        return Verdicts(tuple(answer for answer, _ in marks), tuple(correct for _, correct in marks))
 
     def _runs(self) -> tuple[dict[str, str], dict[tuple[str, int], str]]:
         """The prompt of each problem, and why each rollout ended, where the pool says so."""
