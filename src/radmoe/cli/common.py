@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
+from rich.filesize import decimal
 
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, say
@@ -162,8 +163,7 @@ def takes_kept(command: Command) -> Command:
     def build(
         ids_only: bool = False, readouts: str | None = None, layers: str | None = None, no_logprobs: bool = False
     ) -> Kept:
-        kept_readouts = None if readouts is None else tuple(name.strip() for name in readouts.split(","))
-        profile = {"weights": not ids_only, "readouts": kept_readouts, "layers": layers}
+        profile = {"weights": not ids_only, "readouts": names(readouts), "layers": layers}
         return Kept(profile, {"topk_logprobs": 0} if no_logprobs else {})
 
     return takes("kept", build, _KEPT)(command)
@@ -198,6 +198,16 @@ def settled_kinds(pool: Pool, kind: str | None, readout: str | None, problems: l
     if note:
         say(f"radmoe: {note}", err=True)
     return kinds
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Split an option that lists names with commas; None if it was not given."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def size(n: float) -> str:
+    """Format a number of bytes for people, such as "1.5 MB"."""
+    return decimal(int(n))
 
 
 def limited(limit: int | None, items: list[T]) -> list[T]:

@@ -7,9 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.filesize import decimal
 
-from radmoe.cli.common import Json, PoolPath, limited, progress
+from radmoe.cli.common import Json, PoolPath, limited, progress, size
 from radmoe.system.printing import console, say_json
 
 if TYPE_CHECKING:
@@ -130,14 +129,14 @@ def _print(facts: dict[str, Any]) -> None:
         "rollouts": f"{facts['rollouts']:,} ({facts['rollouts_per_problem']} of the first problem)",
         "tokens": f"{facts['tokens']:,}",
         "shards": str(facts["shards"]),
-        "on disk": f"{decimal(facts['bytes'])}, {facts['bytes_per_token'] or 0:.0f} bytes per token",
-        "routing": f"{decimal(captured_bytes)} captured, {decimal(facts['routing_bytes'])} on disk"
+        "on disk": f"{size(facts['bytes'])}, {facts['bytes_per_token'] or 0:.0f} bytes per token",
+        "routing": f"{size(captured_bytes)} captured, {size(facts['routing_bytes'])} on disk"
         + (f", compressed {compression:.2f}x" if compression else ""),
     }
     rows["made by"] = "; ".join(map(_describe_provenance, facts["provenance"])) or "not recorded"
     if facts["profile"]:
         share = saved_bytes / captured_bytes if captured_bytes else 0.0
-        rows["profile"] = f"{json.dumps(facts['profile'])} left out {decimal(saved_bytes)} ({share:.0%})"
+        rows["profile"] = f"{json.dumps(facts['profile'])} left out {size(saved_bytes)} ({share:.0%})"
     for name, value in rows.items():
         table.add_row(name, value)
     out.print(table)

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.filesize import decimal
 
-from radmoe.cli.common import KindName, takes_rule
+from radmoe.cli.common import KindName, size, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, say
 
@@ -60,7 +59,7 @@ def command(
         notes = write_report([_pool_of(path) for path in pools], out, options, progress=update)
     for note in notes:
         say(f"radmoe: {note}", err=True)
-    say(f"{out}: {decimal(out.stat().st_size)}; open it in a browser")
+    say(f"{out}: {size(out.stat().st_size)}; open it in a browser")
 
 
 def _pool_of(path: Path) -> Path:

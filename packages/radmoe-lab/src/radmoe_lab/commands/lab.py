@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.filesize import decimal
 
-from radmoe.cli.common import Json
+from radmoe.cli.common import Json, size
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, say, say_json
 
@@ -103,7 +102,7 @@ def pools_command(
         rollouts_left, tokens, seconds, disk_bytes = (sum(column) for column in zip(*left.values(), strict=True))
         say(
             f"radmoe: {rollouts_left:,} rollouts ({tokens:,} tokens) are to be replayed into {len(left)} pools: about "
-            f"{_duration(seconds)} and {decimal(int(disk_bytes))}",
+            f"{_duration(seconds)} and {size(disk_bytes)}",
             err=True,
         )
     built = []
