@@ -37,7 +37,7 @@ NO_PICK = -1  # the method abstained, or nobody could vote: this counts as wrong
 class Outcomes(NamedTuple):
     """What every method did on the P problems of a graded pool, as arrays [P] by name.
 
-    `counts` holds the number of rollouts, of right ones, of those with an answer, of distinct answers, the votes of the
+    `counts` holds the number of rollouts, of right ones, of those with an answer, the votes of the
     most frequent answer, the rollouts that the readout located, the right ones among those, and the size of the basin
     that RAD picked from. `picks` has the index of each method's pick, for methods that make one. `hits` is 1 where the
     pick is right and 0 where it is not; for a method that draws one of several rollouts it is the chance that the draw
@@ -217,7 +217,6 @@ def _counts(problem: GradedProblem) -> dict[str, int]:
         "rollouts": len(problem),
         "right": int(correct.sum()),
         "answered": votes.total(),
-        "distinct": len(votes),
         "plurality": max(votes.values(), default=0),
         "located": int(rad.located.sum()),
         "located_right": int(correct[rad.located].sum()),
