@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import median
 
 from radmoe.explorer import encode_index, page
-from radmoe.explorer.blocks import unpack
 from radmoe.report.explorer import write_report
 
 _READY = "return document.documentElement.dataset.ready"
@@ -69,6 +68,8 @@ def main() -> None:
 
 def _repeat(file: Path, problems: int) -> None:
     """Write the page again with its problems repeated, each with a name of its own."""
+    from unpacked import unpack
+
     stored = dict(re.findall(r'id="(index|problem-\d+)">([^<]*)<', file.read_text(encoding="utf-8")))
     index, _ = unpack(base64.b64decode(stored.pop("index")))
     entries = islice(cycle(index["problems"]), problems)

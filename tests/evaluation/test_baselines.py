@@ -15,24 +15,23 @@ from hypothesis import strategies as st
 
 from radmoe.errors import InputError
 from radmoe.evaluation.baselines import (
-    DEEPCONF,
-    deepconf,
     filtered_vote,
     highest,
     majority,
     most_frequent,
     weighted_vote,
 )
+from radmoe.evaluation.methods.votes import DEEPCONF
 from radmoe.selection.confidence import SCALARS, every_scalar, token_confidence
 
 # Our votes by the names that deepconf 0.1.0 gives its own.
 THEIRS = {
-    "mean": "mean_confidence_weighted",
-    "tail": "tail_confidence_weighted",
-    "bottom-window": "bottom_window_weighted",
-    "lowest-window": "min_window_weighted",
-    "tail-top10": "top10_tail_filtered",
-    "bottom-window-top10": "top10_bottom_window_filtered",
+    "deepconf-mean": "mean_confidence_weighted",
+    "deepconf-tail": "tail_confidence_weighted",
+    "deepconf": "bottom_window_weighted",
+    "deepconf-lowest-window": "min_window_weighted",
+    "deepconf-tail-top10": "top10_tail_filtered",
+    "deepconf-bottom-window-top10": "top10_bottom_window_filtered",
 }
 
 Strings = st.lists(st.none() | st.sampled_from("abc"), min_size=1, max_size=20)
@@ -102,10 +101,10 @@ def test_votes_are_the_published_ones(published: ModuleType, seed: int) -> None:
     assert winner is not None
     assert answers[winner] == theirs["majority"]["answer"]
     assert set(THEIRS) == set(DEEPCONF)
-    for ours, name in THEIRS.items():
-        index = deepconf(answers, scalars, ours)
+    for name, (scalar, filtered, _) in DEEPCONF.items():
+        index = (filtered_vote if filtered else weighted_vote)(answers, scalars[scalar])
         assert index is not None
-        assert answers[index] == theirs[name]["answer"], ours
+        assert answers[index] == theirs[THEIRS[name]]["answer"], name
 
 
 @given(Strings)
@@ -167,7 +166,6 @@ def test_the_highest_score_is_the_first_of_equals_and_nan_is_no_score() -> None:
     [
         (lambda: highest([[1.0, 2.0]]), "one number per rollout"),
         (lambda: weighted_vote(["a"], [1.0, 2.0]), "1 answers but 2 weights"),
-        (lambda: deepconf(["a"], {}, "loudest"), "unknown DeepConf vote 'loudest'"),
     ],
 )
 def test_what_cannot_be_counted_is_one_clear_line(call: Any, message: str) -> None:

@@ -103,7 +103,6 @@ def test_counts_are_those_of_the_labels_and_anchors(graded: Path, made: list[Pla
             "rollouts": 12,
             "right": correct.sum(),
             "answered": votes.total(),
-            "distinct": len(votes),
             "plurality": max(votes.values()),
             "located": picked.located.sum(),
             "located_right": correct[picked.located].sum(),

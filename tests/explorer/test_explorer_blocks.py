@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from radmoe.explorer.blocks import FORMAT, TYPES, pack, ragged, smallest, unpack
+from radmoe.explorer.blocks import FORMAT, TYPES, pack, ragged, smallest
+from unpacked import unpack
 
 ARRAYS = st.dictionaries(
     st.text(max_size=8), st.sampled_from(TYPES).flatmap(lambda kind: arrays(f"<{kind}", st.tuples(st.integers(0, 9))))

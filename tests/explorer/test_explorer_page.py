@@ -9,8 +9,8 @@ from collections import Counter
 from importlib.resources import files
 
 from radmoe.explorer import assets, encode_index, live_page, page, policy
-from radmoe.explorer.blocks import unpack
 from radmoe.explorer.page import SCRIPTS, STYLE
+from unpacked import unpack
 
 
 def _hash(text: str) -> str:

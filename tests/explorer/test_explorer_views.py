@@ -8,7 +8,6 @@ import pytest
 from odd_pools import SHAPE, agent_rollout, rollout_of
 from radmoe.errors import ReadoutError, RolloutError
 from radmoe.explorer import Verdicts, encode_problem, usual_settings
-from radmoe.explorer.blocks import unpack
 from radmoe.explorer.texts import ANSWER
 from radmoe.explorer.views import view_arrays, view_of
 from radmoe.selection.readout import windows
@@ -17,6 +16,7 @@ from radmoe.selection.selector import select, similarity
 from radmoe.types import Rollout, RolloutGroup
 from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
+from unpacked import unpack
 
 
 def test_a_view_holds_the_selection_and_its_similarities(made: list[PlantedGroup]) -> None:

@@ -77,18 +77,3 @@ def test_every_scalar_is_each_scalar(tokens: int) -> None:
     assert confidence.every_scalar(of) == {
         name: scalar(of, confidence.WINDOW) for name, scalar in confidence.SCALARS.items()
     }
-
-
-@pytest.mark.slow
-@given(TOKENS, st.integers(1, 20))
-def test_running_lows_are_the_windows_that_are_lower_than_all_before(values: np.ndarray, width: int) -> None:
-    at, low = confidence.running_lows(values, width)
-    if len(values) < width:
-        assert len(at) == len(low) == 0
-        return
-    means = [confidence.mean(values[i : i + width]) for i in range(len(values) - width + 1)]
-    assert low[-1] == pytest.approx(min(means), abs=1e-9)
-    assert (np.diff(low) < 0).all()
-    assert at[0] == width
-    for tokens, mean in zip(at.tolist(), low.tolist(), strict=True):
-        assert mean == pytest.approx(means[tokens - width], abs=1e-9)

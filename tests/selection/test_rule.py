@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from radmoe import select
 from radmoe.errors import InputError, ReadoutError
 from radmoe.pool import PoolWriter, open_pool
-from radmoe.selection.kernels.reference import reference_knn_density, reference_weighted_jaccard
+from radmoe.selection.kernels.reference import reference_weighted_jaccard
 from radmoe.selection.overlap import answer_texts, bigram_jaccard
 from radmoe.selection.readout import Readout, read
 from radmoe.selection.rule import PRESETS, Rule
 from radmoe.types import KINDS, Kind, Rollout, RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted, PlantedGroup
+from reference_kernels import reference_knn_density
 
 SHAPE = RouterShape(3, 12, 3)
 DOCS = Path(__file__).parents[2] / "docs" / "readouts.md"

@@ -15,17 +15,14 @@ from radmoe import medoid, select, select_many
 from radmoe.errors import InputError, ReadoutError
 from radmoe.pool import open_pool
 from radmoe.selection.confidence import rollout_confidence
-from radmoe.selection.kernels.reference import (
-    reference_binary_jaccard,
-    reference_knn_density,
-    reference_weighted_jaccard,
-)
+from radmoe.selection.kernels.reference import reference_weighted_jaccard
 from radmoe.selection.readout import read
 from radmoe.selection.rule import Rule
 from radmoe.selection.selector import choose, similarity
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import PlantedGroup
+from reference_kernels import reference_binary_jaccard, reference_knn_density
 
 SHAPE = RouterShape(3, 12, 3)
 LOCATED = planted.tokenizer().encode("So \\boxed{12} and that is all of it, as we said.").ids

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from radmoe.evaluation.problem import Marks
 from radmoe.selection.rule import Rule
 from radmoe.types import Kind
+from radmoe_studies.base import Findings
+from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Evidence, Panel, Read, Request
 
 
@@ -109,3 +111,8 @@ def without_half_of_the_wrong(one: Panel, request: Request) -> Panel:
 
 def evidence(*panels: Panel) -> Evidence:
     return Evidence(list(panels))
+
+
+def verdicts_by_key(findings: Findings) -> dict[str, ClaimVerdict]:
+    """What a study decided, by the keys of its claims."""
+    return {decision.claim.key: decision.verdict for decision in findings.decisions}

@@ -16,7 +16,7 @@ from radmoe.evaluation.problem import Marks
 from radmoe.selection.rule import Rule
 from radmoe.types import Kind
 
-COUNTS = ("rollouts", "right", "answered", "distinct", "plurality", "located", "located_right", "basin")
+COUNTS = ("rollouts", "right", "answered", "plurality", "located", "located_right", "basin")
 
 __all__ = ["evaluated", "graded_pool", "labels", "registry_restored"]
 
@@ -44,7 +44,7 @@ def evaluated(
 ) -> GradedPool:
     """An evaluated pool whose every other method did as RAD did; six of eight rollouts agree on an answer."""
     n = len(right)
-    counts = dict.fromkeys(COUNTS, np.full(n, rollouts)) | {"distinct": np.full(n, 2), "plurality": np.full(n, 6)}
+    counts = dict.fromkeys(COUNTS, np.full(n, rollouts)) | {"plurality": np.full(n, 6)}
     counts["right"] = np.array(right)
     counts["located"] = np.array(located if located is not None else [rollouts] * n)
     counts["located_right"] = np.array(located_right if located_right is not None else right)

@@ -11,6 +11,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +83,14 @@ OPTIONS = (
     "--additional-config",
     '{"radmoe": {"memory_mib": 64}}',
 )
+
+
+@contextmanager
+def running(checkpoint: Path, log: Path) -> Iterator[Server]:
+    """A server of a checkpoint that answers, until the block ends."""
+    made = Server(checkpoint, log, *OPTIONS)
+    try:
+        made.wait()
+        yield made
+    finally:
+        made.close()

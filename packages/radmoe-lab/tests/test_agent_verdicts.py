@@ -11,16 +11,7 @@ from radmoe_lab.agent.git_stand_in import difference
 from radmoe_lab.agent.repositories import Repository, repositories
 from radmoe_lab.agent.running import cases_file, check_output
 from radmoe_lab.agent.shell import patch
-from radmoe_lab.agent.verdicts import (
-    HIDDEN_FAIL,
-    NO_PATCH,
-    NOT_APPLIED,
-    RESOLVED,
-    VISIBLE_FAIL,
-    judge,
-    judge_many,
-    main,
-)
+from radmoe_lab.agent.verdicts import HIDDEN_FAIL, NO_PATCH, NOT_APPLIED, RESOLVED, VISIBLE_FAIL, judge, judge_many
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +85,8 @@ def test_a_patch_cannot_reach_out_of_its_directory(tasks: list[Repository], tmp_
 def test_the_command_judges_a_file_and_refuses_what_it_does_not_know(
     tasks: list[Repository], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from radmoe_lab.agent.verdicts import main
+
     (tmp_path / "right.patch").write_text(patch(tasks[3].fixed, tasks[3].files))
     main(["repo-0003", str(tmp_path / "right.patch")])
     assert capsys.readouterr().out == "resolved\n"

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
 
 from planted_pools import graded_pool
 from radmoe.pool import open_pool
-from radmoe.selection.confidence import lowest_window, running_lows, token_confidence
+from radmoe.selection.confidence import lowest_window, mean, token_confidence
 from radmoe.types import RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.arrivals import orders
 from radmoe_studies.evidence import gather
-from radmoe_studies.online_filter import filtered, window_lows
+from radmoe_studies.online_filter import filtered, running_lows, window_lows
 
 N, WINDOW = 12, 8
 
@@ -76,3 +79,18 @@ def test_a_pool_without_log_probabilities_has_no_lows(tmp_path: Path) -> None:
     recipe = Planted(problems=2, rollouts=4, tokens=40, logprobs=False, shape=RouterShape(4, 16, 2))
     evidence = gather([graded_pool(tmp_path / "pool", list(planted.groups(recipe)))], use_cache=False)
     assert window_lows(evidence.panels[0]) is None
+
+
+@pytest.mark.slow
+@given(npst.arrays(np.float64, st.integers(1, 60), elements=st.floats(0, 30)), st.integers(1, 20))
+def test_running_lows_are_the_windows_that_are_lower_than_all_before(values: np.ndarray, width: int) -> None:
+    at, low = running_lows(values, width)
+    if len(values) < width:
+        assert len(at) == len(low) == 0
+        return
+    means = [mean(values[i : i + width]) for i in range(len(values) - width + 1)]
+    assert low[-1] == pytest.approx(min(means), abs=1e-9)
+    assert (np.diff(low) < 0).all()
+    assert at[0] == width
+    for tokens, own in zip(at.tolist(), low.tolist(), strict=True):
+        assert own == pytest.approx(means[tokens - width], abs=1e-9)

@@ -9,21 +9,9 @@ import pytest
 
 from planted_panels import evidence, panel
 from radmoe_studies.base import Options
-from radmoe_studies.decision import Claim, ClaimVerdict
+from radmoe_studies.decision import Claim, ClaimVerdict, Decided, is_above, is_below, is_near
 from radmoe_studies.evidence import Panel
-from radmoe_studies.rates import (
-    ANCHORS,
-    DELIMITER,
-    GROUPS,
-    Decided,
-    curves,
-    is_above,
-    is_below,
-    is_near,
-    mean,
-    pooled_rates,
-    readable,
-)
+from radmoe_studies.rates import ANCHORS, DELIMITER, GROUPS, curves, mean, pooled_rates, readable
 from radmoe_studies.resample import Quantity
 from radmoe_studies.subcohorts import CHANCE, DC, MAJORITY, RAD, SubcohortCell
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, summary_line
-from radmoe.cli.common import Device, Dtype, Json, Raw, Threads, pool_path, takes_crew, takes_kept
+from radmoe.cli.common import Json, OutPool, option, takes, takes_crew, takes_engine, takes_kept
 from radmoe.engines import engine_names
 from radmoe.errors import InputError
 from radmoe.system.plugins import added
 from radmoe.system.printing import say, say_json
-
-if TYPE_CHECKING:
-    from radmoe.selection.online import Stopping
 
 EXAMPLES = (
     "radmoe capture --model lab-qwen --task math-2 -n 32 --limit 12 --out pool/",
@@ -31,109 +28,77 @@ EXAMPLES = (
 )
 
 
+_WANTED: dict[str, Any] = {  # the arguments of `plan_for`
+    "model": option(
+        str,
+        "--model",
+        f"{', '.join((*added('models'), 'a checkpoint directory'))}; a model in the Hugging Face cache; a GGUF file.",
+    ),
+    "engine": option(
+        str, "--engine", f"{', '.join(engine_names())}, or the dotted path of an engine of your own.", "transformers"
+    ),
+    "task": option(
+        str,
+        "--task",
+        f"The data set: {', '.join((*added('tasks'), 'aime_2024', 'aime_2025', 'hmmt_feb_2025'))}, "
+        "brumo_2025, gpqa_diamond, livecodebench_v5; or the dotted path of one of your own.",
+    ),
+    "data": option(
+        Path, "--data", "JSONL of the task's rows; without --task your own: prompt or messages, id, kind, answer."
+    ),
+    "kind": option(
+        str,
+        "--kind",
+        "What answers look like: math, choice, code, text or agent.",
+        "the data set's, or as each line says",
+    ),
+    "n": option(int, "-n", "Rollouts per problem.", "64"),
+    "style": option(
+        str, "--style", "thinking or instruct (Qwen); low, medium or high (gpt-oss).", "the chat template's"
+    ),
+    "seed": option(int, "--seed", "Another seed: other rollouts, and fresh problems of --task.", "0"),
+    "limit": option(int, "--limit", "Only the first problems."),
+    "part": option(str, "--part", "A worker's share, such as 2/4; radmoe merge puts the pools together."),
+    "batch_size": option(int, "--batch-size", "Rollouts sampled together; costs memory.", "256"),
+    "raw": option(bool, "--raw", "Prompts as they are, without the chat template."),
+}
+_SAMPLING: dict[str, Any] = {
+    "temperature": option(float, "--temperature", "0 is greedy.", "the model's own, or 1"),
+    "top_p": option(float, "--top-p", "Nucleus; 1 is off.", "the model's own, or 1"),
+    "max_tokens": option(int, "--max-tokens", "Tokens per rollout, at most.", "the model's own, or 2048"),
+}
+_ADAPTIVE: dict[str, Any] = {
+    "adaptive": option(bool, "--adaptive", "Stop at a problem once its pick is settled; -n is then the most rollouts."),
+    "min_n": option(int, "--min-n", "With --adaptive: the fewest rollouts.", "8"),
+    "patience": option(int, "--patience", "With --adaptive: rollouts in a row that the pick must survive.", "8"),
+    "preset": option(str, "--preset", "With --adaptive: how the pick is made, as in select.", "paper"),
+}
+
+
+def _settled(adaptive: bool = False, **given: Any) -> dict[str, Any]:
+    """The arguments of a plan that say when a problem is settled; empty without --adaptive."""
+    from radmoe.selection.online import Stopping
+
+    if given and not adaptive:
+        raise InputError(f"--{next(iter(given)).replace('_', '-')} belongs to --adaptive: give both, or neither")
+    preset = {"preset": given.pop("preset")} if "preset" in given else {}
+    return {"adaptive": Stopping(**given)} | preset if adaptive else {}
+
+
 @takes_kept
 @takes_crew
+@takes_engine()
+@takes("wanted", dict, _WANTED)
+@takes("settled", _settled, _ADAPTIVE)
+@takes("sampling", dict, _SAMPLING)
 def command(
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", help="The pool's directory or URL, new or to go on with.", parser=pool_path, metavar="PATH"
-        ),
-    ],
+    out: OutPool,
     crew: Any,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help=f"{', '.join((*added('models'), 'a checkpoint directory'))}; a model in the Hugging Face cache; a GGUF file.",
-        ),
-    ] = None,
-    engine: Annotated[
-        str, typer.Option("--engine", help=f"{', '.join(engine_names())}, or the dotted path of an engine of your own.")
-    ] = "transformers",
-    url: Annotated[
-        str | None, typer.Option("--url", help="The server of vllm-http or sglang-http: http://localhost:8000.")
-    ] = None,
-    served: Annotated[
-        str | None, typer.Option("--served", help="The model's name in the server, if it has several.")
-    ] = None,
-    api_key: Annotated[
-        str | None, typer.Option("--api-key", envvar="RADMOE_API_KEY", help="Sent to the server as a bearer token.")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds a server may take for one rollout, to the last byte.")
-    ] = 600.0,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            "--task",
-            help=f"The data set: {', '.join((*added('tasks'), 'aime_2024', 'aime_2025', 'hmmt_feb_2025'))}, "
-            "brumo_2025, gpqa_diamond, livecodebench_v5; or the dotted path of one of your own.",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", help="JSONL of the task's rows; without --task your own: prompt or messages, id, kind, answer."
-        ),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--kind",
-            help="What answers look like: math, choice, code, text or agent.",
-            show_default="the data set's, or as each line says",
-        ),
-    ] = None,
-    n: Annotated[int | None, typer.Option("-n", help="Rollouts per problem.", show_default="64")] = None,
-    adaptive: Annotated[
-        bool,
-        typer.Option("--adaptive", help="Stop at a problem once its pick is settled; -n is then the most rollouts."),
-    ] = False,
-    min_n: Annotated[
-        int | None, typer.Option("--min-n", help="With --adaptive: the fewest rollouts.", show_default="8")
-    ] = None,
-    patience: Annotated[
-        int | None,
-        typer.Option(
-            "--patience", help="With --adaptive: rollouts in a row that the pick must survive.", show_default="8"
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option("--preset", help="With --adaptive: how the pick is made, as in select.", show_default="paper"),
-    ] = None,
-    style: Annotated[
-        str | None,
-        typer.Option(
-            "--style",
-            help="thinking or instruct (Qwen); low, medium or high (gpt-oss).",
-            show_default="the chat template's",
-        ),
-    ] = None,
-    temperature: Annotated[
-        float | None, typer.Option("--temperature", help="0 is greedy.", show_default="the model's own, or 1")
-    ] = None,
-    top_p: Annotated[
-        float | None, typer.Option("--top-p", help="Nucleus; 1 is off.", show_default="the model's own, or 1")
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option("--max-tokens", help="Tokens per rollout, at most.", show_default="the model's own, or 2048"),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Another seed: other rollouts, and fresh problems of --task.")
-    ] = 0,
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first problems.")] = None,
-    part: Annotated[
-        str | None, typer.Option("--part", help="A worker's share, such as 2/4; radmoe merge puts the pools together.")
-    ] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", help="Rollouts sampled together; costs memory.")] = 256,
-    raw: Raw = False,
-    dtype: Dtype = None,
-    device: Device = "cpu",
-    threads: Threads = None,
-    kept: Any = None,
+    wanted: Any,
+    settled: Any,
+    sampling: Any,
+    options: Any,
+    kept: Any,
     no_grade: Annotated[bool, typer.Option("--no-grade", help="Do not grade what has gold answers.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -145,58 +110,18 @@ def command(
     is lost is replaced, and --out is a directory that all of them see (docs/scale.md). With --adaptive a problem gets only as many rollouts as its pick needs to settle
     (docs/adaptive.md). Where the problems come with gold answers, the pool is graded at the end.
     """
-    from radmoe.engines import EngineOptions
-    from radmoe.types import check_kind
-
-    own_kind = None if kind is None else check_kind(kind)
-    stopping = _stopping(adaptive, min_n, patience, preset)
-    make_plan = plan_for(
-        task,
-        data,
-        model,
-        kind=own_kind,
-        engine=engine,
-        options=EngineOptions(
-            url=url,
-            served=served,
-            api_key=api_key,
-            timeout=timeout,
-            dtype=dtype,
-            device=device,
-            threads=threads,
-            weights=kept.profile["weights"],
-            layers=kept.profile["layers"],
-        ),
-        limit=limit,
-        seed=seed,
-        sampling={"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens} | kept.sampling,
-        **kept.profile,
-        n=64 if n is None else n,
-        adaptive=stopping,
-        preset=preset or "paper",
-        style=style,
-        raw=raw,
-        batch_size=batch_size,
-        part=None if part is None else _share(part),
-    )
-    captured = capture_with_bar(make_plan, out, crew, cpus=threads)
-    average = None if no_grade else graded_average(out, task, data, seed)
+    if "part" in wanted:
+        wanted["part"] = _share(wanted["part"])
+    options = replace(options, weights=kept.profile["weights"], layers=kept.profile["layers"])
+    make_plan = plan_for(**wanted, **settled, **kept.profile, options=options, sampling=sampling | kept.sampling)
+    captured = capture_with_bar(make_plan, out, crew, cpus=options.threads)
+    source = wanted.get("task"), wanted.get("data"), wanted.get("seed", 0)
+    average = None if no_grade else graded_average(out, *source)
     if as_json:
         say_json(asdict(captured) | {"average": average})
         return
     say(summary_line(captured, average))
     say(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
-
-
-def _stopping(adaptive: bool, min_n: int | None, patience: int | None, preset: str | None) -> Stopping | None:
-    """The stopping rule of an adaptive capture; None without --adaptive."""
-    from radmoe.selection.online import Stopping
-
-    given = {name: value for name, value in (("min_n", min_n), ("patience", patience)) if value is not None}
-    named = given if preset is None else given | {"preset": preset}
-    if named and not adaptive:
-        raise InputError(f"--{next(iter(named)).replace('_', '-')} belongs to --adaptive: give both, or neither")
-    return Stopping(**given) if adaptive else None
 
 
 def _share(part: str) -> tuple[int, int]:

@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from radmoe.engines import EngineOptions
     from radmoe.problems import Question
     from radmoe.selection.layers import Layers
-    from radmoe.types import Kind
 
 
 def plan_for(
-    task: str | None,
-    data: Path | None,
-    model: str | None,
+    task: str | None = None,
+    data: Path | None = None,
+    model: str | None = None,
     *,
-    kind: Kind | None = None,
+    kind: str | None = None,
     limit: int | None = None,
     seed: int = 0,
     style: str | None = None,
@@ -34,11 +33,13 @@ def plan_for(
     """Check questions and style, and return what builds the plan of a capture, with its engine, here or in a worker."""
     from radmoe.engines.models import shipped_models
     from radmoe.problems import load_questions
+    from radmoe.types import check_kind
 
     shipped = shipped_models().get(model or "")
     if style is not None and shipped and shipped.styles and style not in shipped.styles:
         raise InputError(f"{model} has no style {style!r}: use one of {', '.join(shipped.styles)}")
-    questions, recorded = load_questions(task, data, kind=kind, seed=seed, limit=limit)
+    own_kind = None if kind is None else check_kind(kind)
+    questions, recorded = load_questions(task, data, kind=own_kind, seed=seed, limit=limit)
     return partial(_build_plan, questions, path_everywhere(model), recorded, seed, style=style, **settings)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
+from rich.filesize import decimal
 
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, say
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from radmoe.types import Kind
 
 T = TypeVar("T")
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
 
 
 def pool_path(text: str) -> Path:
@@ -41,119 +44,110 @@ KindName = Annotated[
         show_default="as the pool records, else inferred from the rollouts' markers",
     ),
 ]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
-Dtype = Annotated[
-    str | None,
-    typer.Option(
-        "--dtype", help="auto (as saved), float32, bfloat16 or float16.", show_default="auto; lab models: float32"
-    ),
-]
-Threads = Annotated[int | None, typer.Option("--threads", help="CPU cores to use.", show_default="all")]
 IdsOnly = Annotated[bool, typer.Option("--ids-only", help="Keep expert ids without weights.")]
-_KEPT: dict[str, Any] = {
-    "ids_only": IdsOnly,
-    "readouts": Annotated[
-        str | None, typer.Option("--readouts", help="Keep only the rows these need: delimiter@16,closing@-16.")
-    ],
-    "layers": Annotated[str | None, typer.Option("--layers", help="Keep only these layers: s0, c2 or 0-3,7.")],
-    "no_logprobs": Annotated[
-        bool, typer.Option("--no-logprobs", help="Keep no logprobs: no RAD+DC and no preset best later.")
-    ],
-}
 Raw = Annotated[bool, typer.Option("--raw", help="Prompts as they are, without the chat template.")]
 On = Annotated[
     str | None,
     typer.Option("--on", help="A Ray cluster: ray (this machine's), or ray://HOST:6379.", show_default="none"),
 ]
+OutPool = Annotated[
+    Path,
+    typer.Option("--out", help="The pool's directory or URL, new or to go on with.", parser=pool_path, metavar="PATH"),
+]
+
+
+def option(kind: Any, flag: str, text: str, default: str | None = None, **more: Any) -> Any:
+    """An option of a table for `takes`. It is None unless it is given, and `default` says in words what that means."""
+    return Annotated[kind | None, typer.Option(flag, help=text, show_default=default or False, **more)]
+
+
+_ENGINE: dict[str, Any] = {  # the options of `radmoe.engines.EngineOptions`
+    "url": option(str, "--url", "The server of vllm-http or sglang-http: http://localhost:8000."),
+    "served": option(str, "--served", "The model's name in the server, if it has several."),
+    "api_key": option(str, "--api-key", "Sent to the server as a bearer token.", envvar="RADMOE_API_KEY"),
+    "timeout": option(float, "--timeout", "Seconds a server may take for one rollout, to the last byte.", "600"),
+    "dtype": option(str, "--dtype", "auto (as saved), float32, bfloat16 or float16.", "auto; lab models: float32"),
+    "device": option(str, "--device", "cpu, cuda, cuda:1, ...", "cpu"),
+    "threads": option(int, "--threads", "CPU cores to use.", "all"),
+}
+_KEPT: dict[str, Any] = {
+    "ids_only": IdsOnly,
+    "readouts": option(str, "--readouts", "Keep only the rows these need: delimiter@16,closing@-16."),
+    "layers": option(str, "--layers", "Keep only these layers: s0, c2 or 0-3,7."),
+    "no_logprobs": option(bool, "--no-logprobs", "Keep no logprobs: no RAD+DC and no preset best later."),
+}
 _CREW: dict[str, Any] = {  # the options of `radmoe.capture.on_ray.Crew`
     "on": On,
-    "workers": Annotated[
-        int | None, typer.Option("--workers", help="With --on: how many, each with a model.", show_default="1")
-    ],
-    "gpus_per_worker": Annotated[
-        float | None, typer.Option("--gpus-per-worker", help="With --on: GPUs of each.", show_default="0")
-    ],
+    "workers": option(int, "--workers", "With --on: how many, each with a model.", "1"),
+    "gpus_per_worker": option(float, "--gpus-per-worker", "With --on: GPUs of each.", "0"),
 }
 _RULE: dict[str, Any] = {  # the options of a rule (`radmoe.selection.rule`), for every command that takes one
-    "preset": Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            help="paper, paper+dc, strict, best, or best+text (which compares the answers' text too). "
-            "Other options replace their part of it.",
-            show_default="paper",
-        ),
-    ],
-    "readout": Annotated[
-        str | None,
-        typer.Option(
-            "--readout",
-            help="Anchor and window: delimiter@16, delimiter@marker, delimiter@span, closing@-16, boundary@16, "
-            "trajectory:now@16, boundary@union (agents; step@union reads steps without a boundary too); or all.",
-            show_default="delimiter@16; text: boundary@16; agent: boundary@union",
-        ),
-    ],
-    "k": Annotated[int | None, typer.Option("--k", help="Neighbours in the density.", show_default="10; agent: 4")],
-    "kernel": Annotated[
-        str | None, typer.Option("--kernel", help="weighted or binary Jaccard.", show_default="weighted; agent: binary")
-    ],
-    "fusion": Annotated[
-        str | None,
-        typer.Option("--fusion", help="RAD+DC: conf50 or ranksum; none for plain RAD.", show_default="none"),
-    ],
-    "confidence": Annotated[
-        str | None,
-        typer.Option(
-            "--confidence",
-            help="What is fused with density: cbw or tail (DeepConf), or likelihood.",
-            show_default="cbw",
-        ),
-    ],
-    "compare": Annotated[
-        str | None,
-        typer.Option(
-            "--compare", help="What makes rollouts alike: routing, text, or routing+text.", show_default="routing"
-        ),
-    ],
-    "confidence_window": Annotated[
-        int | None,
-        typer.Option(
-            "--confidence-window",
-            help="Tokens of a confidence window (cbw, tail); a shorter rollout uses its plain mean.",
-            show_default="2048",
-        ),
-    ],
-    "layers": Annotated[
-        str | None, typer.Option("--layers", help="Layer subset: s0 (a decile), c2, x9, or 0-3,7.", show_default="all")
-    ],
-    "budget": Annotated[int | None, typer.Option("--budget", help="Read only this many tokens per rollout.")],
-    "seed": Annotated[int | None, typer.Option("--seed", help="For the random control readouts.", show_default="0")],
+    "preset": option(
+        str,
+        "--preset",
+        "paper, paper+dc, strict, best, or best+text (which compares the answers' text too). "
+        "Other options replace their part of it.",
+        "paper",
+    ),
+    "readout": option(
+        str,
+        "--readout",
+        "Anchor and window: delimiter@16, delimiter@marker, delimiter@span, closing@-16, boundary@16, "
+        "trajectory:now@16, boundary@union (agents; step@union reads steps without a boundary too); or all.",
+        "delimiter@16; text: boundary@16; agent: boundary@union",
+    ),
+    "k": option(int, "--k", "Neighbours in the density.", "10; agent: 4"),
+    "kernel": option(str, "--kernel", "weighted or binary Jaccard.", "weighted; agent: binary"),
+    "fusion": option(str, "--fusion", "RAD+DC: conf50 or ranksum; none for plain RAD.", "none"),
+    "confidence": option(
+        str, "--confidence", "What is fused with density: cbw or tail (DeepConf), or likelihood.", "cbw"
+    ),
+    "compare": option(str, "--compare", "What makes rollouts alike: routing, text, or routing+text.", "routing"),
+    "confidence_window": option(
+        int,
+        "--confidence-window",
+        "Tokens of a confidence window (cbw, tail); a shorter rollout uses its plain mean.",
+        "2048",
+    ),
+    "layers": option(str, "--layers", "Layer subset: s0 (a decile), c2, x9, or 0-3,7.", "all"),
+    "budget": option(int, "--budget", "Read only this many tokens per rollout."),
+    "seed": option(int, "--seed", "For the random control readouts.", "0"),
 }
 
 
-def takes_rule(*parts: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these options of a rule where its signature has the parameter `rule`: it gets a `Rule` there."""
+def takes_rule(*parts: str) -> Decorator:
+    """Give a command these options of a rule (or all of them) where its signature has the parameter `rule`: it gets a `Rule`."""
 
     def build(**given: Any) -> Any:
         from radmoe.selection.rule import Rule
 
-        return Rule().but(**given)
+        return Rule(**given)
 
-    return _takes("rule", {name: _RULE[name] for name in parts}, build)
+    return takes("rule", build, {name: _RULE[name] for name in parts or _RULE})
 
 
-def takes_crew(command: Callable[..., None]) -> Callable[..., None]:
+def takes_engine(*parts: str) -> Decorator:
+    """Give a command these options of an engine (or all of them) where it has the parameter `options`: it gets `EngineOptions`."""
+
+    def build(**given: Any) -> Any:
+        from radmoe.engines import EngineOptions
+
+        return EngineOptions(**given)
+
+    return takes("options", build, {name: _ENGINE[name] for name in parts or _ENGINE})
+
+
+def takes_crew(command: Command) -> Command:
     """Give a command the options of a cluster where its signature has the parameter `crew`: it gets a `Crew`, or None."""
 
-    def build(on: str | None, **given: Any) -> Crew | None:
+    def build(on: str | None = None, **given: Any) -> Crew | None:
         from radmoe.capture.on_ray import Crew
 
-        known = {name: value for name, value in given.items() if value is not None}
-        if on is None and known:
-            raise InputError(f"--{next(iter(known)).replace('_', '-')} belongs to --on ray: give both, or neither")
-        return None if on is None else Crew(on, **known)
+        if on is None and given:
+            raise InputError(f"--{next(iter(given)).replace('_', '-')} belongs to --on ray: give both, or neither")
+        return None if on is None else Crew(on, **given)
 
-    return _takes("crew", _CREW, build)(command)
+    return takes("crew", build, _CREW)(command)
 
 
 class Kept(NamedTuple):
@@ -163,25 +157,25 @@ class Kept(NamedTuple):
     sampling: dict[str, int]
 
 
-def takes_kept(command: Callable[..., None]) -> Callable[..., None]:
+def takes_kept(command: Command) -> Command:
     """Give a command the options of what a pool keeps where its signature has the parameter `kept`: it gets a `Kept`."""
 
-    def build(ids_only: bool | None, readouts: str | None, layers: str | None, no_logprobs: bool | None) -> Kept:
+    def build(
+        ids_only: bool = False, readouts: str | None = None, layers: str | None = None, no_logprobs: bool = False
+    ) -> Kept:
         profile = {"weights": not ids_only, "readouts": names(readouts), "layers": layers}
         return Kept(profile, {"topk_logprobs": 0} if no_logprobs else {})
 
-    return _takes("kept", _KEPT, build)(command)
+    return takes("kept", build, _KEPT)(command)
 
 
-def _takes(
-    parameter: str, options: dict[str, Any], build: Callable[..., Any]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options in place of a parameter, which is built from them."""
+def takes(parameter: str, build: Callable[..., Any], options: dict[str, Any]) -> Decorator:
+    """Give a command a table of options in place of a parameter, which is built from those that were given."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         @wraps(command)
         def run(*args: Any, **kwargs: Any) -> None:
-            given = {name: kwargs.pop(name, None) for name in options}  # commands call each other with less
+            given = {name: value for name in options if (value := kwargs.pop(name, None)) is not None}
             command(*args, **{parameter: build(**given)}, **kwargs)
 
         shape = inspect.signature(command, eval_str=True)
@@ -211,6 +205,11 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
+def size(n: float) -> str:
+    """Format a number of bytes for people, such as "1.5 MB"."""
+    return decimal(int(n))
+
+
 def limited(limit: int | None, items: list[T]) -> list[T]:
     if limit is not None and limit < 1:
         raise InputError(f"--limit must be at least 1, got {limit}")
@@ -225,10 +224,10 @@ def progress(items: Iterable[T], total: int, what: str, noun: str = "problems") 
             update(advance=1)
 
 
-def size(n: float) -> str:
-    """Format a number of bytes for people, such as "1.5 MB"."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1000:
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1000
-    return f"{n:.1f} TB"
+def write_file(path: Path, text: str) -> None:
+    """Write a file that appears whole or not at all."""
+    from radmoe.pool.files import write_atomic
+    from radmoe.pool.schema import disk_errors
+
+    with disk_errors(path):
+        write_atomic(path, text.encode())

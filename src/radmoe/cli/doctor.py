@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json
+from radmoe.cli.common import Json, takes_engine
 from radmoe.engines import engine_names
 from radmoe.system.printing import console, say, say_json, styled
 
@@ -24,11 +25,10 @@ _COLOURS = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped":
 _SMALL = 2 << 30  # bytes of weights that a check-up loads without being asked
 
 
+@takes_engine("url", "served", "api_key")
 def command(
     engine: Annotated[str, typer.Argument(metavar="ENGINE", help=", ".join(engine_names()), show_default=False)],
-    url: Annotated[
-        str | None, typer.Option("--url", help="The server's address, such as http://localhost:8000.")
-    ] = None,
+    options: Any,
     model: Annotated[
         str | None,
         typer.Option(
@@ -36,9 +36,6 @@ def command(
             help="The model, or the directory of the one that is served: config.json and tokenizer.json suffice.",
             show_default="the server's own, if it is a directory here",
         ),
-    ] = None,
-    served: Annotated[
-        str | None, typer.Option("--served", help="The model's name in the server, if it has several.")
     ] = None,
     reference: Annotated[
         str | None,
@@ -49,25 +46,20 @@ def command(
         ),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds an answer may take, to the last byte.")] = 120.0,
-    api_key: Annotated[
-        str | None, typer.Option("--api-key", envvar="RADMOE_API_KEY", help="Sent to the server as a bearer token.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check that a live engine returns the routing of its tokens.
 
     Seven short rollouts show whether rows, layers, experts, weights, alignment, repeatability and caches are right. Prints what is wrong and the flag to change; the exit code is 1 if something is.
     """
-    from radmoe.engines import EngineOptions, engine_class, open_engine
+    from radmoe.engines import engine_class, open_engine
     from radmoe.engines.doctor import examine
 
-    options = EngineOptions(url=url, served=served, timeout=timeout, api_key=api_key, probe=False, retries=2)
+    options = replace(options, timeout=timeout, probe=False, retries=2)
     engine_class(engine)  # an unknown one is a wrong call, not a finding
 
-    def opened() -> Engine:
-        return open_engine(engine, model, options)
-
     findings = []
+    opened = partial(open_engine, engine, model, options)
     for finding in examine(opened, engine, open_reference=lambda made: _reference(made, reference)):
         findings.append(finding)
         if not as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, KindName, On, pool_path, takes_rule
+from radmoe.cli.common import Json, KindName, On, pool_path, takes_rule, write_file
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, say, say_block
 
@@ -136,12 +136,8 @@ def show(report: Report, chosen: str, out: Path | None, *, full: bool) -> None:
     text = screen.plain(report) if chosen == "terminal" else render.FORMATS[chosen](report)
     if out is None:
         say_block(text.removesuffix("\n"))
-        return
-    from radmoe.pool.files import write_atomic
-    from radmoe.pool.schema import disk_errors
-
-    with disk_errors(out):
-        write_atomic(out, text.encode())
+    else:
+        write_file(out, text)
 
 
 def _check_statistics() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, PoolPath
+from radmoe.cli.common import Json, PoolPath, option, takes
 from radmoe.errors import InputError
 from radmoe.system.plugins import added
 from radmoe.system.printing import bar, console, say, say_json
@@ -24,49 +24,43 @@ EXAMPLES = (
 )
 
 
+_SOURCE: dict[str, Any] = {  # where problems come from: the arguments of `problems_of`
+    "task": option(
+        str,
+        "--task",
+        f"The data set the problems come from: {', '.join((*added('tasks'), 'aime_2024', 'aime_2025'))}, "
+        "hmmt_feb_2025, brumo_2025, gpqa_diamond, livecodebench_v5, or package.module.NAME of your own.",
+        "as the pool records",
+    ),
+    "data": option(Path, "--data", "A JSONL file of the problems, as capture read it, instead of the hub."),
+    "seed": option(
+        int,
+        "--seed",
+        "The seed that drew the lab's problems or shuffled GPQA's options.",
+        "as the problems' ids say",
+    ),
+}
+_LIMITS: dict[str, Any] = {  # how programs and comparisons run: arguments of `grade_pool` and `write_behaviours`
+    "timeout": option(float, "--timeout", "Seconds per program, contest test or LaTeX comparison.", "1, 6 and 3"),
+    "jobs": option(int, "--jobs", "Sandboxes at once; changes no result.", "2"),
+    "unconfined": option(
+        bool,
+        "--unconfined",
+        "Run programs even where the system cannot confine them: they may then read your files and their tests.",
+    ),
+}
+
+
+@takes("source", dict, _SOURCE)
+@takes("limits", dict, _LIMITS)
 def command(
     pool: PoolPath,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            "--task",
-            help=f"The data set the problems come from: {', '.join((*added('tasks'), 'aime_2024', 'aime_2025'))}, "
-            "hmmt_feb_2025, brumo_2025, gpqa_diamond, livecodebench_v5, or package.module.NAME of your own.",
-            show_default="as the pool records",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="A JSONL file of the problems, as capture read it, instead of the hub."),
-    ] = None,
+    source: Any,
     answers: Annotated[
         Path | None,
         typer.Option("--answers", help="Or a JSONL of problem_id and answer: an integer, a letter, LaTeX or a text."),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            help="The seed that drew the lab's problems or shuffled GPQA's options.",
-            show_default="as the problems' ids say",
-        ),
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout",
-            help="Seconds per program, contest test or LaTeX comparison.",
-            show_default="1, 6 and 3",
-        ),
-    ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", help="Sandboxes at once; changes no result.")] = 2,
-    unconfined: Annotated[
-        bool,
-        typer.Option(
-            "--unconfined",
-            help="Run programs even where the system cannot confine them: they may then read your files and their tests.",
-        ),
-    ] = False,
+    limits: Any = None,
     behaviours: Annotated[
         bool,
         typer.Option(
@@ -85,18 +79,17 @@ def command(
     from radmoe.grading.sources import problems_of, read_answers
     from radmoe.pool import open_pool
 
-    named = task is not None or data is not None or seed is not None
-    if answers is not None and named:
+    if answers is not None and source:
         raise InputError("--answers replaces --task, --data and --seed: give one or the other")
-    if timeout is not None and timeout <= 0:
-        raise InputError(f"--timeout must be positive, got {timeout:g}")
+    limits = {"jobs": 2} | limits
+    if limits.get("timeout", 1) <= 0:
+        raise InputError(f"--timeout must be positive, got {limits['timeout']:g}")
     opened = open_pool(pool)
     problems = None
     if answers is not None:
         problems = read_answers(answers)
-    elif named:
-        problems = problems_of(opened, task=task, data=data, seed=seed)
-    limits: dict[str, Any] = {"jobs": jobs, "timeout": timeout, "unconfined": unconfined}
+    elif source:
+        problems = problems_of(opened, **source)
     with bar("grading", total=len(opened)) as update:
         summary = grade_pool(pool, problems, progress=lambda done: update(advance=done), **limits)
     behaving = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,7 +59,7 @@ def _facts(pool: Pool) -> dict[str, Any]:
         "model": pool.model,
         "task": pool.task,
         "style": pool.style,
-        "kinds": _kinds(pool),
+        "kinds": dict(Counter(kind or "not recorded" for kind in pool.kinds.values())),
         "router": str(pool.router),
         "sampling": pool.sampling,
         "provenance": list({json.dumps(p, sort_keys=True): p for p in pool.provenance.values()}.values()),
@@ -76,13 +77,6 @@ def _facts(pool: Pool) -> dict[str, Any]:
         "routing_bytes_saved_by_profile": captured_bytes - kept_bytes,
         "compression": kept_bytes / routing_bytes if routing_bytes else None,
     }
-
-
-def _kinds(pool: Pool) -> dict[str, int]:
-    """Count the problems that the pool records for each kind."""
-    from collections import Counter
-
-    return dict(Counter(kind or "not recorded" for kind in pool.kinds.values()))
 
 
 def _coverage(pool: Pool, limit: int | None) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from radmoe.cli.capturing import path_everywhere
-from radmoe.cli.common import Device, Dtype, Json, Raw, Threads, pool_path, takes_crew, takes_kept
+from radmoe.cli.common import Json, OutPool, Raw, takes_crew, takes_engine, takes_kept
 from radmoe.system.printing import bar, say, say_json
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ EXAMPLES = (
 
 @takes_kept
 @takes_crew
+@takes_engine("dtype", "device", "threads")
 def command(
     rollouts: Annotated[
         Path, typer.Argument(metavar="ROLLOUTS", help="A JSONL file of rollouts, or a pool.", show_default=False)
@@ -33,12 +34,7 @@ def command(
     model: Annotated[
         str, typer.Option("--model", help="A checkpoint directory, or a model in the Hugging Face cache.")
     ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", help="The pool's directory or URL, new or to go on with.", parser=pool_path, metavar="PATH"
-        ),
-    ],
+    out: OutPool,
     crew: Any,
     kind: Annotated[
         str | None,
@@ -49,9 +45,7 @@ def command(
         ),
     ] = None,
     raw: Raw = False,
-    dtype: Dtype = None,
-    device: Device = "cpu",
-    threads: Threads = None,
+    options: Any = None,
     kept: Any = None,
     as_json: Json = False,
 ) -> None:
@@ -63,13 +57,11 @@ def command(
     share the work; ROLLOUTS and --out lie where all of them see them (docs/scale.md).
     """
     from radmoe.capture.on_ray import fill_on_ray
-    from radmoe.engines import EngineOptions
     from radmoe.engines.base import Sampling
     from radmoe.engines.replay import Replayed, replay_work
     from radmoe.pool.files import absolute
     from radmoe.types import check_kind
 
-    options = EngineOptions(dtype=dtype, device=device, threads=threads)
     make_work = partial(
         _work,
         absolute(rollouts),
@@ -84,7 +76,9 @@ def command(
         if crew is None:
             done = replay_work(make_work(), out, progress=update)
         else:
-            made = fill_on_ray(make_work, out, crew, lambda now: update(now.rollouts, now.of_rollouts), cpus=threads)
+            made = fill_on_ray(
+                make_work, out, crew, lambda now: update(now.rollouts, now.of_rollouts), cpus=options.threads
+            )
             done = Replayed.of(out, made.problems, made.rollouts, made.sampled, made.tokens)
     if as_json:
         say_json(asdict(done))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,15 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import (
-    Json,
-    KindName,
-    PoolPath,
-    limited,
-    progress,
-    settled_kinds,
-    takes_rule,
-)
+from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds, takes_rule, write_file
 from radmoe.cli.sureness import Judged, find_sureness
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, json_text, say, say_block
@@ -41,19 +34,7 @@ EXAMPLES = (
 )
 
 
-@takes_rule(
-    "preset",
-    "readout",
-    "k",
-    "kernel",
-    "fusion",
-    "confidence",
-    "compare",
-    "confidence_window",
-    "layers",
-    "budget",
-    "seed",
-)
+@takes_rule()
 def command(
     pool: PoolPath,
     rule: Any,
@@ -93,6 +74,7 @@ def command(
     problem's rollouts, null if RAD abstained), with problem_id, and dense where a calibration says so. A line is printed as
     soon as its pick is made.
     """
+    from radmoe.selection.selector import select_many
     from radmoe.types import check_noise
 
     check_noise(noise)
@@ -103,7 +85,8 @@ def command(
         kinds = settled_kinds(opened, kind, rule.readout, problems)
         sureness = find_sureness(opened, calibration, abstain_below, rule)
         rule = sureness.rule
-        selections = progress(_select(opened, kinds, jobs, rule), len(problems), "selecting")
+        groups = (replace(opened.group(name), kind=own) for name, own in kinds.items())
+        selections = progress(select_many(groups, threads=jobs, rule=rule), len(problems), "selecting")
         made: list[Selection] = []
 
         def judged() -> Iterator[Judged]:
@@ -155,20 +138,8 @@ def _opened(path: Path, model: str | None, kind: str | None) -> Iterator[Pool]:
         yield open_pool(Path(scratch) / "pool")
 
 
-def _select(pool: Pool, kinds: dict[str, Kind], jobs: int, rule: Rule) -> Iterator[Selection]:
-    from dataclasses import replace
-
-    from radmoe.selection.selector import select_many
-
-    groups = (replace(pool.group(problem), kind=kind) for problem, kind in kinds.items())
-    return select_many(groups, threads=jobs, rule=rule)
-
-
 def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None) -> list[Judged]:
     """Print a line per pick as it is made, or write all of them to a file."""
-    from radmoe.pool.files import write_atomic
-    from radmoe.pool.schema import disk_errors
-
     picks, lines = [], []
     for problem, one in zip(problems, judged, strict=True):
         picks.append(one)
@@ -176,8 +147,7 @@ def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None)
         if out is None:
             say(lines.pop())
     if out is not None:
-        with disk_errors(out):
-            write_atomic(out, "".join(line + "\n" for line in lines).encode())
+        write_file(out, "".join(line + "\n" for line in lines))
     return picks
 
 

@@ -10,7 +10,7 @@ confidence to three decimals before it averages; here nothing is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,16 +21,6 @@ TOP_SHARE = 0.1  # of the rollouts, by confidence, that a filtered vote keeps
 
 Answers = Sequence[str | None]
 Weights = Sequence[float] | NDArray[np.float64]
-
-# A DeepConf vote: the confidence scalar that weighs it, and whether only the most confident tenth may vote.
-DEEPCONF: dict[str, tuple[str, bool]] = {
-    "mean": ("mean", False),
-    "tail": ("tail", False),
-    "bottom-window": ("bottom-window", False),
-    "lowest-window": ("lowest-window", False),
-    "tail-top10": ("tail", True),
-    "bottom-window-top10": ("bottom-window", True),
-}
 
 
 def majority(answers: Answers) -> int | None:
@@ -59,14 +49,6 @@ def filtered_vote(answers: Answers, weights: Weights, share: float = TOP_SHARE) 
     least = np.percentile(voters, (1 - share) * 100)
     confident = [a if w >= least else None for a, w in zip(answers, weights, strict=True)]
     return weighted_vote(confident, weights)
-
-
-def deepconf(answers: Answers, scalars: Mapping[str, Weights], vote: str = "bottom-window") -> int | None:
-    """A DeepConf vote by name; `scalars` holds each confidence scalar of each rollout (`confidence.SCALARS`)."""
-    if vote not in DEEPCONF:
-        raise InputError(f"unknown DeepConf vote {vote!r}: use one of {', '.join(DEEPCONF)}")
-    scalar, filtered = DEEPCONF[vote]
-    return (filtered_vote if filtered else weighted_vote)(answers, scalars[scalar])
 
 
 def highest(scores: ArrayLike) -> int | None:

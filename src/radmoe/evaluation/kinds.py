@@ -76,7 +76,10 @@ def kind_tables(collection: Collection, draws: Draws) -> tuple[Table, Table]:
         parts = [cut.scores(pools) for cut in cuts]
         counts = (missing("not measured") if scores is None else Cell(len(scores), "count") for scores in parts)
         method_rows.append(Row((Cell("n"), *counts), section))
-        body = [[_cell(scores, method, draws, reasons) for scores in parts] for method in NAMES]
+        body = [
+            [unmeasured(scores, method, reasons) or _measured(scores, method, draws) for scores in parts]
+            for method in NAMES
+        ]
         for name, cells in zip(NAMES.values(), mark_best(tuple(NAMES), body), strict=True):
             method_rows.append(Row((Cell(name), *cells), section))
         gains = dict(zip(cuts, body[list(NAMES).index("rad")], strict=True))
@@ -215,15 +218,9 @@ def _columns(first: str, cuts: Sequence[Cut]) -> tuple[Column, ...]:
     return (Column(first), *(Column(cut.title) for cut in cuts))
 
 
-def _cell(scores: Scores | None, method: str, draws: Draws, reasons: dict[str, None]) -> Cell:
-    if (empty := unmeasured(scores, method, reasons)) is not None:
-        return empty
-    assert scores is not None
-    return _measured(scores, method, draws)
-
-
-def _measured(scores: Scores, method: str, draws: Draws) -> Cell:
+def _measured(scores: Scores | None, method: str, draws: Draws) -> Cell:
     """How right a method is, and its gain over a random rollout; it is wrong on pools on which it cannot be used."""
+    assert scores is not None
     n, hits = len(scores), scores.hits(method, absent=0.0)
     bounds = scores.bounds(hits, draws)
     if method == "average":

@@ -37,7 +37,7 @@ NO_PICK = -1  # the method abstained, or nobody could vote: this counts as wrong
 class Outcomes(NamedTuple):
     """What every method did on the P problems of a graded pool, as arrays [P] by name.
 
-    `counts` holds the number of rollouts, of right ones, of those with an answer, of distinct answers, the votes of the
+    `counts` holds the number of rollouts, of right ones, of those with an answer, the votes of the
     most frequent answer, the rollouts that the readout located, the right ones among those, and the size of the basin
     that RAD picked from. `picks` has the index of each method's pick, for methods that make one. `hits` is 1 where the
     pick is right and 0 where it is not; for a method that draws one of several rollouts it is the chance that the draw
@@ -111,28 +111,6 @@ class GradedPool:
         sizes = np.array([len(marks.correct) for marks in self.marks.values()])
         return np.arange(sizes.max()) < sizes[:, None]
 
-    @cached_property
-    def correct(self) -> NDArray[np.bool_]:
-        """Whether each rollout is right [P, N]."""
-        return self.padded([marks.correct for marks in self.marks.values()], False)
-
-    @cached_property
-    def answer(self) -> NDArray[np.int64]:
-        """The answers of each problem, numbered from 0 in the order of their first rollout; -1 is no answer [P, N]."""
-        rows = []
-        for marks in self.marks.values():
-            number = {text: i for i, text in enumerate(dict.fromkeys(a for a in marks.answers if a is not None))}
-            rows.append([-1 if text is None else number[text] for text in marks.answers])
-        return self.padded(rows, -1)
-
-    def padded(self, rows: Sequence[Any], blank: float) -> NDArray[Any]:
-        """Rows with a value for each rollout as one array [P, N], with `blank` where a problem has fewer rollouts."""
-        first = np.asarray(rows[0])
-        out = np.full(self.here.shape, blank, first.dtype)
-        for row, values in zip(out, rows, strict=True):
-            row[: len(values)] = values
-        return out
-
     def problem(self, problem_id: str) -> GradedProblem:
         """One problem with its labels. Every call gives a new one, which has computed nothing yet."""
         if problem_id not in self.marks:
@@ -184,13 +162,12 @@ class GradedPool:
             missing = row.missing | missing
         measured = [name for name in METHODS if name not in missing and all(name in row.hits for row in rows)]
         picking = [name for name in measured if all(name in row.picks for row in rows)]
-        arrays: dict[str, NDArray[Any]] = {}
-        for name in rows[0].counts:
-            arrays[f"counts {name}"] = np.array([row.counts[name] for row in rows], np.int64)
-        for name in picking:
-            arrays[f"picks {name}"] = np.array([row.picks[name] for row in rows], np.int64)
-        for name in measured:
-            arrays[f"hits {name}"] = np.array([row.hits[name] for row in rows], np.float64)
+        kept = (("counts", rows[0].counts, np.int64), ("picks", picking, np.int64), ("hits", measured, np.float64))
+        arrays: dict[str, NDArray[Any]] = {
+            f"{part} {name}": np.array([getattr(row, part)[name] for row in rows], dtype)
+            for part, names, dtype in kept
+            for name in names
+        }
         return arrays | {f"missing {name}": np.array(reason) for name, reason in missing.items()}
 
     def _unusable(self, rows: Sequence[MeasuredProblem]) -> dict[str, str]:
@@ -240,7 +217,6 @@ def _counts(problem: GradedProblem) -> dict[str, int]:
         "rollouts": len(problem),
         "right": int(correct.sum()),
         "answered": votes.total(),
-        "distinct": len(votes),
         "plurality": max(votes.values(), default=0),
         "located": int(rad.located.sum()),
         "located_right": int(correct[rad.located].sum()),

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError, MethodUnavailable, RolloutError
-from radmoe.grading.labels import Label
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.selection.confidence import SCALARS, every_scalar, likelihood, token_confidence
-from radmoe.selection.layers import Layers, layer_subset
 from radmoe.selection.readout import Reading, same_anchors
 from radmoe.selection.rule import Setting
 from radmoe.selection.selector import choose, compared, select_settled, similarity
@@ -54,7 +52,7 @@ class GradedProblem:
     group: RolloutGroup
     setting: Setting
     marks: Marks
-    _similarities: dict[tuple[str, str, tuple[int, ...]], Similarity] = field(default_factory=dict, repr=False)
+    _similarities: dict[tuple[str, Kernel], Similarity] = field(default_factory=dict, repr=False)
     _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -83,17 +81,6 @@ class GradedProblem:
         """Whether each rollout is right [N]."""
         return np.array(self.marks.correct, bool)
 
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """The labels as grading wrote them, in the rollouts' order."""
-        assert self.group.rollout_indices is not None
-        return tuple(
-            Label(self.problem_id, index, answer, correct)
-            for index, answer, correct in zip(
-                self.group.rollout_indices, self.marks.answers, self.marks.correct, strict=True
-            )
-        )
-
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """How many tokens each rollout has [N]."""
@@ -110,22 +97,19 @@ class GradedProblem:
         return np.array([len(one.starts) or len(find_all(spec, one.token_ids, vocab)) for one in rollouts], np.int64)
 
     def similarity(
-        self, readout: str | None = None, *, kernel: Kernel | None = None, layers: Layers = None
+        self, readout: str | None = None, *, kernel: Kernel | None = None
     ) -> tuple[NDArray[np.float32], Reading]:
         """The consensus matrix S [n, n] of the located rollouts, and what was read.
 
         The readout and the kernel are the setting's unless given. A readout that differs from an earlier one in width
         alone does not search for its anchors again.
         """
-        chosen = tuple(layer_subset(layers, self.group.shape.layers).tolist())
-        setting = replace(
-            self.setting, readout=readout or self.setting.readout, kernel=kernel or self.setting.kernel, layers=chosen
-        )
-        key = setting.readout, setting.kernel, chosen
+        key = readout or self.setting.readout, kernel or self.setting.kernel
         if key not in self._similarities:
-            known = (reading for (other, *_), (_, reading) in self._similarities.items() if same_anchors(other, key[0]))
+            known = (reading for (other, _), (_, reading) in self._similarities.items() if same_anchors(other, key[0]))
             earlier = next(known, None)
             anchors = None if earlier is None else earlier.anchors
+            setting = replace(self.setting, readout=key[0], kernel=key[1], layers=None)
             self._similarities[key] = similarity(self.group, setting, anchors=anchors)
         return self._similarities[key]
 
@@ -168,45 +152,31 @@ class GradedProblem:
         """RAD's selection under the setting, with its basin."""
         return choose(self.group, *self.similarity(), self.setting)
 
-    @property
+    @cached_property
     def confidence(self) -> Scalars:
         """Every DeepConf scalar of every rollout [N]; MethodUnavailable where a rollout lacks top-k logprobs."""
-        return _or_raise(self._confidence)
-
-    @property
-    def likelihoods(self) -> Floats:
-        """The mean log-probability of every rollout's tokens [N]; MethodUnavailable where they were not kept."""
-        return _or_raise(self._likelihoods)
-
-    @cached_property
-    def _confidence(self) -> Scalars | str:
-        """The scalars, or the reason there are none."""
         scalars: dict[str, list[float]] = {name: [] for name in SCALARS}
         for i, rollout in enumerate(self.group.rollouts):
             if rollout.topk_logprobs is None:
-                return "no top-k logprobs"
+                raise MethodUnavailable("no top-k logprobs")
             try:
                 values = every_scalar(token_confidence(rollout.topk_logprobs), self.setting.confidence_window)
             except InputError as error:
-                return f"rollout {i} of {self.problem_id}: {error}"
+                raise MethodUnavailable(f"rollout {i} of {self.problem_id}: {error}") from None
             for name, value in values.items():
                 scalars[name].append(value)
         return {name: np.array(values, np.float64) for name, values in scalars.items()}
 
     @cached_property
-    def _likelihoods(self) -> Floats | str:
-        """The likelihoods, or the reason there are none."""
+    def likelihoods(self) -> Floats:
+        """The mean log-probability of every rollout's tokens [N]; MethodUnavailable where they were not kept."""
         values = []
         for i, rollout in enumerate(self.group.rollouts):
             if rollout.sampled_logprobs is None:
-                return "no logprobs of the sampled tokens"
+                raise MethodUnavailable("no logprobs of the sampled tokens")
             values.append(likelihood(rollout.sampled_logprobs))
             if np.isnan(values[-1]):
-                return f"rollout {i} of {self.problem_id}: logprobs contain NaN: recapture this rollout"
+                raise MethodUnavailable(
+                    f"rollout {i} of {self.problem_id}: logprobs contain NaN: recapture this rollout"
+                )
         return np.array(values, np.float64)
-
-
-def _or_raise(value: T | str) -> T:
-    if isinstance(value, str):
-        raise MethodUnavailable(value)
-    return value

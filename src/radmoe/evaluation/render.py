@@ -55,21 +55,20 @@ def value_text(cell: Cell) -> str:
         return f"{cell.value:,}"
     if cell.unit == "p":
         return "<0.001" if cell.value < 0.001 else f"{cell.value:.3f}"
-    if cell.unit == "points":
-        return _signed(100 * cell.value)
-    if cell.unit == "number":
-        return f"{cell.value:.2f}"
-    return f"{100 * cell.value:.1f}" if cell.unit == "percent" else str(cell.value)
+    return str(cell.value) if cell.unit == "text" else _in_unit(cell.value, cell)
 
 
 def interval_text(cell: Cell) -> str:
     if cell.low is None or cell.high is None:
         return "" if cell.value is None or not cell.note else ABSENT
-    if cell.unit == "points":
-        return f"[{_signed(100 * cell.low)}, {_signed(100 * cell.high)}]"
+    return f"[{_in_unit(cell.low, cell)}, {_in_unit(cell.high, cell)}]"
+
+
+def _in_unit(value: float, cell: Cell) -> str:
+    """A number of a cell: points with their sign, a plain number with two decimals, all else in percent."""
     if cell.unit == "number":
-        return f"[{cell.low:.2f}, {cell.high:.2f}]"
-    return f"[{100 * cell.low:.1f}, {100 * cell.high:.1f}]"
+        return f"{value:.2f}"
+    return _signed(100 * value) if cell.unit == "points" else f"{100 * value:.1f}"
 
 
 def beside_text(cell: Cell) -> str:

@@ -40,18 +40,15 @@ _RIVALS = {
     "majority": "majority",
 }
 INSTEAD = tuple(Comparison("best-routing", rival, title) for rival, title in _RIVALS.items())
-ADDED = (
-    Comparison("best-routing+likelihood", "likelihood", "likelihood"),
-    Comparison("best-routing+self-certainty", "self-certainty", "self-certainty"),
-    Comparison("best-routing+text-overlap", "text-overlap", "text overlap"),
-    Comparison("best-routing+behaviour", "behaviour", "behaviour"),
-    Comparison("best-routing+text-overlap+likelihood", "text-overlap+likelihood", "text overlap + likelihood"),
-    Comparison(
-        "best-routing+behaviour+text-overlap+likelihood",
-        "behaviour+text-overlap+likelihood",
-        "behaviour + text overlap + likelihood",
-    ),
-)
+_TO = {
+    "likelihood": "likelihood",
+    "self-certainty": "self-certainty",
+    "text-overlap": "text overlap",
+    "behaviour": "behaviour",
+    "text-overlap+likelihood": "text overlap + likelihood",
+    "behaviour+text-overlap+likelihood": "behaviour + text overlap + likelihood",
+}
+ADDED = tuple(Comparison(f"best-routing+{free}", free, title) for free, title in _TO.items())
 STRICT = tuple(Comparison("strict", rival, title) for rival, title in _RIVALS.items())
 PRESETS = (
     Comparison("preset:best", "preset:paper", "best - paper"),

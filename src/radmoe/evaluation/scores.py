@@ -151,9 +151,8 @@ class Scores:
 
     def test(self, x: Floats, y: Floats, *, on: NDArray[np.bool_] | None = None) -> Paired:
         """Whether x and y (outcomes 0/1) differ: McNemar where each problem (of those `on`) occurs once, else sign flips."""
-        if on is None:
-            return paired_test(x, y, self.clusters)
-        return paired_test(x[on], y[on], self.clusters[on])
+        where = slice(None) if on is None else on
+        return paired_test(x[where], y[where], self.clusters[where])
 
     def label(self, method: str) -> str:
         """A method's name in tables, with the number of rollouts where that is one number."""

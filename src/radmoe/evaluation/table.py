@@ -105,18 +105,6 @@ class Table:
             "notes": list(self.notes),
         }
 
-    @classmethod
-    def from_json(cls, body: dict[str, Any]) -> Table:
-        """The table that `to_json` wrote. Intervals that stood in columns of their own stay with their cells."""
-        return cls(
-            body["key"],
-            body["title"],
-            tuple(map(Column, body["columns"])),
-            tuple(Row(tuple(map(_cell, row["cells"])), row["section"]) for row in body["rows"]),
-            tuple(body["notes"]),
-            body["sections"],
-        )
-
     def by_section(self) -> dict[str, Table]:
         """One table for each section, without the notes, which are about all of them."""
         names = dict.fromkeys(row.section for row in self.rows)
@@ -131,11 +119,6 @@ def _plain(cell: Cell) -> dict[str, Any]:
         if value is not None and value is not False and value != "":  # 0 is a number to keep
             body[name] = value
     return body if cell.pair is None else body | {"pair": asdict(cell.pair)}
-
-
-def _cell(body: dict[str, Any]) -> Cell:
-    pair = body.get("pair")
-    return Cell(**body | {"pair": None if pair is None else Pair(**pair)})
 
 
 def missing(note: str) -> Cell:

@@ -69,7 +69,10 @@ def _accuracy(key: str, title: str, methods: Sequence[str], collection: Collecti
         parts = [cut(group, dataset) for dataset in wanted]
         whole = collection.scores(lambda r, group=group: group in (None, collection.group_of(r)))  # type: ignore[misc]
         assert whole is not None
-        body = [[_cell(scores, method, draws, reasons) for scores in parts] for method in methods]
+        body = [
+            [unmeasured(scores, method, reasons) or _cell(scores, method, draws) for scores in parts]
+            for method in methods
+        ]
         for method, cells in zip(methods, mark_best(methods, body), strict=True):
             names = Cell(whole.label(method)), Cell(", ".join(METHODS[method].reads))
             rows.append(Row((*names, *cells), POOLED if group is None else group))
@@ -92,9 +95,7 @@ def unmeasured(scores: Scores | None, method: str, reasons: dict[str, None]) -> 
     return missing(reason)
 
 
-def _cell(scores: Scores | None, method: str, draws: Draws, reasons: dict[str, None]) -> Cell:
-    if (empty := unmeasured(scores, method, reasons)) is not None:
-        return empty
+def _cell(scores: Scores | None, method: str, draws: Draws) -> Cell:
     assert scores is not None
     hits = scores.hits(method)
     gain = None if method == "average" else float(hits.mean() - scores.full.mean())

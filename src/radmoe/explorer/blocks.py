@@ -40,19 +40,6 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = 
     return gzip.compress(head + bytes(-len(head) % _ALIGNED) + b"".join(pieces), 6, mtime=0)
 
 
-def unpack(block: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Unpack a block into its header and its arrays."""
-    raw = gzip.decompress(block)
-    (length,) = _LENGTH.unpack_from(raw)
-    header = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
-    start = -(-(_LENGTH.size + length) // _ALIGNED) * _ALIGNED
-    arrays = {
-        name: np.frombuffer(raw, f"<{kind}", int(np.prod(shape)), start + offset).reshape(shape)
-        for name, (kind, shape, offset) in header.pop("arrays").items()
-    }
-    return header, arrays
-
-
 def smallest(values: NDArray[Any]) -> NDArray[Any]:
     """Convert non-negative integers to the smallest unsigned type that holds them."""
     most = int(values.max(initial=0))

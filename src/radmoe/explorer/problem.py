@@ -38,7 +38,6 @@ class EncodedProblem(NamedTuple):
 def encode_problem(
     group: RolloutGroup,
     *,
-    kind: Kind | None = None,
     settings: Sequence[Setting] | None = None,
     verdicts: Verdicts | None = None,
     picks: Mapping[str, int | None] | None = None,
@@ -49,17 +48,18 @@ def encode_problem(
 ) -> EncodedProblem:
     """Select under every setting and encode what a page shows as a block.
 
-    `kind` is the group's own unless given, or inferred from the markers. `settings` are those of `usual_settings`
+    The kind is the group's own, or inferred from the markers. `settings` are those of `usual_settings`
     unless given; a setting whose routing was not kept is left out, and so is every one but the first that cannot
     compare two rollouts. `picks` and `hits` are the results of other methods by name, and `finish` says why each
     rollout ended. Cost: reading the windows of every readout from disk, and O(n^2) for each.
     """
-    kind = kind or group.kind or infer_kind([group], f"problem {group.problem_id!r}")
+    kind = group.kind or infer_kind([group], f"problem {group.problem_id!r}")
     views = _views(group, settings or usual_settings(kind))
     correct = None if verdicts is None else verdicts.correct
     arrays: dict[str, NDArray[Any]] = dict(text_arrays(group, _windows(group, views), full_text))
-    if all(rollout.sampled_logprobs is not None for rollout in group.rollouts):
-        arrays["likelihood"] = np.array([likelihood(_column(r.sampled_logprobs)) for r in group.rollouts], np.float32)
+    columns = [rollout.sampled_logprobs for rollout in group.rollouts if rollout.sampled_logprobs is not None]
+    if len(columns) == len(group):
+        arrays["likelihood"] = np.array([likelihood(column) for column in columns], np.float32)
     header: dict[str, Any] = {
         "id": group.problem_id,
         "kind": kind,
@@ -130,8 +130,3 @@ def _pairs(basin: Sequence[int], answers: Sequence[str | None]) -> list[int]:
 
 def _verdict(correct: Any, index: int) -> int:
     return UNKNOWN if correct is None or correct[index] is None else int(correct[index])
-
-
-def _column(values: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    assert values is not None
-    return values

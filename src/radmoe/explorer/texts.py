@@ -67,12 +67,12 @@ def text_arrays(group: RolloutGroup, windows: Sequence[Sequence[Span]], full: bo
         "kept_stop": ragged([[stop for _, stop in own] for own in spans])[0],
         "tokens": smallest(ranks[:total]),
     }
-    if all(rollout.sampled_logprobs is not None for rollout in group.rollouts):
-        columns = [
-            _rows_of(rollout.sampled_logprobs, own)
-            for rollout, own in zip(group.rollouts, spans, strict=True)
-            if rollout.sampled_logprobs is not None
-        ]
+    columns = [
+        _rows_of(rollout.sampled_logprobs, own)
+        for rollout, own in zip(group.rollouts, spans, strict=True)
+        if rollout.sampled_logprobs is not None
+    ]
+    if len(columns) == len(group):
         arrays["logprobs"] = quantised(np.concatenate(columns))
     if any(step_inputs):
         step_starts, step_begins = ragged([[step.start for step in rollout.steps] for rollout in group.rollouts])

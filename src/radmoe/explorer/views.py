@@ -20,13 +20,7 @@ from radmoe.selection.rule import Rule, Setting
 from radmoe.selection.selector import choose, similarity
 from radmoe.types import Kind, RolloutGroup, Selection, Trace, rows_at
 
-# What is shown beside the readout of a kind and its marker-only form, where rollouts have the anchor.
-FURTHER: dict[Kind | None, tuple[str, ...]] = {
-    "math": ("boundary@16",),
-    "choice": ("boundary@16",),
-    "code": ("boundary@16",),
-    "agent": ("boundary@16",),
-}
+FURTHER = "boundary@16"  # shown beside the readout of a kind and its marker-only form; that of texts is the same
 _MAP = 30_000  # a coordinate of 1 on the map
 
 
@@ -42,13 +36,12 @@ class View:
 
 
 def usual_settings(kind: Kind | None, stored_readouts: Sequence[str] | None = None) -> tuple[Setting, ...]:
-    """The settings that a page shows for a kind of answer by default: the kind's own, its marker-only form, and FURTHER
-    ones.
+    """The settings that a page shows for a kind of answer by default: the kind's own, its marker-only form, and FURTHER.
 
     If `stored_readouts` is given, the pool holds routing for these readouts alone, and they are shown instead.
     """
     own = Rule().settle(kind)
-    names = stored_readouts if stored_readouts is not None else [own.readout, own.strict, *FURTHER.get(kind, ())]
+    names = stored_readouts if stored_readouts is not None else [own.readout, own.strict, kind and FURTHER]
     return tuple(Rule(readout=name).settle(kind) for name in dict.fromkeys(names) if name is not None)
 
 

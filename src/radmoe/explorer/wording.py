@@ -15,9 +15,8 @@ from radmoe.vocab import Vocab
 
 Correct = Sequence[bool | None]
 
-NOUNS: dict[Kind | None, tuple[str, str]] = {
-    "agent": ("trajectory", "trajectories")
-}  # what a rollout of a kind is called
+# what a rollout of a kind is called
+NOUNS: dict[Kind | None, tuple[str, str]] = {"agent": ("trajectory", "trajectories")}
 
 _WIDTHS: dict[int | str, str] = {
     "marker": "on the tokens of that marker",

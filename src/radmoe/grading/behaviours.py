@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from radmoe.errors import InputError, PoolCorrupt
-from radmoe.grading.labels import read_labels
+from radmoe.grading.labels import read_labels, write_rows
 from radmoe.grading.sources import problems_of
 from radmoe.pool import files, open_pool
-from radmoe.pool.schema import disk_errors
-from radmoe.pool.tables import read_table, write_table
+from radmoe.pool.tables import read_table
 from radmoe.problems import Problem
 from radmoe.problems.base import Content
 from radmoe.sandbox import TIMEOUT_S, Sandbox, run_many
@@ -108,7 +107,7 @@ def write_behaviours(
             results[key] = result
             progress(1)
     rows = [(one.problem_id, one.rollout_index, results.get((one.problem_id, one.answer or ""))) for one in labels]
-    _write(pool.path, rows)
+    write_rows(pool.path / BEHAVIOURS, [dict(zip(FIELDS.names, row, strict=True)) for row in rows], FIELDS)
     return sum(row[2] is not None for row in rows)
 
 
@@ -124,12 +123,6 @@ def read_behaviours(pool: str | Path) -> Behaviours:
     for row in rows:
         out.setdefault(row["problem_id"], {})[row["rollout_index"]] = row["behaviour"]
     return out
-
-
-def _write(pool: Path, rows: Iterable[tuple[str, int, str | None]]) -> None:
-    table = pa.Table.from_pylist([dict(zip(FIELDS.names, row, strict=True)) for row in rows], schema=FIELDS)
-    with disk_errors(pool / BEHAVIOURS):
-        write_table(table, pool / BEHAVIOURS)
 
 
 def _arguments(call: str) -> Call | None:

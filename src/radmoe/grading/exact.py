@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import reduce
 
 from radmoe.grading.syntax import Tree
 
@@ -54,9 +53,7 @@ def _counted(tree: Tree, counters: dict[str, Fraction]) -> Fraction:
     if high - low > _TERMS:
         raise _NotHereError
     terms = (_value(parts[2], counters | {counter: Fraction(k)}) for k in range(low, high + 1))
-    if name == "sum":
-        return sum(terms, Fraction(0))
-    return reduce(_product, terms, Fraction(1))
+    return (_sum if name == "sum" else _product)(*terms)
 
 
 def _sum(*terms: Fraction) -> Fraction:

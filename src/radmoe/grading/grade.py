@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from radmoe.errors import InputError
 from radmoe.grading import equivalence
@@ -121,7 +121,6 @@ def grade_pool(
     *,
     jobs: int = 1,
     timeout: float | None = None,
-    memory: int | None = None,
     unconfined: bool = False,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Summary:
@@ -157,7 +156,6 @@ def grade_pool(
         _noted(_texts(pool, keys), without_box),
         jobs=jobs,
         timeout=timeout,
-        memory=memory,
         unconfined=unconfined,
         progress=progress,
     )
@@ -185,15 +183,16 @@ def grade_texts(
     keys: Mapping[str, AnswerKey],
     texts: Iterable[tuple[str, int, str]],
     *,
-    jobs: int = 1,
     timeout: float | None = None,
-    memory: int | None = None,
-    unconfined: bool = False,
     progress: Callable[[int], object] = lambda done: None,
+    **programs: Any,
 ) -> list[Label]:
-    """The labels of rollouts, each given as problem, rollout index and text; the options are those of `grade_pool`."""
+    """The labels of rollouts, each given as problem, rollout index and text; the options are those of `grade_pool`.
+
+    Those of `programs` say how programs are run (`judge_many`).
+    """
     extracted = [Label(problem_id, index, keys[problem_id].extract(text), False) for problem_id, index, text in texts]
-    verdicts = _verdicts(extracted, keys, jobs, timeout, memory, unconfined)
+    verdicts = _verdicts(extracted, keys, timeout, **programs)
     return list(_judged(extracted, keys, verdicts, timeout, progress))
 
 
@@ -242,8 +241,6 @@ def _checked_key(problem: Problem, recorded: Kind | None, prompt: str | None, pa
 
 def _check_options(pool: Pool, shuffled: Mapping[str, Problem]) -> None:
     """Refuse a pool whose prompts show the options in another order: a letter means what the prompt says it means."""
-    if not shuffled:
-        return
     for problem_id, prompt in _prompts(pool, shuffled):
         if listed(shuffled[problem_id].options) not in prompt:
             raise InputError(
@@ -305,10 +302,8 @@ def _classes(key: AnswerKey, equal: Equivalence) -> Classes | TextClasses:
 def _verdicts(
     labels: list[Label],
     keys: Mapping[str, AnswerKey],
-    jobs: int,
     timeout: float | None,
-    memory: int | None,
-    unconfined: bool,
+    **limits: Any,
 ) -> Iterator[Verdict]:
     """Verdicts on the programs among the answers, in order. The sandbox is not imported where there are none."""
     programs = [
@@ -324,8 +319,7 @@ def _verdicts(
     contest = any(entry != "f" for _, _, entry, _ in programs)
     return judge_many(
         (Program(*program) for program in programs),
-        jobs=jobs,
         timeout=timeout or (CONTEST_TIMEOUT_S if contest else TIMEOUT_S),
-        memory=memory or (CONTEST_MEMORY if contest else MEMORY),
-        unconfined=unconfined,
+        memory=CONTEST_MEMORY if contest else MEMORY,
+        **limits,
     )

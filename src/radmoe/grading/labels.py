@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -25,10 +25,13 @@ class Label(NamedTuple):
 
 def write_labels(pool: str | Path, labels: Iterable[Label]) -> None:
     """Write or replace a pool's labels."""
-    table = pa.Table.from_pylist([label._asdict() for label in labels], schema=LABEL_FIELDS)
-    path = files.place(pool) / LABELS
+    write_rows(files.place(pool) / LABELS, [label._asdict() for label in labels], LABEL_FIELDS)
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]], fields: pa.Schema) -> None:
+    """Write or replace a table that says something of rollouts."""
     with disk_errors(path):
-        write_table(table, path)
+        write_table(pa.Table.from_pylist(rows, schema=fields), path)
 
 
 def read_labels(pool: str | Path) -> dict[str, dict[int, Label]]:

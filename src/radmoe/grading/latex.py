@@ -275,7 +275,7 @@ def _set(inside: list[str], integer: bool, top: bool) -> Shape:
         return text("\\emptyset")
     if described := relations.described(inside, _shape):
         return described
-    if any(atom == ":" or atom in ("\\mid", "|") for _, atom in outer(inside)) and not _list_of(inside):
+    if any(atom == ":" or atom in ("\\mid", "|") for _, atom in outer(inside)) and len(split(inside, {",", ";"})) == 1:
         return text(f"\\{{{join(inside)}\\}}")
     listed = _shape(inside, top=False)
     if listed.names:
@@ -284,10 +284,6 @@ def _set(inside: list[str], integer: bool, top: bool) -> Shape:
     if not top or (len(members.parts) == 1 and (listed.kind == "set" or listed.normal == "\\emptyset")):
         return members
     return members.parts[0] if len(members.parts) == 1 else build("list", members.parts)
-
-
-def _list_of(inside: list[str]) -> bool:
-    return len(split(inside, {",", ";"})) > 1
 
 
 # -- values ----------------------------------------------------------------------------------------------------------

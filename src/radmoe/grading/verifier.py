@@ -133,11 +133,6 @@ class _Arithmetic:
             return -self.power(-radicand, 1 / index)
         return radicand if radicand == 0 else self.power(radicand, 1 / index)
 
-    def divide(self, top: Number, bottom: Number) -> Number:
-        if bottom == 0:
-            raise _UndefinedError
-        return top / bottom
-
     def logarithm(self, value: Number, base: Number | None = None) -> Number:
         if value == 0 or base in (0, 1):
             raise _UndefinedError
@@ -181,7 +176,7 @@ class _Arithmetic:
 _OPERATIONS: dict[str, Any] = {
     "*": lambda a, x, y: x * y,
     "-": lambda a, x: -x,
-    "/": _Arithmetic.divide,
+    "/": lambda a, x, y: x / y,
     "^": _Arithmetic.power,
     "root": _Arithmetic.root,
     "abs": lambda a, x: abs(x),

@@ -96,10 +96,8 @@ _FLAG = _instance("true or false", bool)
 _ANY_OBJECT = _instance("an object", dict)
 _ENTRY = {"bytes": _COUNT, "crc32": _CRC}
 
-_HEADER: dict[str, Check] = {
-    "layers": _POSITIVE,
-    "experts": _POSITIVE,
-    "top_k": _POSITIVE,
+_ROUTER: dict[str, Check] = dict.fromkeys(("layers", "experts", "top_k"), _POSITIVE)
+_HEADER: dict[str, Check] = _ROUTER | {
     "vocab": _TEXT,
     "run": _object(
         model=_TEXT,
@@ -119,9 +117,7 @@ _POOL = _object(
     files=_object(**{name: _object(**_ENTRY) for name in schema.LISTED}),
 )
 _SHARD = _object(
-    layers=_POSITIVE,
-    experts=_POSITIVE,
-    top_k=_POSITIVE,
+    **_ROUTER,
     runs=_COUNT,
     tokens=_COUNT,
     weights=_FLAG,

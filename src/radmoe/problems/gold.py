@@ -27,14 +27,10 @@ def load_problems(
                 record.problem_id,
                 source.task,
                 prompt,
-                gold.answer,
-                gold.tests,
-                gold.entry,
-                gold.options,
-                record.kind,
-                source.dataset.integer,
-                source.dataset.meaning,
-                gold.bare,
+                kind=record.kind,
+                integer=source.dataset.integer,
+                meaning=source.dataset.meaning,
+                **vars(gold),
             )
     if not problems:
         raise GoldNotFound(f"{data or task} has no answers: add answer, or tests, to its lines")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +43,8 @@ class PageOptions:
             check_shown(readout)
 
 
-def _nothing(done: int, total: int) -> None:
-    """The default progress function, which ignores what it is told."""
-
-
 def write_report(
-    pools: Sequence[Path], out: Path, options: PageOptions | None = None, *, progress: Progress = _nothing
+    pools: Sequence[Path], out: Path, options: PageOptions | None = None, *, progress: Progress = lambda done, of: None
 ) -> list[str]:
     """Write the page of some pools to a file, which appears whole or not at all, and return its notes.
 
@@ -175,10 +170,8 @@ class _Source:
         if self.labels is None or problem not in self.labels:
             return None
         own = [self.labels[problem].get(index) for index in indices]
-        return Verdicts(
-            tuple(None if label is None else label.answer for label in own),
-            tuple(None if label is None else label.correct for label in own),
-        )
+        marks = [(None, None) if label is None else (label.answer, label.correct) for label in own]
+        return Verdicts(tuple(answer for answer, _ in marks), tuple(correct for _, correct in marks))
 
     def _runs(self) -> tuple[dict[str, str], dict[tuple[str, int], str]]:
         """The prompt of each problem, and why each rollout ended, where the pool says so."""
@@ -230,23 +223,19 @@ def _evaluated(
     evaluated: dict[int, tuple[GradedPool, ...]] = {}
     reasons: list[str] = []
     for place, one in with_labels.items():
+        before = sum(earlier.rollouts for earlier in sources[:place])
         try:
             evaluated[place] = evaluate_pool(
                 one.pool.path,
                 kind=options.kind,
                 rule=options.rule.but(readout=readout),
                 jobs=options.jobs,
-                progress=partial(_count_on, progress, sum(earlier.rollouts for earlier in sources[:place])),
+                progress=lambda done, _, before=before: progress(before + done),  # type: ignore[misc]
             )
         except InputError as error:
             reasons.append(f"{one.name} is not evaluated: {error}")
     report = build_report([one for pool in evaluated.values() for one in pool]) if evaluated else None
     return evaluated, report, "; ".join(reasons)
-
-
-def _count_on(progress: Callable[[int], None], before: int, done: int, total: int) -> None:
-    """Report progress over all pools: the rollouts of earlier pools, and those done of this one."""
-    progress(before + done)
 
 
 def _outcomes(graded: GradedPool, i: int) -> tuple[dict[str, int | None], dict[str, float]]:

@@ -49,27 +49,14 @@ def bottom_window(confidence: Floats, window: int = WINDOW, share: float = BOTTO
 
     A rollout shorter than one window has its plain mean.
     """
-    means = _window_means(confidence, window)
+    means = window_means(confidence, window)
     count = max(1, int(len(means) * share))
     return float(np.mean(np.partition(means, count - 1)[:count]))
 
 
 def lowest_window(confidence: Floats, window: int = WINDOW) -> float:
     """The mean of the least confident window. A rollout shorter than one window has its plain mean."""
-    return float(_window_means(confidence, window).min())
-
-
-def running_lows(confidence: Floats, window: int = WINDOW) -> tuple[NDArray[np.int64], Floats]:
-    """Where the mean of the last `window` tokens is lower than ever before: after how many tokens, and that mean.
-
-    A rollout shorter than one window has none.
-    """
-    if len(confidence) < window:
-        return np.empty(0, np.int64), np.empty(0)
-    means = _window_means(confidence, window)
-    lows = np.minimum.accumulate(means)
-    new = np.flatnonzero(np.concatenate(([True], np.diff(lows) < 0)))
-    return new + window, means[new]
+    return float(window_means(confidence, window).min())
 
 
 SCALARS: dict[str, Callable[[Floats, int], float]] = {
@@ -82,8 +69,6 @@ SCALARS: dict[str, Callable[[Floats, int], float]] = {
 
 def every_scalar(confidence: Floats, window: int = WINDOW) -> dict[str, float]:
     """Every one of SCALARS by its name. A rollout shorter than one window has its plain mean for each."""
-    if len(confidence) < window:
-        return dict.fromkeys(SCALARS, mean(confidence))
     return {name: scalar(confidence, window) for name, scalar in SCALARS.items()}
 
 
@@ -103,7 +88,8 @@ def likelihood(sampled_logprobs: NDArray[np.floating]) -> float:
     return float(np.mean(np.asarray(sampled_logprobs, np.float64)))
 
 
-def _window_means(confidence: Floats, window: int) -> Floats:
+def window_means(confidence: Floats, window: int) -> Floats:
+    """The mean of every sliding window; a rollout shorter than one window has its plain mean alone."""
     if len(confidence) < window:
         return np.array([np.mean(confidence)])
     sums = np.concatenate(([0.0], np.cumsum(confidence)))

@@ -127,9 +127,9 @@ def _signs(group: RolloutGroup, setting: Setting) -> tuple[Signs, NDArray[np.flo
     similar, same = S[pairs].astype(np.float64), (roots[:, None] == roots[None, :])[pairs]
     mixed = same.any() and not same.all()
     spread = together = None
-    columns = [group.rollouts[int(i)].sampled_logprobs for i in members]
-    if all(column is not None for column in columns):
-        values = np.array([likelihood(column) for column in columns if column is not None])
+    columns = [column for i in members if (column := group.rollouts[int(i)].sampled_logprobs) is not None]
+    if len(columns) == n:
+        values = np.array([likelihood(column) for column in columns])
         density = selection.density[members]
         spread = float(values.std())
         if values.std() > 0 and density.std() > 0:

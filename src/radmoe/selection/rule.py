@@ -162,18 +162,15 @@ class Preset:
     """A complete rule for every kind of answer, under a name. `reads` says what it looks at beside token ids."""
 
     name: PresetName
-    summary: str
     reads: tuple[Reads, ...]
     rules: Mapping[Kind, Rule]
 
 
-def _preset(
-    name: PresetName, summary: str, reads: tuple[Reads, ...], own: dict[Kind, dict[str, Any]], **parts: Any
-) -> Preset:
+def _preset(name: PresetName, reads: tuple[Reads, ...], own: dict[Kind, dict[str, Any]], **parts: Any) -> Preset:
     """A preset: `parts` are the same for every kind, and choice and code are as math unless `own` says otherwise."""
     base = {"kernel": "weighted", "fusion": "none", "confidence": "cbw", "compare": "routing"} | parts
     base |= {"confidence_window": WINDOW}
-    return Preset(name, summary, reads, {kind: Rule(**(base | own.get(kind, own["math"]))) for kind in KINDS})
+    return Preset(name, reads, {kind: Rule(**(base | own.get(kind, own["math"]))) for kind in KINDS})
 
 
 _AGENT = {"readout": "boundary@union", "k": 4, "kernel": "binary"}
@@ -183,40 +180,35 @@ _SHARE = Fraction(20, 64)  # of the rollouts: the k that did best at N = 64, and
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
-        _preset(
+        _preset(  # RAD as in the paper
             "paper",
-            "RAD as in the paper",
             ("routing",),
             {"math": {"readout": "delimiter@16"}, "text": {"readout": "boundary@16"}, "agent": _AGENT},
             k=10,
         ),
-        _preset(
+        _preset(  # RAD+DC as in the paper: RAD among the more confident half, by cBW
             "paper+dc",
-            "RAD+DC as in the paper: RAD among the more confident half, by cBW",
             ("routing", "logprobs"),
             {"math": {"readout": "delimiter@16"}, "text": {"readout": "boundary@16"}, "agent": _AGENT},
             k=10,
             fusion="conf50",
         ),
-        _preset(
+        _preset(  # RAD over the marker's own tokens, which are conditioned on no word of the answer
             "strict",
-            "RAD over the marker's own tokens, which are conditioned on no word of the answer",
             ("routing",),
             {"math": {"readout": "delimiter@marker"}, "text": {"readout": "boundary@marker"}, "agent": _AGENT},
             k=10,
         ),
-        _preset(
+        _preset(  # routing of the whole answer, with likelihood; reads no text
             "best",
-            "routing of the whole answer, with likelihood; reads no text",
             ("routing", "logprobs"),
             {"math": {"readout": "delimiter@span"}, "text": {"readout": "all"}, "agent": _PLAIN_AGENT},
             k=_SHARE,
             fusion="ranksum",
             confidence="likelihood",
         ),
-        _preset(
+        _preset(  # what the answers say and, but for code, routing, with likelihood
             "best+text",
-            "what the answers say and, but for code, routing, with likelihood",
             ("routing", "logprobs", "answers"),
             {
                 "math": {"readout": "delimiter@16"},

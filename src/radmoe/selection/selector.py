@@ -221,8 +221,6 @@ def _selection(
         index=int(runs[pick]),
         rollout_index=_number(group, int(runs[pick])),
         density=_spread(mean, runs, total, np.nan),
-        located=reading.located,
-        anchors=reading.anchors,
         k=near.shape[1],
         basin=tuple(int(i) for i in runs[root == pick]),
         margin=float(score[pick] - others.max()) if len(others) else float("nan"),
@@ -231,7 +229,7 @@ def _selection(
         roots=_spread(runs[root], runs, total, -1),
         rollout=group.rollouts[int(runs[pick])],
         vocab=group.vocab,
-        **_said(setting),
+        **_said(reading, setting),
     )
 
 
@@ -241,12 +239,13 @@ def confidence_of(group: RolloutGroup, i: int, setting: Setting) -> float:
     likely = setting.confidence == "likelihood"
     column = rollout.sampled_logprobs if likely else rollout.topk_logprobs
     if column is None:
-        tokens, top = (
-            "logprobs of its tokens (the column sampled_logprobs)",
-            "top-k logprobs (the column topk_logprobs)",
+        lacks = (
+            "logprobs of its tokens (the column sampled_logprobs)"
+            if likely
+            else "top-k logprobs (the column topk_logprobs)"
         )
         raise InputError(
-            f"rollout {i} of problem {group.problem_id!r} has no {tokens if likely else top}, which preset {setting.preset} "
+            f"rollout {i} of problem {group.problem_id!r} has no {lacks}, which preset {setting.preset} "
             f"with fusion {setting.fusion} and confidence {setting.confidence} needs: capture them, or select with fusion none"
         )
     if likely:
@@ -255,9 +254,10 @@ def confidence_of(group: RolloutGroup, i: int, setting: Setting) -> float:
     return rollout_confidence(column, scalar, window=setting.confidence_window)
 
 
-def _said(setting: Setting) -> dict[str, Any]:
-    """What a selection says of the setting that made it."""
-    said = {name: getattr(setting, name) for name in ("kind", "readout", "kernel", "preset", "fusion", "compare")}
+def _said(reading: Reading, setting: Setting) -> dict[str, Any]:
+    """What a selection says of what was read, and of the setting that made it."""
+    said: dict[str, Any] = {"located": reading.located, "anchors": reading.anchors}
+    said |= {name: getattr(setting, name) for name in ("kind", "readout", "kernel", "preset", "fusion", "compare")}
     return said | {"confidence": None if setting.fusion is None else setting.confidence}
 
 
@@ -279,12 +279,10 @@ def _abstain(group: RolloutGroup, reading: Reading, setting: Setting) -> Selecti
         index=None,
         rollout_index=None,
         density=blank,
-        located=reading.located,
-        anchors=reading.anchors,
         k=0,
         basin=(),
         margin=float("nan"),
         score=blank,
         roots=np.full(len(group), -1, np.int64),
-        **_said(setting),
+        **_said(reading, setting),
     )

@@ -17,19 +17,15 @@ import pytest
 from radmoe import open_pool, select
 from radmoe.engines.vllm.plugin.endpoint import STATUS_PATH
 from radmoe.pool import Pool
-from vllm_server import OPTIONS, Server
+from vllm_server import Server, running
 
 QUESTION = [{"role": "user", "content": "Start with 4. Add 17. What do you get?"}]
 
 
 @pytest.fixture(scope="module")
 def server(checkpoint: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(checkpoint("lab-qwen"), tmp_path_factory.mktemp("behind") / "log", *OPTIONS)
-    try:
-        made.wait()
+    with running(checkpoint("lab-qwen"), tmp_path_factory.mktemp("behind") / "log") as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

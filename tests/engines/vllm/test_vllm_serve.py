@@ -22,7 +22,7 @@ from radmoe.engines.vllm.plugin.endpoint import ROUTING, STATUS_PATH
 from radmoe.engines.vllm.plugin.payload import decode
 from radmoe.types import RouterShape
 from vllm_parts import FLOAT32_AGREES, STOCK, WEIGHTS_APART, replayed, same_sets
-from vllm_server import OPTIONS, Server
+from vllm_server import OPTIONS, Server, running
 
 LAYOUT = RouterLayout(RouterShape(11, 32, 8), 11, tuple(range(11)), "lab-qwen")
 PROMPT = [(5 * j) % 800 for j in range(40)]
@@ -30,12 +30,8 @@ PROMPT = [(5 * j) % 800 for j in range(40)]
 
 @pytest.fixture(scope="module")
 def server(checkpoint: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(checkpoint("lab-qwen"), tmp_path_factory.mktemp("serve") / "log", *OPTIONS)
-    try:
-        made.wait()
+    with running(checkpoint("lab-qwen"), tmp_path_factory.mktemp("serve") / "log") as made:
         yield made
-    finally:
-        made.close()
 
 
 def test_status_says_what_is_captured(server: Server) -> None:

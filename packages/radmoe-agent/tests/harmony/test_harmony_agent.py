@@ -17,7 +17,6 @@ from radmoe.engines.base import Sampling
 from radmoe.engines.http.engine import VllmHttpEngine
 from radmoe.engines.replay import replay
 from radmoe.errors import InputError, PoolMismatch
-from radmoe.explorer.blocks import unpack
 from radmoe.pool import Profile, open_pool
 from radmoe.selection.steps import count_steps
 from radmoe_agent.candidates import read_candidates, read_trajectory
@@ -28,6 +27,7 @@ from radmoe_agent.patches import decide_all, record, write_predictions
 from radmoe_agent.responder import EngineResponder
 from radmoe_agent.run import HARMONY, AgentPlan, load_config, run_agents
 from scripted_harmony import BUG, FINAL, bash, call, engine, instances, mend, run_script, save
+from unpacked import unpack
 
 pytestmark = [needs_namespaces, pytest.mark.slow]
 

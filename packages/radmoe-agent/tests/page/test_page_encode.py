@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from planted_trajectories import write_runs
-from radmoe.explorer.blocks import unpack
 from radmoe.pool import open_pool
 from radmoe.selection.anchors import find_all, spec_for
 from radmoe.types import RolloutGroup
 from radmoe_agent.candidates import Candidate, read_candidates
 from radmoe_agent.page.encode import ACTION, ISSUE, PATCH, encode_issue
 from radmoe_agent.patches import decide_all, record
+from unpacked import unpack
 
 NAME = "issue-000"
 

@@ -73,21 +73,26 @@ class Model:
         return self.configure(**control, **({"num_hidden_layers": 4, "hidden_size": 64} if tiny else {}))
 
 
+_QWEN: dict[str, Any] = {  # of Qwen3 and Qwen3-Next alike
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "num_experts": 32,
+    "moe_intermediate_size": 32,
+    "intermediate_size": 128,
+    "norm_topk_prob": True,
+}
+
+
 def _qwen(**options: Any) -> PretrainedConfig:
     from transformers import Qwen3MoeConfig
 
     return Qwen3MoeConfig(
-        **{
+        **_QWEN
+        | {
             "hidden_size": 192,
             "num_hidden_layers": 11,
             "num_attention_heads": 6,
-            "num_key_value_heads": 2,
-            "head_dim": 32,
-            "num_experts": 32,
             "num_experts_per_tok": 8,
-            "moe_intermediate_size": 32,
-            "intermediate_size": 128,
-            "norm_topk_prob": True,
             "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         }
         | options
@@ -147,22 +152,17 @@ def _next(**options: Any) -> PretrainedConfig:
     from transformers import Qwen3NextConfig
 
     return Qwen3NextConfig(
-        **{
+        **_QWEN
+        | {
             "hidden_size": 160,
             "num_hidden_layers": 12,
             "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 32,
             "linear_num_key_heads": 1,
             "linear_num_value_heads": 2,
             "linear_key_head_dim": 128,
             "linear_value_head_dim": 128,
-            "num_experts": 32,
             "num_experts_per_tok": 10,
-            "moe_intermediate_size": 32,
             "shared_expert_intermediate_size": 32,
-            "intermediate_size": 128,
-            "norm_topk_prob": True,
             "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
         }
         | options

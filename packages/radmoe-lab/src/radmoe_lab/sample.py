@@ -237,7 +237,7 @@ def _generate(
     )
     began = last = time.perf_counter()
     done = 0
-    with closing(completions):  # type: ignore[type-var]
+    with closing(completions):
         for done, completion in enumerate(completions, 1):
             for take in takers:
                 take(completion)

@@ -11,10 +11,10 @@ import pytest
 
 from command_line import error, radmoe
 from printed_commands import follow
-from radmoe.explorer.blocks import unpack
 from radmoe_agent.candidates import read_candidates
 from radmoe_lab.agent.records import read_trajectories
 from radmoe_lab.models import shipped_trajectories
+from unpacked import unpack
 
 pytestmark = pytest.mark.slow
 

@@ -11,13 +11,15 @@ import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
+from typing import Any
 
 from radmoe.errors import InputError, MethodUnavailable
 from radmoe.evaluation.table import Table
 from radmoe_studies.decision import Claim, ClaimDecision
 from radmoe_studies.evidence import Evidence, Panel, Request
+from radmoe_studies.gains import of_domains
 from radmoe_studies.needs import Need
-from radmoe_studies.pooling import EVERYONE, Population, others
+from radmoe_studies.pooling import EVERYONE, THINKING, Population, others
 from radmoe_studies.report.figures import Chart
 
 
@@ -57,6 +59,7 @@ class Findings:
 
 
 Run = Callable[[Evidence, Options], Findings]
+PanelRun = Callable[[list[Panel], Options], Findings]
 Requests = Callable[[Panel], Iterable[Request]]
 
 
@@ -85,6 +88,7 @@ class Study:
 
 
 STUDIES: dict[str, Study] = {}
+NO_DOMAIN = "There is no problem of math, science or code."
 
 
 def load() -> dict[str, Study]:
@@ -103,7 +107,6 @@ def _nothing(_: Panel) -> Iterable[Request]:
 
 def study(
     number: int,
-    name: str,
     title: str,
     *,
     where: str,
@@ -112,16 +115,31 @@ def study(
     needs: Iterable[Need] = (),
     population: Population = EVERYONE,
 ) -> Callable[[Run], Run]:
-    """Register a function as a study. It is always called with the configurations of the population alone."""
+    """Register a function as a study of its own name. It is always called with the configurations of the population alone."""
     needs = tuple(needs)
 
     def register(run: Run) -> Run:
+        name = run.__name__.replace("_", "-")
         taken = next((s for s in STUDIES.values() if number == s.number or name == s.name), None)
         if taken is not None and taken.run.__qualname__ != run.__qualname__:
             raise InputError(f"study {number} {name!r} is taken by {taken.number} {taken.name!r}")
         within = _within(run, population, needs)
         STUDIES[name] = Study(number, name, title, where, within, requests, tuple(claims), needs, population)
         return within
+
+    return register
+
+
+def domain_study(number: int, title: str, **rest: Any) -> Callable[[PanelRun], Run]:
+    """Register a function of the thinking-class panels whose problems have a delimiter; `rest` is as for `study`."""
+
+    def register(run: PanelRun) -> Run:
+        @wraps(run)
+        def ran(evidence: Evidence, options: Options) -> Findings:
+            panels = of_domains(evidence.panels)
+            return run(panels, options) if panels else Findings(notes=(NO_DOMAIN,))
+
+        return study(number, title, population=THINKING, **rest)(ran)
 
     return register
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.selection.kernels import tied
-from radmoe_studies.evidence import Bools, Floats, Ints, Panel
+from radmoe_studies.evidence import Bools, Floats, Ints, Panel, padded
 
 Chance = Literal["leave-one-out", "plug-in"]
 Matrices = NDArray[np.float32]
@@ -92,7 +92,8 @@ def majority_label(panel: Panel, inside: Bools) -> Ints:
 
 def first_characters(panel: Panel) -> Ints:
     """The first character of each normalised answer [P, N], as a number; -1 where there is no answer."""
-    return panel.padded(
+    return padded(
+        panel,
         [
             [ord(text.lstrip()[:1] or "\0") if text is not None else -1 for text in marks.answers]
             for marks in panel.marks.values()

@@ -10,9 +10,10 @@ Corrections for the number of claims (Holm, Benjamini-Hochberg) stand beside the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -211,6 +212,43 @@ def all_of(claim: Claim, parts: Sequence[ClaimDecision]) -> ClaimDecision:
     weakest = max(parts, key=lambda part: part.p_for)
     against = min(1.0, min(part.p_against for part in parts) * len(parts))
     return replace(weakest, claim=claim, p_against=against)
+
+
+Rule = Callable[[Claim, Quantity], ClaimDecision]
+
+
+def is_above(threshold: float) -> Rule:
+    return lambda claim, quantity: above(claim, quantity, unit="points", threshold=threshold)
+
+
+def is_below(threshold: float) -> Rule:
+    return lambda claim, quantity: below(claim, quantity, unit="points", threshold=threshold)
+
+
+def is_near(place: float, margin: float, unit: str = "points") -> Rule:
+    """The rule that a quantity equals `place` up to a margin."""
+    return lambda claim, quantity: within(claim, quantity, unit=unit, margin=margin, place=place)
+
+
+class Decided(NamedTuple):
+    """Decisions of a study, and notes on the claims that could not be tested."""
+
+    decisions: tuple[ClaimDecision, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def with_claim(self, claim: Claim, parts: Iterable[tuple[str, Quantity | None, Rule]]) -> Decided:
+        """Adds the decision on a claim that holds only if every part does; a part has a name, a mean and a rule."""
+        parts = list(parts)
+        lacking = [name for name, part, _ in parts if part is None]
+        if lacking:
+            note = f"{claim.key} was not tested: fewer than {FEWEST} problems for {'; '.join(lacking)}."
+            return self._replace(notes=(*self.notes, note))
+        decisions = {name: rule(claim, part) for name, part, rule in parts if part is not None}
+        made = all_of(claim, list(decisions.values()))
+        if len(decisions) > 1:
+            weakest = max(decisions, key=lambda name: decisions[name].p_for)
+            made = replace(made, reading=f"The number is that of the weakest part, {weakest}.")
+        return self._replace(decisions=(*self.decisions, made))
 
 
 def _draws(draws: ArrayLike) -> NDArray[np.float64]:

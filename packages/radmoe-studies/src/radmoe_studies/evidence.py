@@ -50,6 +50,15 @@ class Read(NamedTuple):
         return self.start >= 0
 
 
+def padded(graded: GradedPool, rows: Sequence[Any], blank: float) -> NDArray[Any]:
+    """Rows with a value for each rollout as one array [P, N], with `blank` where a problem has fewer rollouts."""
+    first = np.asarray(rows[0])
+    out = np.full(graded.here.shape, blank, first.dtype)
+    for row, values in zip(out, rows, strict=True):
+        row[: len(values)] = values
+    return out
+
+
 @dataclass(frozen=True, eq=False)
 class Panel(GradedPool):
     """A graded pool as studies read it: with numbers for each rollout, and comparisons of rollouts that studies asked for.
@@ -68,6 +77,20 @@ class Panel(GradedPool):
     def n(self) -> int:
         """How many rollouts a problem has, at most."""
         return int(self.here.shape[1])
+
+    @cached_property
+    def correct(self) -> Bools:
+        """Whether each rollout is right [P, N]."""
+        return padded(self, [marks.correct for marks in self.marks.values()], False)
+
+    @cached_property
+    def answer(self) -> Ints:
+        """The answers of each problem, numbered from 0 in the order of their first rollout; -1 is no answer [P, N]."""
+        rows = []
+        for marks in self.marks.values():
+            number = {text: i for i, text in enumerate(dict.fromkeys(a for a in marks.answers if a is not None))}
+            rows.append([-1 if text is None else number[text] for text in marks.answers])
+        return padded(self, rows, -1)
 
     @cached_property
     def answered(self) -> Bools:
@@ -197,8 +220,8 @@ def _panel(graded: GradedPool) -> Panel:
         rows = list(graded.map(_scalars))
         names = [name for name in rows[0][1] if all(isinstance(own.get(name), np.ndarray) for _, own in rows)]
         reasons = {name: why for _, own in rows for name, why in own.items() if isinstance(why, str)}
-        arrays = {"lengths": graded.padded([own for own, _ in rows], 0)}
-        arrays |= {name: graded.padded([own[name] for _, own in rows], np.nan) for name in names}
+        arrays = {"lengths": padded(graded, [own for own, _ in rows], 0)}
+        arrays |= {name: padded(graded, [own[name] for _, own in rows], np.nan) for name in names}
         arrays |= {f"missing {name}": np.array(why) for name, why in reasons.items()}
         graded.save(request, arrays)
     missing = {name.removeprefix("missing "): str(a) for name, a in arrays.items() if name.startswith("missing ")}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.evaluation.methods import GradedProblem
-from radmoe.selection.confidence import running_lows, token_confidence
+from radmoe.selection.confidence import token_confidence, window_means
 from radmoe_studies.evidence import Bools, Floats, Ints, Panel
 from radmoe_studies.per_rollout import Parts, per_rollout
 
@@ -54,6 +54,19 @@ def _lows(problem: GradedProblem) -> list[Parts]:
         at, low = running_lows(token_confidence(rollout.topk_logprobs), problem.setting.confidence_window)
         out.append((at.astype(np.float64), low))
     return out
+
+
+def running_lows(confidence: Floats, window: int) -> tuple[Ints, Floats]:
+    """Where the mean of the last `window` tokens is lower than ever before: after how many tokens, and that mean.
+
+    A rollout shorter than one window has none.
+    """
+    if len(confidence) < window:
+        return np.empty(0, np.int64), np.empty(0)
+    means = window_means(confidence, window)
+    lows = np.minimum.accumulate(means)
+    new = np.flatnonzero(np.concatenate(([True], np.diff(lows) < 0)))
+    return new + window, means[new]
 
 
 class Filtered(NamedTuple):

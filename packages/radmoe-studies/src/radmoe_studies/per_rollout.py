@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.evaluation.problem import GradedProblem
-from radmoe_studies.evidence import Panel
+from radmoe_studies.evidence import Panel, padded
 
 Parts = tuple[NDArray[Any], ...]  # of a rollout: one array for each name, all as long
 
@@ -26,7 +26,7 @@ def per_rollout(
     arrays = panel.load(request)
     if arrays is None:
         rows = list(panel.map(measure))
-        counts = panel.padded([[len(parts[0]) for parts in own] for own in rows], 0)
+        counts = padded(panel, [[len(parts[0]) for parts in own] for own in rows], 0)
         flat = (np.concatenate(column) for column in zip(*(parts for own in rows for parts in own), strict=True))
         arrays = {"counts": counts} | dict(zip(names, flat, strict=True))
         panel.save(request, arrays, small=True)

@@ -5,8 +5,8 @@ The paper pools its thinking-class configurations (App. "Composition control"), 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -14,9 +14,12 @@ import numpy as np
 
 from radmoe.evaluation import table
 from radmoe.evaluation.families import WELL_POSED
-from radmoe_studies.base import Options
-from radmoe_studies.decision import FEWEST, Claim, ClaimDecision, above, all_of, below, within
+from radmoe_studies.base import Options, study
+from radmoe_studies.decision import FEWEST
 from radmoe_studies.evidence import Bools, Evidence, Floats, Ints, Panel, Request
+from radmoe_studies.gains import DOMAINS
+from radmoe_studies.needs import MANY
+from radmoe_studies.pooling import THINKING
 from radmoe_studies.pooling import clusters as clusters_of
 from radmoe_studies.report.figures import Series
 from radmoe_studies.resample import Quantity, Resampled, intervals, resample
@@ -24,7 +27,6 @@ from radmoe_studies.subcohorts import CHANCE, METHODS, SubcohortCell, hit_rates
 
 BOUNDARY, DELIMITER = Request("boundary@16"), Request("delimiter@16")
 ANCHORS = (BOUNDARY, DELIMITER)
-DOMAINS = ("math", "science", "code")
 ALL = "all"
 GROUPS = (ALL, *DOMAINS, WELL_POSED)
 POOLING = "Thinking-class configurations are pooled; a problem that several of them answered is one cluster."
@@ -49,6 +51,9 @@ def remarks(evidence: Evidence) -> tuple[str, ...]:
     )
     scale = f"A confidence window has {windows} tokens here and 2,048 in the paper, whose rollouts are far longer."
     return (POOLING, scale) if windows else (POOLING,)
+
+
+subcohort_study = partial(study, requests=wanted, needs=(MANY,), population=THINKING)
 
 
 class Rates(NamedTuple):
@@ -139,43 +144,6 @@ def mean(values: Floats, clusters: Sequence[Hashable], options: Options) -> Quan
     return resample(values[known, None], own, resamples=options.draws, seed=options.seed).mean(0)
 
 
-Rule = Callable[[Claim, Quantity], ClaimDecision]
-
-
-def is_above(threshold: float) -> Rule:
-    return lambda claim, quantity: above(claim, quantity, unit="points", threshold=threshold)
-
-
-def is_below(threshold: float) -> Rule:
-    return lambda claim, quantity: below(claim, quantity, unit="points", threshold=threshold)
-
-
-def is_near(place: float, margin: float, unit: str = "points") -> Rule:
-    """The rule that a quantity equals `place` up to a margin."""
-    return lambda claim, quantity: within(claim, quantity, unit=unit, margin=margin, place=place)
-
-
-class Decided(NamedTuple):
-    """Decisions of a study, and notes on the claims that could not be tested."""
-
-    decisions: tuple[ClaimDecision, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def with_claim(self, claim: Claim, parts: Iterable[tuple[str, Quantity | None, Rule]]) -> Decided:
-        """Adds the decision on a claim that holds only if every part does; a part has a name, a mean and a rule."""
-        parts = list(parts)
-        lacking = [name for name, part, _ in parts if part is None]
-        if lacking:
-            note = f"{claim.key} was not tested: fewer than {FEWEST} problems for {'; '.join(lacking)}."
-            return self._replace(notes=(*self.notes, note))
-        decisions = {name: rule(claim, part) for name, part, rule in parts if part is not None}
-        made = all_of(claim, list(decisions.values()))
-        if len(decisions) > 1:
-            weakest = max(decisions, key=lambda name: decisions[name].p_for)
-            made = replace(made, reading=f"The number is that of the weakest part, {weakest}.")
-        return self._replace(decisions=(*self.decisions, made))
-
-
 class Curves(NamedTuple):
     """Means [cells, methods] of the rows of one group, with intervals; NaN where it has none."""
 
@@ -232,6 +200,13 @@ def curves(rates: Rates, options: Options, *, groups: Sequence[str] = (ALL,), li
         numbers = (result.estimate[part].reshape(shape), low[part].reshape(shape), high[part].reshape(shape))
         out[name] = Curves(*numbers, int(mask.sum()), problems)
     return out
+
+
+def by_group(
+    rates: Mapping[Request, Rates], options: Options, *, lifts: bool = False
+) -> dict[Request, dict[str, Curves]]:
+    """The means at every anchor for all rows, for each domain, and for the well-posed ones together."""
+    return {request: curves(own, options, groups=GROUPS, lifts=lifts) for request, own in rates.items()}
 
 
 def paper_cell(value: float | None, unit: Literal["percent", "points"]) -> table.Cell:

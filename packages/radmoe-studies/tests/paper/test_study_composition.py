@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planted_panels import evidence, panel
-from radmoe_studies.base import Findings, Options
+from planted_panels import evidence, panel, verdicts_by_key
+from radmoe_studies.base import Options
 from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel
 from radmoe_studies.paper.composition import COMPLEMENT, COUNTS, CROSSES, CURVE, GROWS, composition, crossings
@@ -22,14 +22,10 @@ def made(**options: object) -> Panel:
     return panel(**(defaults | options))  # type: ignore[arg-type]
 
 
-def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
-    return {decision.claim.key: decision.verdict for decision in found.decisions}
-
-
 def test_right_rollouts_against_two_wrong_basins_cross_above_a_third() -> None:
     """Two wrong basins share what is not right, so that right ones win from about a third on."""
     found = composition(evidence(made(confidence=0.8)), OPTIONS)
-    assert set(verdicts(found).values()) == {ClaimVerdict.SUPPORTS}
+    assert set(verdicts_by_key(found).values()) == {ClaimVerdict.SUPPORTS}
     place = next(decision for decision in found.decisions if decision.claim is CROSSES)
     assert 0.3 < place.low < place.estimate < place.high < 0.5
     assert place.n == 30
@@ -37,9 +33,9 @@ def test_right_rollouts_against_two_wrong_basins_cross_above_a_third() -> None:
 
 def test_basins_that_do_not_show_in_routing_have_no_curve_and_confidence_may_mislead() -> None:
     found = composition(evidence(made(signal=0.0, confidence=-0.8)), OPTIONS)
-    assert verdicts(found)[CURVE.key] != ClaimVerdict.SUPPORTS
-    assert verdicts(found)[GROWS.key] != ClaimVerdict.SUPPORTS
-    assert verdicts(found)[COMPLEMENT.key] == ClaimVerdict.REFUTES
+    assert verdicts_by_key(found)[CURVE.key] != ClaimVerdict.SUPPORTS
+    assert verdicts_by_key(found)[GROWS.key] != ClaimVerdict.SUPPORTS
+    assert verdicts_by_key(found)[COMPLEMENT.key] == ClaimVerdict.REFUTES
 
 
 def test_right_rollouts_that_stand_apart_refute_the_curve() -> None:
@@ -50,14 +46,14 @@ def test_right_rollouts_that_stand_apart_refute_the_curve() -> None:
         read = one.read(request)
         read.values[...] += 0.3 * (wrong[:, :, None] & wrong[:, None, :])
     found = composition(evidence(one), OPTIONS)
-    assert verdicts(found)[CURVE.key] == ClaimVerdict.REFUTES
-    assert verdicts(found)[CROSSES.key] == ClaimVerdict.REFUTES
+    assert verdicts_by_key(found)[CURVE.key] == ClaimVerdict.REFUTES
+    assert verdicts_by_key(found)[CROSSES.key] == ClaimVerdict.REFUTES
 
 
 def test_many_wrong_answers_let_few_right_ones_win_the_more_the_larger_the_cohort() -> None:
     found = composition(evidence(made(wrong_answers=12, signal=0.3)), OPTIONS)
-    assert verdicts(found)[CROSSES.key] == ClaimVerdict.REFUTES
-    assert verdicts(found)[GROWS.key] == ClaimVerdict.REFUTES
+    assert verdicts_by_key(found)[CROSSES.key] == ClaimVerdict.REFUTES
+    assert verdicts_by_key(found)[GROWS.key] == ClaimVerdict.REFUTES
 
 
 def test_the_table_has_every_count_and_the_papers_numbers_beside_it() -> None:
@@ -79,7 +75,7 @@ def test_too_few_mixed_problems_decide_nothing(options: dict[str, object]) -> No
 
 def test_without_confidences_the_other_claims_are_decided() -> None:
     found = composition(evidence(replace(made(), scalars={}, missing={"cbw": "none"})), OPTIONS)
-    assert set(verdicts(found)) == {CURVE.key, CROSSES.key, GROWS.key}
+    assert set(verdicts_by_key(found)) == {CURVE.key, CROSSES.key, GROWS.key}
     assert all(cell.value is None for row in found.tables[0].rows[:9] for cell in row.cells[2:4])
 
 

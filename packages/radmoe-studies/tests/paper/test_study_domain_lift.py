@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planted_panels import evidence, panel
+from planted_panels import evidence, panel, verdicts_by_key
 from radmoe.types import Kind
-from radmoe_studies.base import Findings, Options
+from radmoe_studies.base import Options
 from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel
 from radmoe_studies.paper.domain_lift import EVERYWHERE, ORDER, domain_lift
@@ -25,16 +25,12 @@ def domain(name: str, signal: float, right: object = RIGHT, **options: object) -
     return panel(**(made | {"kind": KINDS[name], "seed": len(name)} | options))  # type: ignore[arg-type]
 
 
-def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
-    return {decision.claim.key: decision.verdict for decision in found.decisions}
-
-
 def test_the_papers_order_is_found_where_it_was_planted() -> None:
     """Math is mixed and coherent; the others are mostly right already, so that there is less to gain."""
     found = domain_lift(
         evidence(domain("math", 0.3, 0.6), domain("science", 0.3, 0.9), domain("code", 0.3, 0.9)), OPTIONS
     )
-    assert verdicts(found) == {ORDER.key: ClaimVerdict.SUPPORTS, EVERYWHERE.key: ClaimVerdict.SUPPORTS}
+    assert verdicts_by_key(found) == {ORDER.key: ClaimVerdict.SUPPORTS, EVERYWHERE.key: ClaimVerdict.SUPPORTS}
     rows = {row.cells[0].value: row for row in found.tables[0].rows if row.section == "delimiter@16, m=64"}
     assert rows["math"].cells[2].value == pytest.approx(0.4, abs=0.03)  # from .6 to certainty
     assert rows["code"].cells[2].value == pytest.approx(0.1, abs=0.03)
@@ -48,7 +44,7 @@ def test_math_without_signal_and_a_domain_with_a_wrong_consensus_refute_it() -> 
     found = domain_lift(
         evidence(domain("math", 0.3, 0.3, wrong_answers=1), domain("science", 0.3), domain("code", 0.3)), OPTIONS
     )
-    assert verdicts(found) == {ORDER.key: ClaimVerdict.REFUTES, EVERYWHERE.key: ClaimVerdict.REFUTES}
+    assert verdicts_by_key(found) == {ORDER.key: ClaimVerdict.REFUTES, EVERYWHERE.key: ClaimVerdict.REFUTES}
 
 
 def test_a_domain_that_is_not_there_leaves_the_claims_out_with_a_note() -> None:
@@ -74,5 +70,5 @@ def test_without_confidences_rad_is_still_judged_and_the_papers_numbers_stand_be
 @pytest.mark.parametrize("right", [0.0, 1.0])
 def test_a_lift_that_is_exactly_zero_is_less_than_the_smallest_effect(right: float) -> None:
     found = domain_lift(evidence(*(domain(name, 0.3, right) for name in KINDS)), OPTIONS)
-    assert verdicts(found)[EVERYWHERE.key] == ClaimVerdict.REFUTES
-    assert verdicts(found)[ORDER.key] != ClaimVerdict.SUPPORTS
+    assert verdicts_by_key(found)[EVERYWHERE.key] == ClaimVerdict.REFUTES
+    assert verdicts_by_key(found)[ORDER.key] != ClaimVerdict.SUPPORTS

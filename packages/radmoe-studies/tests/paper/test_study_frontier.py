@@ -9,15 +9,13 @@ import pytest
 
 from planted_panels import evidence, relabelled
 from planted_picks import with_picks
-from planted_pools import graded_pool
-from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe_studies.base import Findings, Options, study_named
+from radmoe_studies.base import Findings, Options
 from radmoe_studies.budgets import ANCHORS, BUDGETS, EARLY, LATE, request, wanted
 from radmoe_studies.decision import ClaimVerdict
-from radmoe_studies.evidence import Panel, Read, Request, gather
+from radmoe_studies.evidence import Panel, Read, Request
 from radmoe_studies.paper.frontier import frontier
-from radmoe_studies.run import run_studies
+from studied_pools import studied
 
 OPTIONS = Options(resamples=400)
 ALL = {
@@ -120,13 +118,8 @@ def test_problems_that_are_all_right_or_all_wrong_gain_nothing(right: bool) -> N
 
 
 def test_a_real_pool_moves_on_with_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
-    groups = list(planted.groups(Planted(problems=6, rollouts=12, tokens=150)))
-    pools = gather([graded_pool(tmp_path / "pool", groups)])
-    (ran,) = run_studies([study_named("frontier")], pools, OPTIONS)
-    assert ran.findings is not None
-    assert len(ran.findings.tables[0].rows) == len(BUDGETS) + 5
-    (panel,) = pools.panels
+    found, panel = studied("frontier", OPTIONS, Planted(problems=6, rollouts=12, tokens=150), tmp_path, monkeypatch)
+    assert len(found.tables[0].rows) == len(BUDGETS) + 5
     start = {(a, b): panel.read(request(a, b)).start for a in ANCHORS for b in (128, 512)}
     located = (start["So", 128] >= 0) & (start["So", 512] >= 0)
     assert (start["first So", 512] == start["first So", 128])[located].all()

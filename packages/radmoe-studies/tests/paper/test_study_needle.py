@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from planted_panels import evidence, panel
-from radmoe_studies.base import Findings, Options
+from planted_panels import evidence, panel, verdicts_by_key
+from radmoe_studies.base import Options
 from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel
 from radmoe_studies.paper.needle import FINDS, MISSES, needle
@@ -21,13 +21,9 @@ def made(**options: object) -> Panel:
     return panel(**(defaults | options))  # type: ignore[arg-type]
 
 
-def verdicts(found: Findings) -> dict[str, ClaimVerdict]:
-    return {decision.claim.key: decision.verdict for decision in found.decisions}
-
-
 def test_a_rollout_outside_every_basin_is_missed_by_rad_and_found_by_a_confidence_that_knows() -> None:
     found = needle(evidence(made(confidence=1.5)), OPTIONS)
-    assert verdicts(found) == {MISSES.key: ClaimVerdict.SUPPORTS, FINDS.key: ClaimVerdict.SUPPORTS}
+    assert verdicts_by_key(found) == {MISSES.key: ClaimVerdict.SUPPORTS, FINDS.key: ClaimVerdict.SUPPORTS}
     rows = [row for row in found.tables[0].rows if row.section == "delimiter@16, all"]
     assert [row.cells[2].value for row in rows] == pytest.approx([-1 / 8, -1 / 16, -1 / 32], abs=1e-3)  # never
 
@@ -37,7 +33,7 @@ def test_a_lone_rollout_in_the_middle_of_all_and_a_confidence_that_misleads_refu
     for request in ANCHORS:
         one.read(request).values[...] += 0.3 * (one.correct[:, :, None] ^ one.correct[:, None, :])
     found = needle(evidence(one), OPTIONS)
-    assert verdicts(found) == {MISSES.key: ClaimVerdict.REFUTES, FINDS.key: ClaimVerdict.REFUTES}
+    assert verdicts_by_key(found) == {MISSES.key: ClaimVerdict.REFUTES, FINDS.key: ClaimVerdict.REFUTES}
 
 
 def test_families_and_domains_have_rows_of_their_own_with_their_numbers_of_problems() -> None:
@@ -62,4 +58,4 @@ def test_what_cannot_be_tested_is_left_out_with_a_note(options: dict[str, object
 
 def test_without_confidences_rad_is_still_judged() -> None:
     found = needle(evidence(replace(made(), scalars={}, missing={"cbw": "none"})), OPTIONS)
-    assert verdicts(found) == {MISSES.key: ClaimVerdict.SUPPORTS}
+    assert verdicts_by_key(found) == {MISSES.key: ClaimVerdict.SUPPORTS}

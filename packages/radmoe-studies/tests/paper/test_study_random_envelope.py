@@ -10,7 +10,7 @@ import pytest
 from planted_panels import evidence, panel, relabelled
 from radmoe_studies.base import Options
 from radmoe_studies.evidence import Panel, Request
-from radmoe_studies.paper.random_envelope import random_envelopes
+from radmoe_studies.paper.random_envelope import random_envelope
 
 OPTIONS = Options(resamples=200)
 READ = (Request("delimiter@16"),)
@@ -23,7 +23,7 @@ def halves(signal: float, **more: object) -> Panel:
 
 
 def test_the_envelope_is_that_of_fair_coins() -> None:
-    (table,) = random_envelopes(evidence(halves(0.0)), OPTIONS).tables
+    (table,) = random_envelope(evidence(halves(0.0)), OPTIONS).tables
     row = table.rows[0].cells
     assert row[2].value == 0.5
     assert row[3].value == pytest.approx(0.5 + 1.96 * 0.05)
@@ -34,7 +34,7 @@ def test_the_envelope_is_that_of_fair_coins() -> None:
 def test_a_selector_with_a_signal_is_above_and_a_blind_one_is_not() -> None:
     seeing = panel(problems=100, right=0.6, signal=0.4, requests=READ)
     blind = panel(problems=100, right=0.6, signal=0.0, requests=READ, style="instruct", seed=1)
-    found = random_envelopes(evidence(seeing, blind), OPTIONS)
+    found = random_envelope(evidence(seeing, blind), OPTIONS)
     assert "1 of 2" in found.notes[0]
     rows = {row.cells[0].value: row.cells for row in found.tables[0].rows if row.section == "math-2"}
     assert float(rows["lab-qwen thinking"][6].value) > 0.2  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def test_a_selector_with_a_signal_is_above_and_a_blind_one_is_not() -> None:
 
 def test_abstentions_are_wrong_and_missing_confidence_is_an_empty_cell() -> None:
     one = replace(panel(requests=READ, located=0.0), scalars={})
-    (table,) = random_envelopes(evidence(one), OPTIONS).tables
+    (table,) = random_envelope(evidence(one), OPTIONS).tables
     assert table.rows[0].cells[5].value == 0.0
     assert table.rows[0].cells[8].value is None
-    assert not random_envelopes(evidence(panel(kind="text")), OPTIONS).tables
+    assert not random_envelope(evidence(panel(kind="text")), OPTIONS).tables

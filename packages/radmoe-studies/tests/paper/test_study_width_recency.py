@@ -10,15 +10,13 @@ import pytest
 
 from planted_panels import evidence
 from planted_picks import with_picks
-from planted_pools import graded_pool
 from radmoe.selection.readout import Readout
-from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe_studies.base import Findings, Options, study_named
+from radmoe_studies.base import Findings, Options
 from radmoe_studies.decision import ClaimVerdict
-from radmoe_studies.evidence import Panel, Request, gather
+from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.paper.width_recency import WIDEST, WIDTHS, fixed, recency, wanted, width_recency
-from radmoe_studies.run import run_studies
+from studied_pools import studied
 
 OPTIONS = Options(resamples=400)
 ALL = {"width-alone-gains", "small-windows-ride-recency", "the-bonus-shrinks-with-width"}
@@ -92,13 +90,10 @@ def test_without_a_rollout_that_holds_the_widest_window_there_is_no_verdict() ->
 
 
 def test_a_real_pool_is_read_on_one_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
-    groups = list(planted.groups(Planted(problems=5, rollouts=10, tokens=100)))
-    pools = gather([graded_pool(tmp_path / "pool", groups)])
-    (ran,) = run_studies([study_named("width-recency")], pools, OPTIONS)
-    assert ran.findings is not None
-    assert set(verdicts(ran.findings)) == ALL
-    (panel,) = pools.panels
+    found, panel = studied(
+        "width-recency", OPTIONS, Planted(problems=5, rollouts=10, tokens=100), tmp_path, monkeypatch
+    )
+    assert set(verdicts(found)) == ALL
     widest = panel.read(fixed(WIDEST)).start
     assert (widest >= 0).any()
     for width in WIDTHS:

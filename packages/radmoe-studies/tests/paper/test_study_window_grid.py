@@ -9,16 +9,14 @@ import pytest
 
 from planted_panels import evidence
 from planted_picks import with_picks
-from planted_pools import graded_pool
 from radmoe.selection.readout import Readout
-from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe_studies.base import Findings, Options, study_named
+from radmoe_studies.base import Findings, Options
 from radmoe_studies.budgets import LATE
 from radmoe_studies.decision import ClaimVerdict
-from radmoe_studies.evidence import Panel, Request, gather
+from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.paper.window_grid import BUDGETS, CELLS, MIDDLE, WIDTHS, honest, leaking, wanted, window_grid
-from radmoe_studies.run import run_studies
+from studied_pools import studied
 
 OPTIONS = Options(resamples=400)
 ALL = {"small-windows-are-near-optimal", "only-a-large-budget-favours-width", "leaking-windows-gain"}
@@ -98,13 +96,8 @@ def test_claims_about_windows_that_fit_nowhere_are_left_out() -> None:
 
 
 def test_a_real_pool_keeps_to_its_budget_unless_it_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RADMOE_CACHE", str(tmp_path / "cache"))
-    groups = list(planted.groups(Planted(problems=4, rollouts=10, tokens=150)))
-    pools = gather([graded_pool(tmp_path / "pool", groups)])
-    (ran,) = run_studies([study_named("window-grid")], pools, OPTIONS)
-    assert ran.findings is not None
-    assert set(verdicts(ran.findings)) == ALL
-    (panel,) = pools.panels
+    found, panel = studied("window-grid", OPTIONS, Planted(problems=4, rollouts=10, tokens=150), tmp_path, monkeypatch)
+    assert set(verdicts(found)) == ALL
     for budget, width in CELLS:
         read = panel.read(honest(budget, width))
         assert (read.start[read.located] + width <= budget).all()

@@ -11,7 +11,7 @@ import radmoe_studies
 from published_results import evaluation
 from radmoe.errors import InputError
 from radmoe.evaluation.render import markdown_table
-from radmoe.evaluation.table import Table
+from radmoe.evaluation.table import Cell, Column, Pair, Row, Table
 from radmoe_studies.report import results
 from radmoe_studies.report.results import COMMITTED, TABLES, condense, read_results, write_results
 
@@ -30,9 +30,20 @@ def test_what_is_written_reads_back_the_same(condensed: results.Results, tmp_pat
     assert set(body["versions"]) == {"radmoe", "python", "numpy"}
 
 
+def test_a_table_reads_back_from_json_with_its_zeros() -> None:
+    cells = (
+        Cell("RAD"),
+        Cell(0.0, "percent", low=0.0, high=0.5, gain=0.0, gain_low=0.0, gain_high=0.25, n=0, best=True),
+        Cell(0.0, "points", pair=Pair(0, 3, 0.25, None), stars="*"),
+        Cell(None, note="why"),
+    )
+    table = Table("k", "t", (Column("method"), *map(Column, "abc")), (Row(cells, "m"), Row(cells, "n")), ("note",))
+    assert results.table_of(json.loads(json.dumps(table.to_json()))) == table
+
+
 def test_the_tables_read_as_those_of_the_evaluation(condensed: results.Results, tmp_path: Path) -> None:
     whole = json.loads((tmp_path / "all.json").read_text())
-    originals = {table["key"]: Table.from_json(table) for table in whole["tables"]}
+    originals = {table["key"]: results.table_of(table) for table in whole["tables"]}
     assert list(condensed.tables) == list(TABLES)
     for key, table in condensed.tables.items():
         assert markdown_table(table) == markdown_table(originals[key])

@@ -11,14 +11,14 @@ from radmoe.evaluation.problem import GradedProblem
 
 SELF_CONSISTENCY = "Wang et al. 2023 (self-consistency)"
 
-# DeepConf's votes by our names: the vote (`baselines.DEEPCONF`) and the label.
+# DeepConf's votes by our names: the confidence scalar that weighs, whether only the most confident tenth may vote, and the label.
 DEEPCONF = {
-    "deepconf": ("bottom-window", "DeepConf"),
-    "deepconf-mean": ("mean", "DeepConf mean"),
-    "deepconf-tail": ("tail", "DeepConf tail"),
-    "deepconf-lowest-window": ("lowest-window", "DeepConf lowest window"),
-    "deepconf-tail-top10": ("tail-top10", "DeepConf tail, top 10%"),
-    "deepconf-bottom-window-top10": ("bottom-window-top10", "DeepConf bottom window, top 10%"),
+    "deepconf": ("bottom-window", False, "DeepConf"),
+    "deepconf-mean": ("mean", False, "DeepConf mean"),
+    "deepconf-tail": ("tail", False, "DeepConf tail"),
+    "deepconf-lowest-window": ("lowest-window", False, "DeepConf lowest window"),
+    "deepconf-tail-top10": ("tail", True, "DeepConf tail, top 10%"),
+    "deepconf-bottom-window-top10": ("bottom-window", True, "DeepConf bottom window, top 10%"),
 }
 
 
@@ -34,12 +34,13 @@ def majority_split(problem: GradedProblem) -> Sequence[int]:
     return baselines.most_frequent(problem.answers)
 
 
-def deepconf(problem: GradedProblem, vote: str) -> int | None:
+def deepconf(problem: GradedProblem, scalar: str, filtered: bool) -> int | None:
     """A vote that is weighted, and perhaps filtered, by confidence."""
-    return baselines.deepconf(problem.answers, problem.confidence, vote)
+    vote = baselines.filtered_vote if filtered else baselines.weighted_vote
+    return vote(problem.answers, problem.confidence[scalar])
 
 
-for _name, (_vote, _label) in DEEPCONF.items():
+for _name, (_scalar, _filtered, _label) in DEEPCONF.items():
     pick_method(_name, _label, reads=("logprobs", "answers"), citation="Fu et al. 2026 (DeepConf)", vote=True)(
-        partial(deepconf, vote=_vote)
+        partial(deepconf, scalar=_scalar, filtered=_filtered)
     )

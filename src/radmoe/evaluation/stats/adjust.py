@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from radmoe.evaluation.stats.checks import Floats, numbers, within
 
 
 def holm(p: ArrayLike) -> Floats:
     """Holm's step-down adjusted p-values, in the order given. They control the family-wise error of any tests."""
-    raw, order = _sorted(p)
-    m = len(raw)
-    return _restore(np.maximum.accumulate(np.arange(m, 0, -1) * raw[order]), order)
+    raw = within(numbers(p, "p-values"), "p-values")
+    order = np.argsort(raw, kind="stable")
+    adjusted = np.empty_like(raw)
+    adjusted[order] = np.minimum(np.maximum.accumulate(np.arange(len(raw), 0, -1) * raw[order]), 1.0)
+    return adjusted
 
 
 def benjamini_hochberg(p: ArrayLike) -> Floats:
@@ -20,18 +22,6 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
 
     They control the false discovery rate of tests that are independent or positively dependent.
     """
-    raw, order = _sorted(p)
-    m = len(raw)
-    scaled = raw[order] * (m / np.arange(1, m + 1))
-    return _restore(np.minimum.accumulate(scaled[::-1])[::-1], order)
+    from scipy.stats import false_discovery_control  # slow to import
 
-
-def _sorted(p: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
-    raw = within(numbers(p, "p-values"), "p-values")
-    return raw, np.argsort(raw, kind="stable")
-
-
-def _restore(adjusted: Floats, order: NDArray[np.intp]) -> Floats:
-    out = np.empty_like(adjusted)
-    out[order] = np.minimum(adjusted, 1.0)
-    return out
+    return np.asarray(false_discovery_control(within(numbers(p, "p-values"), "p-values")))

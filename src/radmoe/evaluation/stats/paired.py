@@ -36,18 +36,13 @@ class McNemar:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
-    """Two selectors on n outcomes of some problems: b only the first gets right, c only the second; gap = (b - c) / n.
+class Paired(McNemar):
+    """Two selectors on n outcomes of so many `problems`.
 
     `test` is what p comes from: "mcnemar" where each problem has one outcome, "sign-flip" where some have several.
     """
 
-    n: int
     problems: int
-    b: int
-    c: int
-    gap: float
-    p: float
     test: Test
 
 
@@ -99,7 +94,7 @@ def paired_test(x: ArrayLike, y: ArrayLike, problems: ArrayLike) -> Paired:
     if count < outcomes.n:
         gaps = np.asarray(x, np.float64) - np.asarray(y, np.float64)
         p, test = sign_flip_exact(np.bincount(member, gaps)), "sign-flip"
-    return Paired(outcomes.n, count, outcomes.b, outcomes.c, outcomes.gap, p, test)
+    return Paired(outcomes.n, outcomes.b, outcomes.c, outcomes.gap, p, count, test)
 
 
 def sign_flip_exact(sums: ArrayLike) -> float:

@@ -4,7 +4,7 @@ jaccard.py     weighted and binary Jaccard between all rows of a route matrix
 density.py     nearest neighbours, K-NN density, ties, ranks, basins
 gather.py      route vectors summed from rows of expert ids and weights
 simd.py        the few vector operations in LLVM that jaccard.py is built from
-reference.py   the same definitions in plain NumPy
+reference.py   weighted Jaccard in plain NumPy
 """
 
 from radmoe.selection.kernels.density import TIE, climb, density_scores, knn, knn_density, levels, rank_sum, ranks, tied

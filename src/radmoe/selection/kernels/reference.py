@@ -1,4 +1,4 @@
-"""The kernels as the paper writes them, in plain NumPy. They are slow and short; the fast ones are tested against them."""
+"""Weighted Jaccard as the paper writes it, in plain NumPy: for numbers that float32 does not hold, and to test the fast one against."""
 
 from __future__ import annotations
 
@@ -14,15 +14,3 @@ def reference_weighted_jaccard(Z: ArrayLike) -> NDArray[np.float32]:
         least, most = np.minimum(z, Z).sum(axis=1), np.maximum(z, Z).sum(axis=1)
         S[i, most > 0] = least[most > 0] / most[most > 0]
     return S
-
-
-def reference_binary_jaccard(B: ArrayLike) -> NDArray[np.float32]:
-    """Weighted Jaccard of the indicator of B's non-zero entries."""
-    return reference_weighted_jaccard(np.asarray(B) != 0)
-
-
-def reference_knn_density(S: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Eq. 5 by sorting every row."""
-    S = np.asarray(S, np.float64)
-    others = [np.delete(row, i) for i, row in enumerate(S)]
-    return np.array([np.sort(row)[::-1][:k].sum() for row in others])

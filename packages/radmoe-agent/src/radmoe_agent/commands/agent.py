@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from radmoe.cli.common import Device, Dtype, IdsOnly, Json, Threads, limited, progress, takes_rule
+from radmoe.cli.common import IdsOnly, Json, limited, option, progress, takes, takes_engine, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, json_text, say, say_json
 from radmoe_agent.commands.screen import run_line, say_problems, show_decisions
 from radmoe_agent.defaults import METHOD, TEST_SECONDS
 
 if TYPE_CHECKING:
+    from radmoe.engines.base import Engine
+    from radmoe.pool import Profile
     from radmoe_agent.run import AgentPlan, AgentProgress, AgentRun
 
 HEADING = "Serve"
@@ -42,20 +44,45 @@ Data = Annotated[
     Path | None,
     typer.Option("--data", help="A folder with instances.jsonl: issues and their repositories.", show_default=False),
 ]
-EveryRow = Annotated[
-    bool, typer.Option("--every-row", help="Keep the routing of every token; by default that of the boundaries.")
-]
-TopkLogprobs = Annotated[int, typer.Option("--topk-logprobs", help="Logprobs kept per token; 0: none.")]
-Style = Annotated[
-    str | None,
-    typer.Option(
+_TRACE: dict[str, Any] = {
+    "style": option(
+        str,
         "--style",
-        help="thinking or instruct (Qwen); low, medium or high (gpt-oss).",
-        show_default="the chat template's; harmony: high",
+        "thinking or instruct (Qwen); low, medium or high (gpt-oss).",
+        "the chat template's; harmony: high",
     ),
-]
+    "every_row": option(bool, "--every-row", "Keep the routing of every token; by default that of the boundaries."),
+    "ids_only": IdsOnly,
+    "topk_logprobs": option(int, "--topk-logprobs", "Logprobs kept per token; 0: none.", "20"),
+}
 
 
+class Traced(NamedTuple):
+    """How requests are rendered, and what is kept of their tokens."""
+
+    style: str | None = None
+    every_row: bool = False
+    ids_only: bool = False
+    topk_logprobs: int = 20
+
+    def profile(self, engine: Engine) -> Profile:
+        """The routing that is kept of a token."""
+        from radmoe.engines.kept_rows import profile_for
+
+        readouts = None if self.every_row else (BOUNDARIES,)
+        return profile_for(engine, weights=not self.ids_only, readouts=readouts)
+
+    def template_arguments(self) -> dict[str, object]:
+        from radmoe.engines.prompts import template_arguments
+
+        return {} if self.style is None else template_arguments(self.style)
+
+
+takes_traced = takes("traced", Traced, _TRACE)
+
+
+@takes_traced
+@takes_engine("url", "dtype", "device", "threads")
 def run_command(
     model: Annotated[str, typer.Option("--model", help="A checkpoint directory, or a name of the local cache.")],
     out: Annotated[Path, typer.Option("--out", help="Run directories, the pool and the candidates go there.")],
@@ -78,7 +105,7 @@ def run_command(
         ),
     ] = "rebuilt",
     engine: Annotated[str, typer.Option("--engine", help="transformers, vllm-http, sglang-http, ...")] = "transformers",
-    url: Annotated[str | None, typer.Option("--url", help="Address of a server that returns routing.")] = None,
+    options: Any = None,
     temperature: Annotated[
         float | None,
         typer.Option("--temperature", help="0 is greedy.", show_default="the model's own, or 0.6; harmony: 1"),
@@ -93,7 +120,7 @@ def run_command(
             "--max-tokens", help="Tokens per step, at most.", show_default="the model's own, or 2048; harmony: 65536"
         ),
     ] = None,
-    style: Style = None,
+    traced: Any = None,
     environment: Annotated[
         str, typer.Option("--environment", help="Where commands run: confined here, or mini-swe-agent's docker, ...")
     ] = "confined",
@@ -111,12 +138,6 @@ def run_command(
     workers: Annotated[int, typer.Option("--workers", help="Trajectories under way at a time.")] = 16,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed: other trajectories.")] = 0,
-    every_row: EveryRow = False,
-    ids_only: IdsOnly = False,
-    topk_logprobs: TopkLogprobs = 20,
-    dtype: Dtype = None,
-    device: Device = "cpu",
-    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Run mini-swe-agent, or the Harmony harness, n times on every issue, with routing.
@@ -124,9 +145,8 @@ def run_command(
     Each command is confined, and the routing of every step is kept. A trajectory is safe on disk once finished: run the same command again to go on, or with a higher -n for more. Nothing
     is graded.
     """
-    from radmoe.engines import EngineOptions, open_engine
+    from radmoe.engines import open_engine
     from radmoe.engines.base import sampling_for
-    from radmoe.engines.kept_rows import profile_for
     from radmoe_agent.instances import load_instances
     from radmoe_agent.responder import EngineResponder
     from radmoe_agent.run import AgentPlan, load_config, silence
@@ -140,7 +160,7 @@ def run_command(
         raise InputError("radmoe agent run needs --data: a folder with instances.jsonl")
     instances = limited(limit, load_instances(data))
     settings = load_config(*(config or ()), harness=harness)
-    opened = open_engine(engine, model, EngineOptions(url=url, dtype=dtype, device=device, threads=threads))
+    opened = open_engine(engine, model, options)
     names = ("temperature", "top_p", "max_new_tokens")
     own = [opened.suggested(name, otherwise) for name, otherwise in zip(names, SAMPLING[harness], strict=True)]
     sampling = sampling_for(
@@ -149,9 +169,9 @@ def run_command(
         top_p=own[1] if top_p is None else top_p,
         max_tokens=own[2] if max_tokens is None else max_tokens,
         seed=seed,
-        topk_logprobs=topk_logprobs,
+        topk_logprobs=traced.topk_logprobs,
     )
-    profile = profile_for(opened, weights=not ids_only, readouts=None if every_row else (BOUNDARIES,))
+    profile = traced.profile(opened)
     responder = EngineResponder(opened, sampling, batch_size=workers, profile=profile)
     try:
         plan = AgentPlan(
@@ -164,10 +184,10 @@ def run_command(
             command_seconds=command_seconds,
             memory_mb=memory,
             profile=profile,
-            weights=not ids_only,
+            weights=not traced.ids_only,
             task=data.resolve().name,
             environment=environment,
-            template_arguments=_arguments(style),
+            template_arguments=traced.template_arguments(),
             harness=harness,
             prompts=prompts,
         )
@@ -182,6 +202,8 @@ def run_command(
     say(f"Now try:  radmoe agent select {quote(str(out))}")
 
 
+@takes_traced
+@takes_engine("dtype", "device", "threads")
 def import_command(
     runs: Annotated[
         list[Path],
@@ -197,13 +219,8 @@ def import_command(
     out: Annotated[Path, typer.Option("--out", help="The pool and the candidates go there.")],
     task: Annotated[str | None, typer.Option("--task", help="Name of the data set, for tables.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Of a file of the lab's: only the first issues.")] = None,
-    style: Style = None,
-    every_row: EveryRow = False,
-    ids_only: IdsOnly = False,
-    topk_logprobs: TopkLogprobs = 20,
-    dtype: Dtype = None,
-    device: Device = "cpu",
-    threads: Threads = None,
+    traced: Any = None,
+    options: Any = None,
     as_json: Json = False,
 ) -> None:
     """Give finished trajectories their routing.
@@ -211,26 +228,24 @@ def import_command(
     Each step is replayed as its own request through a local model. Run r of an issue is its trajectory in the r-th directory. What cannot be used is listed with its reason, and the rest
     goes on. Tokens of texts are those of the model's tokenizer, which may not be those that were sampled.
     """
-    from radmoe.engines import EngineOptions, open_engine
-    from radmoe.engines.kept_rows import profile_for
+    from radmoe.engines import open_engine
     from radmoe.system.plugins import added, attribute
     from radmoe_agent.importer import import_requests, import_trajectories
 
-    opened = open_engine("transformers", model, EngineOptions(dtype=dtype, device=device, threads=threads))
-    profile = profile_for(opened, weights=not ids_only, readouts=None if every_row else (BOUNDARIES,))
+    opened = open_engine("transformers", model, options)
     with bar("replaying") as update:
-        options: dict[str, Any] = {
-            "profile": profile,
-            "weights": not ids_only,
-            "topk_logprobs": topk_logprobs,
+        kept: dict[str, Any] = {
+            "profile": traced.profile(opened),
+            "weights": not traced.ids_only,
+            "topk_logprobs": traced.topk_logprobs,
             "progress": update,
         }
         readers = [path for ending, path in added("trajectories").items() if runs[0].name.endswith(ending)]
         if len(runs) == 1 and runs[0].is_file() and readers:
-            done = import_requests(attribute(readers[0])(runs[0], opened, limit=limit), opened, out, **options)
+            done = import_requests(attribute(readers[0])(runs[0], opened, limit=limit), opened, out, **kept)
         else:
-            arguments = _arguments(style)
-            done = import_trajectories(runs, opened, out, template_arguments=arguments, task=task, **options)
+            arguments = traced.template_arguments()
+            done = import_trajectories(runs, opened, out, template_arguments=arguments, task=task, **kept)
     if as_json:
         say_json(asdict(done))
         return
@@ -313,12 +328,6 @@ def select_command(
         if one.run is None:
             say(f"radmoe: {one.instance_id}: {one.why}", err=True)
     say(f"{len(decisions):,} predictions in {preds}; why in {reasons}, and in {shown}, which a browser opens")
-
-
-def _arguments(style: str | None) -> dict[str, object]:
-    from radmoe.engines.prompts import template_arguments
-
-    return {} if style is None else template_arguments(style)
 
 
 def _run_with_bar(plan: AgentPlan, out: Path) -> AgentRun:

@@ -131,7 +131,9 @@ def _cells(name: str, hits: Sequence[float], floor: Sequence[float]) -> tuple[Ce
 
 def read_committed() -> Table:
     """The committed comparison."""
-    table = Table.from_json(json.loads(COMMITTED.read_text(encoding="utf-8")))
+    from radmoe_studies.report.results import table_of
+
+    table = table_of(json.loads(COMMITTED.read_text(encoding="utf-8")))
     heads = (table.columns[0], *(replace(column, interval="95% CI") for column in table.columns[1:]))
     return replace(table, columns=heads)
 

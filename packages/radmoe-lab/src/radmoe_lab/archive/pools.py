@@ -78,8 +78,7 @@ class Differences(NamedTuple):
         return f"differ from those of the sampling by {self.median:.1g} (the worst by {self.worst:.1g})"
 
 
-@dataclass(frozen=True)
-class BuiltPool:
+class BuiltPool(NamedTuple):
     """The result of building a pool. If the pool was there already, nothing was compared."""
 
     path: Path
@@ -91,7 +90,7 @@ class BuiltPool:
 
     def facts(self) -> dict[str, Any]:
         """The result as a JSON object."""
-        return vars(self) | {
+        return self._asdict() | {
             "path": str(self.path),
             "differences": self.differences and self.differences._asdict(),
             "agreement": self.agreement and self.agreement.share,

@@ -108,6 +108,7 @@ def _problems(path: Path, pictures: Path) -> Iterator[Shown]:
     from radmoe.evaluation.methods import METHODS
     from radmoe.evaluation.pools import open_graded
     from radmoe.evaluation.scores import NEAR_UNIQUE_KINDS
+    from radmoe.grading.labels import Label
     from radmoe_lab.pictures import draw_problem
 
     (graded,) = open_graded(path, use_cache=False)
@@ -118,7 +119,9 @@ def _problems(path: Path, pictures: Path) -> Iterator[Shown]:
         right = f"{int(problem.correct.sum())} of {len(problem)} rollouts right"
         title = f"{graded.model}, {problem.problem_id}: {right}; {_verdict(hits)}"
         picture = pictures / f"{problem.problem_id}.png"
-        draw_problem(problem.group, problem.labels, picture, kind=problem.setting.kind, title=title)
+        marks = enumerate(zip(problem.answers, problem.marks.correct, strict=True))
+        labels = [Label(problem.problem_id, place, answer, correct) for place, (answer, correct) in marks]
+        draw_problem(problem.group, labels, picture, kind=problem.setting.kind, title=title)
         yield Shown(problem.problem_id, hits, picture)
 
 

@@ -26,25 +26,28 @@ _TOTALS = ("total", "s", "acc", "tally", "amount", "so_far", "mass", "r")
 _HELPERS = ("ok", "go", "fits", "fix", "turn", "rule", "grow", "wanted", "shift", "g", "h", "use", "cell", "move")
 _CONSTANTS = ("C", "STEP", "K", "LIMIT", "SIZE", "BASE", "AMOUNT", "EDGE", "D", "COUNT")
 _COMMENTS = {
-    "even": ("even ones", "no odd numbers", "2 divides it", "evens only"),
-    "odd": ("odd ones", "no even numbers", "odds only", "not even"),
-    "positive": ("above zero", "positive ones", "no zero, nothing below"),
-    "above": ("large ones", "big enough", "over the limit"),
-    "add": ("shift up", "a bit more", "move each", "increase"),
-    "times": ("scale", "stretch", "multiply", "several times"),
-    "square": ("squares", "times itself", "power of two"),
-    "reverse": ("back to front", "turn around", "last one first"),
-    "ascending": ("sort", "small to large", "in order"),
-    "descending": ("large to small", "sort down", "biggest first"),
-    "unique": ("no repeats", "each value once", "drop copies"),
-    "first": ("the head", "from the start", "the first few"),
-    "last": ("the tail", "from the end", "the last few"),
-    "running": ("running sums", "sum so far", "add up as we go"),
-    "sum": ("all of them", "the sum", "add up"),
-    "max": ("largest", "the top", "biggest one"),
-    "min": ("smallest", "the bottom", "least one"),
-    "len": ("how many", "count", "the size"),
-    "list": ("done", "that is all", "the list"),
+    name: tuple(comments.split("; "))
+    for name, comments in {
+        "even": "even ones; no odd numbers; 2 divides it; evens only",
+        "odd": "odd ones; no even numbers; odds only; not even",
+        "positive": "above zero; positive ones; no zero, nothing below",
+        "above": "large ones; big enough; over the limit",
+        "add": "shift up; a bit more; move each; increase",
+        "times": "scale; stretch; multiply; several times",
+        "square": "squares; times itself; power of two",
+        "reverse": "back to front; turn around; last one first",
+        "ascending": "sort; small to large; in order",
+        "descending": "large to small; sort down; biggest first",
+        "unique": "no repeats; each value once; drop copies",
+        "first": "the head; from the start; the first few",
+        "last": "the tail; from the end; the last few",
+        "running": "running sums; sum so far; add up as we go",
+        "sum": "all of them; the sum; add up",
+        "max": "largest; the top; biggest one",
+        "min": "smallest; the bottom; least one",
+        "len": "how many; count; the size",
+        "list": "done; that is all; the list",
+    }.items()
 }
 _DOCSTRINGS = ("Work on a list.", "All the steps.", "See the task.", "A list goes in.", "The steps, one by one.")
 _CONDITIONS = {
@@ -193,9 +196,7 @@ def _keep_in_comprehension(out: _Crowd, op: PipelineOp) -> None:
 
 
 def _keep_by_filter(out: _Crowd, op: PipelineOp) -> None:
-    condition = out.fill(pick(out.rng, _CONDITIONS[op.name]), op)
-    rule = out.helper(condition) if chance(out.rng, 0.5) else f"lambda {out.element}: {condition}"
-    out.give(pick(out.rng, ("list(filter({0}, {1}))", "[*filter({0}, {1})]")).format(rule, out.current))
+    _by_builtin(out, out.fill(pick(out.rng, _CONDITIONS[op.name]), op), "filter")
 
 
 def _keep_by_rule(out: _Crowd, op: PipelineOp) -> None:
@@ -223,9 +224,14 @@ def _change_in_comprehension(out: _Crowd, op: PipelineOp) -> None:
 
 
 def _change_by_map(out: _Crowd, op: PipelineOp) -> None:
-    value = out.fill(pick(out.rng, _VALUES[op.name]), op)
-    rule = out.helper(value) if chance(out.rng, 0.5) else f"lambda {out.element}: {value}"
-    out.give(pick(out.rng, ("list(map({0}, {1}))", "[*map({0}, {1})]")).format(rule, out.current))
+    _by_builtin(out, out.fill(pick(out.rng, _VALUES[op.name]), op), "map")
+
+
+def _by_builtin(out: _Crowd, expression: str, builtin: str) -> None:
+    """Hand a function of an element to filter or map; it is a helper, or stands in place."""
+    rule = out.helper(expression) if chance(out.rng, 0.5) else f"lambda {out.element}: {expression}"
+    call = f"{builtin}({rule}, {out.current})"
+    out.give(pick(out.rng, (f"list({call})", f"[*{call}]")))
 
 
 def _change_in_place(out: _Crowd, op: PipelineOp) -> None:

@@ -242,12 +242,11 @@ def wanted(panel: Panel) -> list[Request]:
 
 @study(
     30,
-    "adaptive",
     "Does stopping when the pick is settled beat a fixed number of rollouts?",
     where="not there: it takes N as given",
+    needs=(MANY,),
     requests=wanted,
     claims=(BETTER, CHEAPER),
-    needs=(MANY,),
 )
 def adaptive(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if wanted(panel)]

@@ -83,7 +83,6 @@ def gain(panel: Panel, chosen: Floats) -> Floats:
 
 @study(
     31,
-    "recipes",
     "Which rows of routing select best, and does likelihood help?",
     where="not in the paper",
     requests=requests,

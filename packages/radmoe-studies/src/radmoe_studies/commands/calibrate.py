@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, KindName, takes_rule
+from radmoe.cli.common import Json, KindName, takes_rule, write_file
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, json_text, say, say_json
 
@@ -98,8 +98,6 @@ def command(
 
 def _write(calibrated: Calibrated, out: Path | None, ship: bool) -> list[Path]:
     """Write the calibration to the files that the options name, and return these files."""
-    from radmoe.pool.files import write_atomic
-    from radmoe.pool.schema import disk_errors
     from radmoe.selection.calibration import SHELF, shelf_name
 
     files = [] if out is None else [out]
@@ -111,6 +109,5 @@ def _write(calibrated: Calibrated, out: Path | None, ship: bool) -> list[Path]:
             )
         files.append(SHELF / shelf_name(origin))
     for file in files:
-        with disk_errors(file):
-            write_atomic(file, (json_text(calibrated.calibration.to_json(), indent=1) + "\n").encode())
+        write_file(file, json_text(calibrated.calibration.to_json(), indent=1) + "\n")
     return files

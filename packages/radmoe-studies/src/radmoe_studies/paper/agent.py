@@ -88,7 +88,6 @@ BINARY = Claim(
 
 @study(
     28,
-    "agent",
     "Does routing agreement pick better patches?",
     where="tab:swebench, tab:swe-length, App. swebench",
     claims=(BEATS, STEPS, SIZE, ANCHOR, BINARY),

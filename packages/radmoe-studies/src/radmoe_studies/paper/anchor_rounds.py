@@ -118,7 +118,6 @@ def reached(traces: Sequence[RoundTrace]) -> int:
 
 @study(
     4,
-    "anchor-rounds",
     "When does routing begin to tell the answer?",
     where="Fig. exp23",
     requests=requests,

@@ -102,7 +102,6 @@ def cases_of(panel: Panel, basin: Ints) -> Cases:
 
 @study(
     27,
-    "cases",
     "Where does density break ties, and where is agreement wrong?",
     where="App. case-studies",
     requests=wanted,

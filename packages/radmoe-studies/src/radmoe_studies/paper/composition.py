@@ -10,30 +10,25 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table
-from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, changed
+from radmoe_studies.base import Findings, Options
+from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, Decided, changed, is_above, is_below, is_near
 from radmoe_studies.evidence import Evidence, Floats, Request
-from radmoe_studies.needs import MANY
+from radmoe_studies.gains import DOMAINS
 from radmoe_studies.pooling import THINKING
 from radmoe_studies.rates import (
     ALL,
     ANCHORS,
     BOUNDARY,
     DELIMITER,
-    DOMAINS,
-    GROUPS,
     Curves,
-    Decided,
     Rates,
+    by_group,
     curves,
-    is_above,
-    is_below,
-    is_near,
     mean,
     paper_cell,
     pooled_rates,
     remarks,
-    wanted,
+    subcohort_study,
 )
 from radmoe_studies.report.figures import Chart, Line, Plot
 from radmoe_studies.resample import Quantity, resample
@@ -151,19 +146,15 @@ def amplitude_growth(rates: Rates, options: Options) -> Quantity | None:
     return mean(amplitude[:, 1] - amplitude[:, 0], rates.clusters, options)
 
 
-@study(
+@subcohort_study(
     22,
-    "composition",
     "What does RAD pick as right rollouts become more?",
     where="tab:rollout-composition, fig:rad-composition",
-    requests=wanted,
     claims=(CURVE, CROSSES, COMPLEMENT, GROWS),
-    needs=(MANY,),
-    population=THINKING,
 )
 def composition(evidence: Evidence, options: Options) -> Findings:
     rates = {request: balanced_rates(evidence, request, options) for request in ANCHORS}
-    lifts = {request: curves(own, options, groups=GROUPS, lifts=True) for request, own in rates.items()}
+    lifts = by_group(rates, options, lifts=True)
     sizes = [SubcohortCell(m, round(share * m)) for m in SIZES for share in SHARES]
     feasible = pooled_rates(evidence, DELIMITER, sizes, options)
     deployed = rates[DELIMITER]

@@ -89,7 +89,7 @@ def _shrinks(pool: Pool, name: str) -> float:
     return sum(reader.row_bytes * entry["rows"] for reader, entry in readers) / on_disk if on_disk else float("nan")
 
 
-@study(29, "costs", "What do capture and selection cost?", where="Sec. Computational overhead; App. routing-capture")
+@study(29, "What do capture and selection cost?", where="Sec. Computational overhead; App. routing-capture")
 def costs(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if panel.pool is not None]
     notes = [

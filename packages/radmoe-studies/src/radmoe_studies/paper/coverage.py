@@ -35,7 +35,7 @@ def cases(panel: Panel) -> Floats:
     return np.column_stack([whole, ~whole & ~few, few, *shares]).astype(np.float64)
 
 
-@study(8, "coverage", "How many rollouts have the anchor that RAD reads?", where="App. fallback", requests=requests)
+@study(8, "How many rollouts have the anchor that RAD reads?", where="App. fallback", requests=requests)
 def coverage(evidence: Evidence, options: Options) -> Findings:
     made = {panel: cases(panel) for panel in evidence.panels}
     sections = {

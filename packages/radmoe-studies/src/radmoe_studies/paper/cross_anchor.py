@@ -11,13 +11,11 @@ from typing import NamedTuple
 
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
+from radmoe_studies.base import Findings, Options
 from radmoe_studies.evidence import Evidence, Request
-from radmoe_studies.needs import MANY
 from radmoe_studies.paper.composition import COUNTS, FEW, MOST, M, balanced_rates, lift
 from radmoe_studies.paper.needle import lifts_of, needle_rates
 from radmoe_studies.paper.scaling import gap, scaling_rates, slope
-from radmoe_studies.pooling import THINKING
 from radmoe_studies.rates import (
     ALL,
     ANCHORS,
@@ -27,7 +25,7 @@ from radmoe_studies.rates import (
     curves,
     paper_cell,
     remarks,
-    wanted,
+    subcohort_study,
 )
 from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Quantity
@@ -61,14 +59,10 @@ PARTS = (
 )
 
 
-@study(
+@subcohort_study(
     26,
-    "cross-anchor",
     "Is it the same mechanism at both anchors?",
     where="fig:rollout-anchor",
-    requests=wanted,
-    needs=(MANY,),
-    population=THINKING,
 )
 def cross_anchor(evidence: Evidence, options: Options) -> Findings:
     rates = {

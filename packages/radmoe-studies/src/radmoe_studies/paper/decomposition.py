@@ -15,7 +15,6 @@ MEANS = ("avg_full", "avg_coh", "maj", "dens")  # columns of the paper's table
 
 @study(
     10,
-    "decomposition",
     "What is RAD's lift made of, by configuration?",
     where="App. effort, tab:per-model",
     requests=wanted,

@@ -123,7 +123,6 @@ def within_bands(
 
 @study(
     17,
-    "disagreement",
     "Does RAD help where rollouts disagree?",
     where="Fig. cohort-agreement, left; tab:diversity",
     requests=wanted,

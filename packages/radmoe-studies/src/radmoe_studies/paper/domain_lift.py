@@ -10,26 +10,14 @@ import numpy as np
 from radmoe.evaluation.stats import holm
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, FEWEST, POINT, Claim, changed
+from radmoe_studies.base import Findings, Options
+from radmoe_studies.decision import EFFECT, FEWEST, POINT, Claim, Decided, changed, is_above
 from radmoe_studies.evidence import Evidence, Request
-from radmoe_studies.needs import MANY
+from radmoe_studies.gains import DOMAINS
 from radmoe_studies.paper.scaling import scaling_rates
 from radmoe_studies.pooling import THINKING
 from radmoe_studies.quantities import usable
-from radmoe_studies.rates import (
-    ANCHORS,
-    BOUNDARY,
-    DELIMITER,
-    DOMAINS,
-    Decided,
-    Rates,
-    is_above,
-    mean,
-    paper_cell,
-    remarks,
-    wanted,
-)
+from radmoe_studies.rates import ANCHORS, BOUNDARY, DELIMITER, Rates, mean, paper_cell, remarks, subcohort_study
 from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Quantity, resample
 from radmoe_studies.subcohorts import DC, FUSED, METHODS, RAD
@@ -88,15 +76,11 @@ def difference(rates: Rates, domain: str, other: str, options: Options) -> Quant
     return usable(result.difference(0, 1))
 
 
-@study(
+@subcohort_study(
     24,
-    "domain-lift",
     "Where is consensus in route space worth most?",
     where="tab:rollout-domain",
-    requests=wanted,
     claims=(ORDER, EVERYWHERE),
-    needs=(MANY,),
-    population=THINKING,
 )
 def domain_lift(evidence: Evidence, options: Options) -> Findings:
     rates = {request: scaling_rates(evidence, request, options) for request in ANCHORS}

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
+from radmoe_studies.base import Findings, Options, domain_study
 from radmoe_studies.budgets import LATE, request
 from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, ClaimDecision, above, all_of, changed, within
-from radmoe_studies.evidence import Evidence, Panel, Request
+from radmoe_studies.evidence import Panel, Request
 from radmoe_studies.gains import DOMAINS, Gains, all_arrive, gain_cells, gains, of_domains, pooled
 from radmoe_studies.pooling import THINKING, configuration, groups, problems_of, shown
 from radmoe_studies.report.figures import Chart, Plot, Series
@@ -109,21 +109,16 @@ def _gains(panels: list[Panel], anchor: str) -> Gains:
     return pooled(panels, lambda panel: gains(panel, request(anchor, LATE)))
 
 
-@study(
+@domain_study(
     14,
-    "domains",
     "In which domains does the selector select?",
     where="tab:domain",
     requests=wanted,
     claims=CLAIMS,
-    population=THINKING,
 )
-def domains(evidence: Evidence, options: Options) -> Findings:
-    panels = of_domains(evidence.panels)
-    if not panels:
-        return Findings(notes=("There is no problem of math, science or code.",))
-    whole = _split(panels, options)
+def domains(panels: list[Panel], options: Options) -> Findings:
     single = {name: _split(own, options) for name, own in groups(panels, configuration).items()}
+    whole = _split(panels, options)
     decisions = _decide(panels, whole)
     tested = [decision.claim for decision in decisions]
     notes = [

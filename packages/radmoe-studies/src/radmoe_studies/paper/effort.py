@@ -70,16 +70,16 @@ ANCHOR = Claim(
         "effort.gain-shrinks",
     ),
 )
+CLAIMS = (GAIN, SKILL, ANCHOR)
 CONTRASTS = (("low", "high"), ("medium", "high"), ("low", "medium"))
 
 
 @study(
     18,
-    "effort",
     "What does reasoning effort do to RAD's lift?",
     where="App. effort, tab:effort-decomp, tab:effort-trend",
     requests=wanted,
-    claims=(GAIN, SKILL, ANCHOR),
+    claims=CLAIMS,
     needs=(EFFORTS,),
 )
 def effort(evidence: Evidence, options: Options) -> Findings:

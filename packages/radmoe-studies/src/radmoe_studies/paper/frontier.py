@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
+from radmoe_studies.base import Findings, Options, domain_study
 from radmoe_studies.budgets import ANCHORS, BUDGETS, EARLY, LATE, MAIN, Frontier, frontier_of, request, wanted
 from radmoe_studies.decision import (
     EFFECT,
@@ -27,8 +27,8 @@ from radmoe_studies.decision import (
     changed,
     within,
 )
-from radmoe_studies.evidence import Evidence, Panel
-from radmoe_studies.gains import all_arrive, gain_cells, of_domains
+from radmoe_studies.evidence import Panel
+from radmoe_studies.gains import all_arrive, gain_cells
 from radmoe_studies.picks import rate
 from radmoe_studies.pooling import THINKING, configuration, groups, shown
 from radmoe_studies.report.figures import Chart, Line, Plot, Series
@@ -93,19 +93,14 @@ MODELS = Claim(
 )
 
 
-@study(
+@domain_study(
     11,
-    "frontier",
     "What does a budget of tokens buy?",
     where="App. frontier, tab:frontier",
     requests=wanted,
     claims=(CHEAP, CERTAIN, CROSS, KIND, MODELS),
-    population=THINKING,
 )
-def frontier(evidence: Evidence, options: Options) -> Findings:
-    panels = of_domains(evidence.panels)
-    if not panels:
-        return Findings(notes=("There is no problem of math, science or code.",))
+def frontier(panels: list[Panel], options: Options) -> Findings:
     whole = frontier_of(panels, options)
     single = {name: frontier_of(own, options) for name, own in groups(panels, configuration).items()}
     decisions = _decide(panels, whole, single)

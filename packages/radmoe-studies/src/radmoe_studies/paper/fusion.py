@@ -69,7 +69,6 @@ def table(panel: Panel) -> Floats:
 
 @study(
     20,
-    "fusion",
     "Does confidence add to density, and does it matter how?",
     where="App. effort, tab:dc, tab:dc-fusion",
     requests=wanted,
@@ -77,15 +76,14 @@ def table(panel: Panel) -> Floats:
     needs=(LOGPROBS,),
 )
 def fusion(evidence: Evidence, options: Options) -> Findings:
-    panels = [panel for panel in evidence.panels if wanted(panel)]
-    hits = {panel: table(panel) for panel in panels}
+    hits = {panel: table(panel) for panel in evidence.panels if wanted(panel)}
     compared = [
         group
         for pool in POOLS
-        for name, own in _groups(of_pool(panels, pool)).items()
+        for name, own in _groups(of_pool(hits, pool)).items()
         if (group := _group(pool, name, own, hits, options)) is not None
     ]
-    everything = _group("all", "all", panels, hits, options)
+    everything = _group("all", "all", list(hits), hits, options)
     decisions: list[ClaimDecision] = []
     notes = [
         "The paper's n counts eligible problems, those with two or more located rollouts; the number of all problems "
@@ -97,7 +95,7 @@ def fusion(evidence: Evidence, options: Options) -> Findings:
             notes.append(f"{claim.key} cannot be tested: no such problem has two located rollouts with confidences.")
         else:
             decisions.append(within(claim, group.means.difference(one, other), unit="points", margin=MARGIN))
-    left_out = sorted({panel.configuration for panel in evidence.panels} - {panel.configuration for panel in panels})
+    left_out = sorted({panel.configuration for panel in evidence.panels} - {panel.configuration for panel in hits})
     if left_out:
         notes.append(f"Without confidences, or of another kind: {', '.join(left_out)}.")
     if not compared:

@@ -23,6 +23,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, Unit
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import PEOPLED, Claim, ClaimDecision, below, changed, within
 from radmoe_studies.evidence import COSINE, Evidence, Floats, Panel, Request
+from radmoe_studies.gains import DOMAINS
 from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.picks import highest, hits
 from radmoe_studies.pooling import THINKING, Rows, clusters, configuration, groups, shown
@@ -31,7 +32,6 @@ from radmoe_studies.resample import Resampled, resample
 
 READOUTS = ("boundary@marker", "delimiter@marker", "delimiter@16", "boundary@16")
 KERNELS = ("weighted", "binary", COSINE)
-DOMAINS = ("math", "science", "code")
 MARGIN = 0.01  # the gap that the paper calls relevant: one point
 RARELY = 0.10  # of the cells may have another pick, and the picks still be "the same"
 
@@ -86,7 +86,6 @@ class KernelCut(NamedTuple):
 
 @study(
     15,
-    "kernel",
     "Does it matter how route vectors are compared?",
     where="App. wjja",
     requests=wanted,

@@ -27,7 +27,7 @@ from radmoe_studies.bands import (
     omnibus,
     wanted,
 )
-from radmoe_studies.base import Findings, Options, study
+from radmoe_studies.base import Findings, Options, domain_study
 from radmoe_studies.decision import (
     EFFECT,
     PEOPLED,
@@ -40,7 +40,7 @@ from radmoe_studies.decision import (
     changed,
     within,
 )
-from radmoe_studies.evidence import Evidence, Panel
+from radmoe_studies.evidence import Panel
 from radmoe_studies.gains import of_domains
 from radmoe_studies.pooling import THINKING, configuration, groups, no_science, shown
 from radmoe_studies.report.figures import Chart, Line, Plot, Series
@@ -98,19 +98,14 @@ NOTES = (
 MARGINS = {NECESSARY: NEEDED, SUFFICIENT: TENTH, FLAT: FLATNESS}
 
 
-@study(
+@domain_study(
     16,
-    "layers",
     "Which layers carry the signal?",
     where="App. layer-depth, tab:layer-deciles",
     requests=wanted,
     claims=(NECESSARY, SUFFICIENT, FLAT, SCIENCE),
-    population=THINKING,
 )
-def layers(evidence: Evidence, options: Options) -> Findings:
-    panels = of_domains(evidence.panels)
-    if not panels:
-        return Findings(notes=("There is no problem of math, science or code.",))
+def layers(panels: list[Panel], options: Options) -> Findings:
     every = {(r, k): arms_of(panels, r, k, options) for r in READOUTS for k in KERNELS}
     domains = {
         name: of_domains(panels, own) for name, own in (("science", ("science",)), ("math and code", ("math", "code")))

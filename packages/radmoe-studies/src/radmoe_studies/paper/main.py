@@ -81,7 +81,6 @@ PRINTED_GAPS = {("rad", "majority", "well-posed"): 0.0028, ("rad+dc", "majority"
 
 @study(
     6,
-    "main",
     "How often does each method return a right rollout?",
     where="tab:main",
     claims=(ON_PAR, FUSED, LIFT, CODE),

@@ -66,7 +66,6 @@ PARTS = (("strict", "rad"), ("strict+dc", "rad+dc"))
 
 @study(
     7,
-    "marker-only",
     "How much does RAD need of the answer's own tokens?",
     where="tab:marker-only",
     claims=(LIFT, FUSED, CODE),

@@ -10,28 +10,24 @@ import numpy as np
 
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table
-from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, POINT, Claim, changed
+from radmoe_studies.base import Findings, Options
+from radmoe_studies.decision import EFFECT, POINT, Claim, Decided, changed, is_above, is_below
 from radmoe_studies.evidence import Evidence, Request
-from radmoe_studies.needs import MANY
+from radmoe_studies.gains import DOMAINS
 from radmoe_studies.pooling import THINKING
 from radmoe_studies.rates import (
     ALL,
     ANCHORS,
     BOUNDARY,
     DELIMITER,
-    DOMAINS,
     Curves,
-    Decided,
     Rates,
     curves,
-    is_above,
-    is_below,
     mean,
     paper_cell,
     pooled_rates,
     remarks,
-    wanted,
+    subcohort_study,
 )
 from radmoe_studies.report.figures import Chart, Line, Plot
 from radmoe_studies.resample import Quantity
@@ -79,15 +75,11 @@ def lifts_of(rates: Rates, method: int, options: Options) -> dict[str, Quantity 
     return {f"m={m}": mean(rates.lifts[:, i, method], rates.clusters, options) for i, m in enumerate(SIZES)}
 
 
-@study(
+@subcohort_study(
     23,
-    "needle",
     "Who finds the one right rollout?",
     where="tab:rollout-needle",
-    requests=wanted,
     claims=(MISSES, FINDS),
-    needs=(MANY,),
-    population=THINKING,
 )
 def needle(evidence: Evidence, options: Options) -> Findings:
     rates = {request: needle_rates(evidence, request, options) for request in ANCHORS}

@@ -113,13 +113,12 @@ def _unit(values: Floats, inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]
 
 @study(
     25,
-    "orthogonality",
     "Do confidence and density say the same?",
     where="Tab. dc-density-corr",
+    population=THINKING,
+    needs=(LOGPROBS,),
     requests=requests,
     claims=(MEAN, SPLITS, SINGLE),
-    needs=(LOGPROBS,),
-    population=THINKING,
 )
 def orthogonality(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if requests(panel)]

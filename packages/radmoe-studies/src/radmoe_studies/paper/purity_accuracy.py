@@ -79,7 +79,6 @@ def requests(panel: Panel) -> tuple[Request, ...]:
 
 @study(
     3,
-    "purity-accuracy",
     "Does RAD pick better where neighbourhoods are purer?",
     where="Fig. evidence, right; Fig. purity-acc-phase",
     requests=requests,

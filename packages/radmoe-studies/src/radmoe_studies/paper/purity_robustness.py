@@ -125,7 +125,6 @@ def _purity(panel: Panel, request: Request, inside: Bools, label: Ints | None, c
 
 @study(
     5,
-    "purity-robustness",
     "Does the order of readouts hang on how purity is measured?",
     where="App. knn-purity",
     requests=requests,

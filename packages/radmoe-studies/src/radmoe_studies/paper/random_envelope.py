@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.stats import Envelope, poisson_binomial_test, random_envelope
+from radmoe.evaluation import stats
 from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe_studies import picks
 from radmoe_studies.base import Findings, Options, study
@@ -26,8 +26,8 @@ class EnvelopeShard(NamedTuple):
 
     name: str
     dataset: str
-    wald: Envelope
-    exact: Envelope
+    wald: stats.Envelope
+    exact: stats.Envelope
     rad: float
     fused: float
     p: float
@@ -42,19 +42,20 @@ def columns(panel: Panel) -> Floats:
 def shard(name: str, dataset: str, panels: list[Panel]) -> EnvelopeShard:
     rates, hits, both = stack(panels, columns).table.T
     rates = np.clip(rates, 0, 1)
-    exact = random_envelope(rates, "exact")
-    test = poisson_binomial_test(rates, hits)
-    return EnvelopeShard(name, dataset, random_envelope(rates), exact, float(hits.mean()), float(both.mean()), test.p)
+    exact = stats.random_envelope(rates, "exact")
+    test = stats.poisson_binomial_test(rates, hits)
+    return EnvelopeShard(
+        name, dataset, stats.random_envelope(rates), exact, float(hits.mean()), float(both.mean()), test.p
+    )
 
 
 @study(
     9,
-    "random-envelope",
     "How far above a random rollout is RAD on these very problems?",
     where="App. exact",
     requests=wanted,
 )
-def random_envelopes(evidence: Evidence, options: Options) -> Findings:
+def random_envelope(evidence: Evidence, options: Options) -> Findings:
     panels = [panel for panel in evidence.panels if wanted(panel)]
     if not panels:
         return Findings(notes=("There is no math, choice or code problem.",))

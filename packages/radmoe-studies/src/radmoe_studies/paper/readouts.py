@@ -89,18 +89,16 @@ def purity_table(panel: Panel) -> Floats:
 
 @study(
     2,
-    "readouts",
     "Where does routing say what the answer will be?",
     where="Fig. evidence, left",
-    requests=wanted,
-    claims=(CHANCE, INFORMED, WINS),
     needs=(VOTES,),
     population=THINKING,
+    requests=wanted,
+    claims=(CHANCE, INFORMED, WINS),
 )
 def readouts(evidence: Evidence, options: Options) -> Findings:
-    panels = [panel for panel in evidence.panels if wanted(panel)]
-    tables = {panel: purity_table(panel) for panel in panels}
-    results = {name: pooled(own, tables, options) for name, own in by_configuration(panels).items()}
+    tables = {panel: purity_table(panel) for panel in evidence.panels if wanted(panel)}
+    results = {name: pooled(own, tables, options) for name, own in by_configuration(list(tables)).items()}
     notes = [
         "Purity: 0 is chance, 1 is perfect. All readouts are judged on the rollouts with an answer and a delimiter window."
     ]

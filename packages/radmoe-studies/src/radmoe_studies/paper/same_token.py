@@ -145,7 +145,6 @@ def across_efforts(evidence: Evidence, options: Options, notes: list[str]) -> tu
 
 @study(
     1,
-    "same-token",
     "Does the token alone fix the router's state?",
     where="Sec. Exp I; Fig. exp1",
     claims=(TELL, LEVELS, BEYOND),

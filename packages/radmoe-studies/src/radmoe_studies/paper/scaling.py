@@ -13,32 +13,26 @@ import numpy as np
 from radmoe.evaluation.families import WELL_POSED
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
-from radmoe_studies.decision import EFFECT, FEWEST, POINT, Claim, changed
+from radmoe_studies.base import Findings, Options
+from radmoe_studies.decision import EFFECT, FEWEST, POINT, Claim, Decided, changed, is_above, is_below, is_near
 from radmoe_studies.evidence import Evidence, Request
-from radmoe_studies.needs import MANY
+from radmoe_studies.gains import DOMAINS
 from radmoe_studies.pooling import THINKING, clusters
 from radmoe_studies.rates import (
     ALL,
     ANCHORS,
     BOUNDARY,
     DELIMITER,
-    DOMAINS,
-    GROUPS,
     Curves,
-    Decided,
     Rates,
-    curves,
-    is_above,
-    is_below,
-    is_near,
+    by_group,
     located_counts,
     mean,
     paper_cell,
     pooled_rates,
     readable,
     remarks,
-    wanted,
+    subcohort_study,
 )
 from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Quantity
@@ -129,19 +123,15 @@ def gap(rates: Rates, options: Options) -> Quantity | None:
     return mean(rates.values[:, -1, FUSED] - rates.values[:, -1, MAJORITY], rates.clusters, options)
 
 
-@study(
+@subcohort_study(
     21,
-    "scaling",
     "Does a selector get better with more rollouts?",
     where="tab:rollout-scaling, fig:rollout-scaling",
-    requests=wanted,
     claims=(SHARPENS, FLATTENS, TIES),
-    needs=(MANY,),
-    population=THINKING,
 )
 def scaling(evidence: Evidence, options: Options) -> Findings:
     rates = {request: scaling_rates(evidence, request, options) for request in ANCHORS}
-    groups = {request: curves(own, options, groups=GROUPS) for request, own in rates.items()}
+    groups = by_group(rates, options)
     deployed = rates[DELIMITER]
     sharper, flat, tied = slope(deployed, RAD, options), slope(deployed, DC, options), gap(deployed, options)
     made = (

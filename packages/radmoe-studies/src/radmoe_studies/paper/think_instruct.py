@@ -53,7 +53,6 @@ CONVERGE = Claim(
 
 @study(
     19,
-    "think-instruct",
     "Does RAD add more to a model that does not think?",
     where="App. effort, tab:think-instruct, fig:think-instruct",
     requests=wanted,

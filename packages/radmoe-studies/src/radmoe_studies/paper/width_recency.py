@@ -107,7 +107,6 @@ def _arms(panels: list[Panel], options: Options) -> Arms:
 
 @study(
     13,
-    "width-recency",
     "Is it the width of a window, or how late it stands?",
     where="tab:width-recency",
     requests=wanted,

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
-from radmoe_studies.base import Findings, Options, study
+from radmoe_studies.base import Findings, Options, domain_study
 from radmoe_studies.budgets import BUDGETS, LATE
 from radmoe_studies.decision import EFFECT, PEOPLED, POINT, Claim, ClaimDecision, above, all_of, below, changed
-from radmoe_studies.evidence import Evidence, Floats, Panel, Request
+from radmoe_studies.evidence import Floats, Panel, Request
 from radmoe_studies.gains import Gains, gain_cells, gains, of_domains, pooled
 from radmoe_studies.pooling import THINKING, problems_of, shown
 from radmoe_studies.report.figures import Chart, Grid, Plot
@@ -127,19 +127,14 @@ def _sweep(panels: list[Panel], options: Options) -> Sweep:
     return Sweep(whole, leaky, list(columns), means)
 
 
-@study(
+@domain_study(
     12,
-    "window-grid",
     "How wide a window does a budget pay for?",
     where="tab:window-grid, Fig. window-grid",
     requests=wanted,
     claims=CLAIMS,
-    population=THINKING,
 )
-def window_grid(evidence: Evidence, options: Options) -> Findings:
-    panels = of_domains(evidence.panels)
-    if not panels:
-        return Findings(notes=("There is no problem of math, science or code.",))
+def window_grid(panels: list[Panel], options: Options) -> Findings:
     sweep = _sweep(panels, options)
     if not any(lift.covered.any() for lift in sweep.whole.values()):
         return Findings(notes=("No problem has two rollouts with a whole window at `so`.",))

@@ -14,7 +14,7 @@ from typing import Any
 
 from radmoe.errors import InputError
 from radmoe.evaluation.render import visible_table
-from radmoe.evaluation.table import Table
+from radmoe.evaluation.table import Cell, Column, Pair, Row, Table
 from radmoe.system.printing import json_text
 
 COMMITTED = Path(__file__).parent.parent / "results" / "full.json"
@@ -132,9 +132,26 @@ def _load(path: Path) -> dict[str, Any]:
     return body
 
 
+def table_of(body: dict[str, Any]) -> Table:
+    """The table that `Table.to_json` wrote. Intervals that stood in columns of their own stay with their cells."""
+    return Table(
+        body["key"],
+        body["title"],
+        tuple(map(Column, body["columns"])),
+        tuple(Row(tuple(map(_cell, row["cells"])), row["section"]) for row in body["rows"]),
+        tuple(body["notes"]),
+        body["sections"],
+    )
+
+
+def _cell(body: dict[str, Any]) -> Cell:
+    pair = body.get("pair")
+    return Cell(**body | {"pair": None if pair is None else Pair(**pair)})
+
+
 def _results(path: Path, body: dict[str, Any]) -> Results:
     try:
-        tables = {table["key"]: Table.from_json(table) for table in body["tables"]}
+        tables = {table["key"]: table_of(table) for table in body["tables"]}
         if not all(tables[key].rows for key in TABLES) or not body["pools"]:
             raise ValueError("a table or the list of pools is empty")
         return Results(
