@@ -16,12 +16,12 @@ from command_line import interrupted
 from planted_trajectories import write_runs
 from radmoe.cli import app
 from radmoe.errors import RadmoeError
-from radmoe.explorer.blocks import unpack
 from radmoe.pool import open_pool
 from radmoe_agent.candidates import CANDIDATES, Candidate, read_candidates, write_candidates
 from radmoe_agent.commands import agent
 from radmoe_agent.commands.screen import MOST_LINES, run_line, say_problems
 from radmoe_agent.run import AgentRun
+from unpacked import unpack
 
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
