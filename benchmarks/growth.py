@@ -1,6 +1,7 @@
-"""How cost and memory grow with a pool: 100 to 100,000 problems of a few rollouts each, opened, and every problem selected.
+"""How cost and memory grow with a pool: 100 to 100,000 problems of a few rollouts each, opened, and every problem selected
+(with --select N about N of each pool, whose time stands for all).
 
-    python -m benchmarks.growth [--most 100000] [--picture docs/images/growth.png]
+    python -m benchmarks.growth [--most 100000] [--select N] [--picture docs/images/growth.png]
 
 A shard of 100 planted problems is linked again and again, and the table of runs names its rollouts by other problems, so that the
 largest pool takes little disk. Each pool is read by a process of its own, whose CPU time and peak memory are printed.
@@ -38,9 +39,10 @@ for group in open_pool(sys.argv[1]).groups(): select(group)
 before, start = peak(), time.process_time()
 pool = open_pool(sys.argv[2])
 opened, held = time.process_time(), peak()
-picked = sum(select(group).index is not None for group in pool.groups())
-spent = time.process_time() - opened
-print(json.dumps({"problems": len(pool.problems), "open_s": opened - start, "open_mb": held - before, "select_s": spent,
+problems = pool.problems[:: max(1, len(pool.problems) // int(sys.argv[3]))]
+picked = sum(select(pool.group(problem)).index is not None for problem in problems)
+spent = (time.process_time() - opened) / len(problems) * len(pool.problems)
+print(json.dumps({"problems": len(pool.problems), "selected": len(problems), "open_s": opened - start, "open_mb": held - before, "select_s": spent,
                   "select_mb": peak() - held, "picked": picked}))
 """  # VmHWM is read because ru_maxrss is inherited from this process
 
@@ -77,10 +79,10 @@ def repeated(source: Path, path: Path, copies: int) -> None:
     )
 
 
-def read(warm: Path, path: Path) -> dict[str, Any]:
-    """What a process that has selected from a small pool needs for this one."""
+def read(warm: Path, path: Path, most: int) -> dict[str, Any]:
+    """What a process that has selected from a small pool needs for this one, by about `most` of its problems."""
     environment = os.environ | {"RADMOE_MEMORY_LIMIT": "64G"}  # a table of this size is refused unless it is trusted
-    command = [sys.executable, "-c", _READ, str(warm), str(path)]
+    command = [sys.executable, "-c", _READ, str(warm), str(path), str(most)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return dict(json.loads(done.stdout))
 
@@ -107,18 +109,21 @@ def draw(rows: list[dict[str, Any]], target: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--most", type=int, default=SIZES[-1])
+    parser.add_argument(
+        "--select", type=int, default=SIZES[-1], help="of each pool so many problems, evenly, stand for all"
+    )
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "one"
         first(source)
-        print("| problems | open, CPU s | + MB | select, CPU s | + MB | ms per problem |")
-        print("| ---: | ---: | ---: | ---: | ---: | ---: |")
+        print("| problems | open, CPU s | + MB | selected | all, CPU s | + MB | ms per problem |")
+        print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
         for problems in (size for size in SIZES if size <= options.most):
             path = Path(scratch) / f"pool-{problems}"
             repeated(source, path, problems // RECIPE.problems)
-            row = read(source, path)
+            row = read(source, path, options.select)
             rows.append(row)
             cells = [
                 f"{row['open_s']:.2f}",

@@ -2,7 +2,7 @@
 
 Without options a simulator runs the driver's own rule for pieces over workers that start, decode in batches, are lost, and write to a
 disk or a store, and says where the time of the workers goes. `--measure` measures on a Ray cluster on this machine what the simulator takes
-for granted: what Ray costs per rollout, and how the rate grows with workers that only wait. `--kills MINUTES` kills a worker every 20 s,
+for granted: what Ray costs per rollout, and how the rate grows with workers that only wait. `--kills MINUTES` kills a worker every 20 s (`--every`),
 and with `--store` the pool lies in a SeaweedFS that is stopped for 20 s twice.
 """
 
@@ -181,8 +181,8 @@ def measure(workers: int) -> None:
     print(f"{workers} workers reach {rates[workers] / rates[1]:.2f} times the rate of one")
 
 
-def kills(minutes: float, store: bool, nodes: int = 4, seconds: float = 0.65) -> None:
-    """Kill one worker every 20 s, and compare the pool with an undisturbed one, to the last bit.
+def kills(minutes: float, every: float, store: bool, nodes: int = 4, seconds: float = 0.65) -> None:
+    """Kill one worker every so many seconds, and compare the pool with an undisturbed one, to the last bit.
 
     Into a store (SeaweedFS on this machine) it is stopped for 20 s twice as well, after a fourth and a half of the time.
     """
@@ -210,7 +210,7 @@ def kills(minutes: float, store: bool, nodes: int = 4, seconds: float = 0.65) ->
                 server.start()
 
             outages = [threading.Timer(part * minutes * 60, away) for part in (0.25, 0.5)]
-        with ray_cluster.cluster(nodes) as cluster, ray_cluster.Killer(every=20.0) as killer:
+        with ray_cluster.cluster(nodes) as cluster, ray_cluster.Killer(every=every) as killer:
             crew = Crew(f"ray://{cluster.address}", nodes)
             for outage in outages:
                 outage.start()
@@ -226,7 +226,8 @@ def kills(minutes: float, store: bool, nodes: int = 4, seconds: float = 0.65) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--measure", type=int, metavar="WORKERS", help="measure on a Ray cluster here")
-    parser.add_argument("--kills", type=float, metavar="MINUTES", help="kill a worker every 20 s for so long")
+    parser.add_argument("--kills", type=float, metavar="MINUTES", help="kill a worker again and again for so long")
+    parser.add_argument("--every", type=float, default=20.0, help="with --kills: seconds between two")
     parser.add_argument(
         "--store", action="store_true", help="with --kills: into a store that is stopped for 20 s twice"
     )
@@ -241,7 +242,7 @@ def main() -> None:
     if given.measure:
         measure(given.measure)
     if given.kills:
-        kills(given.kills, given.store)
+        kills(given.kills, given.every, given.store)
     if given.measure or given.kills:
         return
     base = Setting(rollouts=given.rollouts, tokens=given.tokens, step_ms=given.step_ms, batch=given.batch)
