@@ -103,6 +103,7 @@ def draw(rows: list[dict[str, Any]], target: Path) -> None:
         axes.legend(frameon=False)
     cost.set_yscale("log")
     memory.set_yscale("symlog", linthresh=1)
+    memory.set_ylim(bottom=0)
     figure.savefig(target, dpi=120)
 
 
