@@ -19,13 +19,14 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from radmoe.errors import MethodUnavailable
 from radmoe.pool import PoolWriter, Profile
 from radmoe.pool.schema import LABELS
 from radmoe.types import Kind, RouterShape
@@ -135,7 +136,8 @@ def breakdown(path: Path, problems: int = 100) -> None:
         clock("sampled logprobs and likelihood", lambda p=problem: p.likelihoods)
         clock("steps", lambda p=problem: p.steps)
         for method in METHODS.values():
-            clock(f"method {method.name}", lambda m=method, p=problem: m.judge(p))
+            with suppress(MethodUnavailable):
+                clock(f"method {method.name}", lambda m=method, p=problem: m.judge(p))
     count = min(problems, len(graded))
     print(f"\nper problem, CPU, median of {count} (sum {1e3 * sum(map(median, spent.values())):.2f} ms):")
     for name, seconds in spent.items():

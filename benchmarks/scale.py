@@ -2,16 +2,20 @@
 
 Without options a simulator runs the driver's own rule for pieces over workers that start, decode in batches, are lost, and write to a
 disk or a store, and says where the time of the workers goes. `--measure` measures on a Ray cluster on this machine what the simulator takes
-for granted: what Ray costs per rollout, and how the rate grows with workers that only wait. `--kills MINUTES` kills a worker every 20 s.
+for granted: what Ray costs per rollout, and how the rate grows with workers that only wait. `--kills MINUTES` kills a worker every 20 s (`--every`),
+and with `--store` the pool lies in a SeaweedFS that is stopped for 20 s twice.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+import os
 import sys
 import tempfile
+import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -177,29 +181,56 @@ def measure(workers: int) -> None:
     print(f"{workers} workers reach {rates[workers] / rates[1]:.2f} times the rate of one")
 
 
-def kills(minutes: float, nodes: int = 4, seconds: float = 0.65) -> None:
-    """Kill one worker every 20 s, and compare the pool with an undisturbed one, to the last bit."""
+def kills(minutes: float, every: float, store: bool, nodes: int = 4, seconds: float = 0.65) -> None:
+    """Kill one worker every so many seconds, and compare the pool with an undisturbed one, to the last bit.
+
+    Into a store (SeaweedFS on this machine) it is stopped for 20 s twice as well, after a fourth and a half of the time.
+    """
     import ray_cluster
     from radmoe.capture import capture_pool
     from radmoe.capture.on_ray import Crew, capture_on_ray
     from radmoe.pool import open_pool
 
     n = max(int(minutes * 60 * nodes / seconds / 12), 1)
-    with tempfile.TemporaryDirectory() as place:
-        alone, shared = Path(place) / "alone", Path(place) / "shared"
+    with tempfile.TemporaryDirectory() as place, ExitStack() as running:
+        alone, shared = Path(place) / "alone", str(Path(place) / "shared")
         capture_pool(ray_cluster.make_plan(n), alone)
-        with ray_cluster.cluster(nodes) as cluster, ray_cluster.Killer(every=20.0) as killer:
+        outages: list[threading.Timer] = []
+        if store:
+            from seaweed import SeaweedFS
+
+            (Path(place) / "weed").mkdir()
+            server, shared = SeaweedFS(Path(place) / "weed"), "s3://pools/shared"
+            running.callback(server.stop)
+            os.environ.update(server.environment | {"RADMOE_SPOOL": f"{place}/unsent"})
+
+            def away() -> None:
+                server.stop()
+                time.sleep(20)
+                server.start()
+
+            outages = [threading.Timer(part * minutes * 60, away) for part in (0.25, 0.5)]
+        with ray_cluster.cluster(nodes) as cluster, ray_cluster.Killer(every=every) as killer:
             crew = Crew(f"ray://{cluster.address}", nodes)
+            for outage in outages:
+                outage.start()
             done = capture_on_ray(partial(ray_cluster.make_plan, n, seconds), shared, crew)
+        for outage in outages:
+            outage.join()
         same = ray_cluster.content(alone) == ray_cluster.content(shared)
         print(f"{killer.killed} workers killed in {done.seconds:.0f} s; {done}; given up: {done.given_up or 'none'}")
+        print(f"the store was stopped {len(outages)} times for 20 s")
         print(f"{len(open_pool(shared).verify())} faults; equal to the undisturbed pool: {same}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--measure", type=int, metavar="WORKERS", help="measure on a Ray cluster here")
-    parser.add_argument("--kills", type=float, metavar="MINUTES", help="kill a worker every 20 s for so long")
+    parser.add_argument("--kills", type=float, metavar="MINUTES", help="kill a worker again and again for so long")
+    parser.add_argument("--every", type=float, default=20.0, help="with --kills: seconds between two")
+    parser.add_argument(
+        "--store", action="store_true", help="with --kills: into a store that is stopped for 20 s twice"
+    )
     parser.add_argument("--rollouts", type=int, default=1_000_000)
     parser.add_argument("--tokens", type=float, default=2_000)
     parser.add_argument("--step-ms", type=float, default=20.0)
@@ -211,7 +242,7 @@ def main() -> None:
     if given.measure:
         measure(given.measure)
     if given.kills:
-        kills(given.kills)
+        kills(given.kills, given.every, given.store)
     if given.measure or given.kills:
         return
     base = Setting(rollouts=given.rollouts, tokens=given.tokens, step_ms=given.step_ms, batch=given.batch)

@@ -11,22 +11,26 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.append("tests/support")
 
 from benchmarks.pools import RECIPE, write
 from radmoe import open_pool, select
-from radmoe.pool import Pool, Profile
+from radmoe.pool import Profile
+from radmoe.pool.columns import ColumnReader
 from radmoe.pool.files import place
 from radmoe.pool.stores import _NEAR, StorePath
 from radmoe_lab import planted
 from seaweed import SeaweedFS
 
+Asked = list[tuple[int, int]]  # ranges of one call
 
-def blocks_needed(pool: Pool, asked: list[tuple[StorePath, list[tuple[int, int]]]]) -> tuple[int, int, int]:
-    """Requests that went out for these ranges (near ones are joined), their bytes, and the bytes of the blocks alone."""
-    requests = sent = blocks = 0
-    for _, spans in asked:
+
+def requests_of(asked: list[Asked]) -> tuple[int, int]:
+    """Requests that went out for these calls (near ranges are joined), and their bytes."""
+    requests = sent = 0
+    for spans in asked:
         last = None
         for start, stop in sorted(spans):
             if last is None or start > last + _NEAR:
@@ -34,9 +38,7 @@ def blocks_needed(pool: Pool, asked: list[tuple[StorePath, list[tuple[int, int]]
             else:
                 sent += max(stop - last, 0)
             last = stop if last is None else max(stop, last)
-    for _, spans in asked[1::2]:  # each column is asked twice: for the heads of chunks, and for blocks
-        blocks += sum(stop - start for start, stop in set(spans))
-    return requests, sent, blocks
+    return requests, sent
 
 
 def measure(name: str, profile: Profile | None, problems: int, directory: Path) -> str:
@@ -44,29 +46,36 @@ def measure(name: str, profile: Profile | None, problems: int, directory: Path) 
     urls = (directory / name, place(f"s3://pools/{name}"))
     for url in urls:
         write(url, made, profile=profile)
-    asked: list[tuple[StorePath, list[tuple[int, int]]]] = []
-    ranges = StorePath.ranges
+    asked: list[Asked] = []
+    blocks: list[Asked] = []
+    ranges, decompress = StorePath.ranges, ColumnReader._decompress
 
-    def counted(self: StorePath, spans: list[tuple[int, int]]) -> list[bytes]:
-        asked.append((self, list(spans)))
+    def counted(self: StorePath, spans: Asked) -> list[bytes]:
+        asked.append(list(spans))
         return ranges(self, spans)
 
+    def marked(self: ColumnReader, *arguments: Any) -> None:
+        before = len(asked)
+        decompress(self, *arguments)
+        blocks.extend(asked[before:])
+
     StorePath.ranges = counted  # type: ignore[method-assign,assignment]
+    ColumnReader._decompress = marked  # type: ignore[method-assign]
     times: dict[str, list[float]] = {str(url): [] for url in urls}
-    pools = {str(url): open_pool(url) for url in urls}
-    problem = pools[str(urls[0])].problems[-1]
-    for pool in pools.values():
-        select(pool.group(problem))
     for _ in range(15):
-        for url, pool in pools.items():
-            asked.clear()
+        for url in urls:
+            pool = open_pool(url)
+            select(pool.group(pool.problems[0]))  # loads what all problems share
+            group = pool.problems[-1]
+            asked.clear(), blocks.clear()
             start = time.perf_counter()
-            select(pool.group(problem))
-            times[url].append(1e3 * (time.perf_counter() - start))
-    requests, sent, blocks = blocks_needed(pools[str(urls[1])], asked)
+            select(pool.group(group))
+            times[str(url)].append(1e3 * (time.perf_counter() - start))
+    requests, sent = requests_of(asked)
+    needed = sum(stop - start for spans in blocks for start, stop in set(spans))
     disk, store = (min(times[str(url)]) for url in urls)
-    StorePath.ranges = ranges  # type: ignore[method-assign]
-    return f"| {name} | {requests} | {sent / 1e6:.2f} | {sent / blocks:.2f} | {disk:.1f} | {store:.1f} | {store / disk:.1f}x |"
+    StorePath.ranges, ColumnReader._decompress = ranges, decompress  # type: ignore[method-assign]
+    return f"| {name} | {requests} | {sent / 1e6:.2f} | {sent / needed:.2f} | {disk:.1f} | {store:.1f} | {store / disk:.1f}x |"
 
 
 def main() -> None:

@@ -74,6 +74,7 @@ class Vocab:
         self._added_ids = added_ids
         self._load_json = load_json
         self._cache: dict[Hashable, Any] = {}
+        self._spellings: dict[int, str] = {}
 
     # -- where a vocabulary comes from ---------------------------------------------------------
 
@@ -252,10 +253,12 @@ class Vocab:
 
     def symbols(self, token: int) -> str:
         """One character per byte (latin-1); a control token is the single character chr(256 + id)."""
-        if token in self._control_ids:
-            return chr(256 + token)
-        at = self._offsets.item
-        return str(self._view[at(token) : at(token + 1)], "latin-1")
+        spelling = self._spellings.get(token)  # the same few tokens stand around every marker
+        if spelling is None:
+            at = self._offsets.item
+            spelling = str(self._view[at(token) : at(token + 1)], "latin-1")
+            spelling = self._spellings[token] = chr(256 + token) if token in self._control_ids else spelling
+        return spelling
 
     def spelled(self, ids: NDArray[np.integer[Any]]) -> str:
         """The concatenated `symbols` of tokens."""

@@ -7,6 +7,7 @@ steps.py       the steps of trajectories in the table of runs
 profile.py     what a pool keeps of each rollout
 journal.py     the file in which a rollout is safe until its shard is sealed
 columns.py     one column on disk
+blocks.py      where the blocks of its chunks lie, and how some of them are decompressed
 shard.py       the columns of some rollouts
 writer.py      `PoolWriter`
 work.py        what fills a pool: rollouts by name, and how far it is

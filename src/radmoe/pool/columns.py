@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import PoolCorrupt
 from radmoe.pool import files
+from radmoe.pool.blocks import CHUNK_HEAD, Decompressor, Head, Piece, is_chunk, places_end, read_head
 from radmoe.pool.limits import check_claim
 from radmoe.pool.schema import (
     BLOCK_BYTES,
     CHUNK_BYTES,
     EXPERT_IDS,
     EXPERT_WEIGHTS,
+    PROMPT_IDS,
     PROMPT_WEIGHTS,
     StoredColumn,
 )
@@ -35,20 +37,15 @@ _NO_METADATA = bytes.fromhex("93cd0007de0000dc0000")  # how a header ends that b
 _TRAILER = bytes.fromhex("940193cd0006de0000dc0000ce00000023")  # the same at the start of the trailer, with its length
 _TRAILER_BYTES = 35
 _INDEX_RATIO = 1 << 12  # an index of offsets that rise does not compress so well; one of zeros is short anyway
-_CHUNK_HEAD = 32
-_COPIED = 2  # a chunk's flag: its bytes are stored as they are
-_SPECIAL = 7 << 4  # a chunk's flags: all its bytes are alike, and not stored
-_BATCH = 12  # blocks that are decompressed together
-_PIECES = 4096  # of chunks that are read together
-_CODECS = (0, 1, 3, 4)  # BloscLZ, LZ4, zlib and Zstandard, in the upper three bits of a chunk's flags; not plug-ins
-_FILTERS = (0, 1, 2, 35)  # none, shuffle, bit shuffle, byte-delta
 
 
 def compression(column: StoredColumn, top_k: int, *, sorted_experts: bool) -> dict[str, Any]:
     """The blosc2 parameters of a column. A frame describes itself, so a reader needs none of them.
 
     The paper uses byte-delta and level 5 on both routing columns. Byte-delta pays only where experts are
-    sorted by id: between unsorted ids a difference is noisier than the id. Weights descend within a token,
+    sorted by id: between unsorted ids a difference is noisier than the id. Those are shuffled by bit: the upper
+    bits are zero, the others noise that is stored as it is, and a read takes a third of the time that entropy
+    coding of bytes takes, for 2% more bytes. Weights descend within a token,
     so they are shuffled by slot, which puts similar exponents side by side; blocks are twice as large for
     them, because each slot becomes a stream of its own. Higher levels write several times more slowly and
     save less than 1% (docs/log.md).
@@ -56,12 +53,14 @@ def compression(column: StoredColumn, top_k: int, *, sorted_experts: bool) -> di
     import blosc2  # imported here because it would double the time that importing this room takes
 
     size, block, level = column.dtype.itemsize, BLOCK_BYTES, 3
+    filters, meta = [blosc2.Filter.SHUFFLE], [0]
     if column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS):
         slots = max(n for n in range(1, top_k + 1) if top_k % n == 0 and size * n <= _MAX_STREAMS)
         size, block, level = size * slots, 2 * BLOCK_BYTES, 1
-    filters, meta = [blosc2.Filter.SHUFFLE], [0]
-    if column is EXPERT_IDS and sorted_experts:
+    elif column is EXPERT_IDS and sorted_experts:
         filters, meta = [*filters, blosc2.Filter.BYTEDELTA], [0, size]
+    elif column in (EXPERT_IDS, PROMPT_IDS):
+        filters, level = [blosc2.Filter.BITSHUFFLE], 1
     return {
         "codec": blosc2.Codec.ZSTD,
         "clevel": level,
@@ -122,18 +121,14 @@ class ColumnWriter:
 
 
 class ColumnReader:
-    """Reads rows of a finished column, and of its file only the blocks they lie in.
-
-    A chunk is a header, the places of its blocks, and the blocks, each compressed by itself. So the blocks that are wanted, from
-    whatever chunks, are put together as one small chunk, and blosc2 decompresses that. What a chunk says of itself is checked
-    first; the rest of the frame is not read.
-    """
+    """Reads rows of a finished column, and of its file only the heads of chunks and the blocks they lie in (blocks.py)."""
 
     def __init__(self, path: Path, column: StoredColumn, meta: dict[str, Any]) -> None:
         self.path, self.column, self.meta = path, column, meta
         self.per_row, self.rows = int(meta["per_row"]), int(meta["rows"])
         self.row_bytes = self.per_row * column.dtype.itemsize
         self._places = np.cumsum([meta["frame_head"], *(size for size, _ in meta["chunks"])]).tolist()
+        self._last: dict[int, Head] = {}  # of the chunk that was read last: whoever reads on needs it again
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows [start, stop) as [stop - start, per_row]."""
@@ -149,44 +144,65 @@ class ColumnReader:
         total = sum(stop - start for start, stop in spans)
         held = self.meta["bytes"] if files.in_store(self.path) else files.on_disk(self.path)
         check_claim(self.path, f"{total:,} rows of {self.per_row}", total * self.row_bytes, held)
-        out = np.empty((total, self.per_row), self.column.dtype)
-        raw, at = out.view(np.uint8).reshape(-1), 0
-        pieces: list[_Piece] = []
-        for start, stop in spans:
-            low, last = start * self.row_bytes, stop * self.row_bytes
-            while low < last:
-                chunk, first = divmod(low, self.meta["chunk_bytes"])
-                size = min(self.meta["chunk_bytes"] - first, last - low)
-                pieces.append(_Piece(chunk, first, first + size, raw[at : at + size]))
-                low, at = low + size, at + size
-            if len(pieces) >= _PIECES:
-                self._fill(pieces)
-                pieces = []
-        self._fill(pieces)
-        ends = np.cumsum([stop - start for start, stop in spans]).tolist()
-        return [out[end - (stop - start) : end] for end, (start, stop) in zip(ends, spans, strict=True)]
+        cut = [self._pieces(start * self.row_bytes, stop * self.row_bytes) for start, stop in spans]
+        pieces = [piece for own in cut for piece in own]
+        heads, contents = self._heads(pieces)
+        covers = [heads[piece.chunk].cover(piece) for piece in pieces]
+        ends = np.cumsum([0, *(high - low for low, high in covers)]).tolist()
+        raw = np.empty(ends[-1], np.uint8)  # whole blocks: the rows are parts of it, and nothing is copied
+        self._decompress(pieces, heads, contents, raw)
+        begins = [end + piece.start - low for piece, (low, _), end in zip(pieces, covers, ends, strict=False)]
+        firsts = np.cumsum([0, *map(len, cut)]).tolist()
+        return [
+            self._rows(raw, begins[first] if start < stop else 0, stop - start)
+            for (start, stop), first in zip(spans, firsts, strict=False)
+        ]
 
-    def _fill(self, pieces: list[_Piece]) -> None:
-        """Decompress pieces of chunks into their places."""
-        for piece in pieces:
-            if not self._size(piece.chunk):
-                piece.out[:] = 0
-        pieces = [piece for piece in pieces if self._size(piece.chunk)]
+    def _pieces(self, low: int, last: int) -> list[Piece]:
+        """Bytes [low, last) of the column, by chunk."""
+        size, pieces = self.meta["chunk_bytes"], []
+        while low < last:
+            chunk, first = divmod(low, size)
+            stop = min(size, first + last - low)
+            pieces.append(Piece(chunk, first, stop))
+            low += stop - first
+        return pieces
+
+    def _rows(self, raw: NDArray[np.uint8], at: int, count: int) -> NDArray[Any]:
+        """So many rows that begin at a place in decompressed bytes."""
+        rows = raw[at : at + count * self.row_bytes]
+        if at % self.column.dtype.itemsize:  # blocks of another program's may have any length
+            rows = rows.copy()
+        return rows.view(self.column.dtype).reshape(count, self.per_row)
+
+    def _heads(self, pieces: Sequence[Piece]) -> tuple[dict[int, Head], dict[int, bytes]]:
+        """The heads of the chunks of these pieces, and the chunks that were read whole for them."""
         wanted: Counter[int] = Counter()
         for piece in pieces:
             wanted[piece.chunk] += piece.stop - piece.start
-        heads = {}
-        for chunk, content in zip(wanted, self._bytes([self._first(*each) for each in wanted.items()]), strict=True):
+        heads, contents = {chunk: head for chunk, head in self._last.items() if chunk in wanted}, {}
+        asked = [chunk for chunk in wanted if chunk not in heads]
+        spans = [self._first(chunk, wanted[chunk]) for chunk in asked]
+        for chunk, content in zip(asked, self._bytes(spans), strict=True):
             heads[chunk] = self._head(chunk, content)
-        spans = [heads[piece.chunk].span(piece) if heads[piece.chunk].content is None else (0, 0) for piece in pieces]
+            if len(content) == heads[chunk].size:
+                contents[chunk] = content
+        if asked:
+            self._last = {asked[-1]: heads[asked[-1]]}
+        return heads, contents
+
+    def _decompress(
+        self, pieces: Sequence[Piece], heads: dict[int, Head], contents: dict[int, bytes], out: NDArray[np.uint8]
+    ) -> None:
+        """Decompress the blocks of these pieces, one after the other."""
+        spans = [(0, 0) if piece.chunk in contents else heads[piece.chunk].span(piece) for piece in pieces]
         places = [self._places[piece.chunk] for piece in pieces]
-        contents = self._bytes([(at + low, at + high) for at, (low, high) in zip(places, spans, strict=True)])
-        batch = _Batch()
+        found = self._bytes([(at + low, at + high) for at, (low, high) in zip(places, spans, strict=True)])
+        decompressor = Decompressor(out)
         try:
-            for piece, (low, _), content in zip(pieces, spans, contents, strict=True):
-                head = heads[piece.chunk]
-                batch.add(head, piece, content if head.content is None else head.content, low)
-            batch.decompress()
+            for piece, (low, _), content in zip(pieces, spans, found, strict=True):
+                decompressor.add(heads[piece.chunk], piece, contents.get(piece.chunk, content), low)
+            decompressor.flush()
         except Exception as e:  # whatever blosc2 makes of a forged chunk
             raise PoolCorrupt(f"{self.path} cannot be decompressed ({e}): radmoe verify names the rollouts") from None
 
@@ -196,148 +212,34 @@ class ColumnReader:
         found = iter(files.read_spans(self.path, asked) if asked else ())
         return [next(found) if low < high else b"" for low, high in spans]
 
-    def _size(self, chunk: int) -> int:
-        return int(self._places[chunk + 1] - self._places[chunk])
+    def _first(self, chunk: int, wanted: int) -> tuple[int, int]:
+        """What is read of a chunk first: its head, or all of it where most of it is wanted."""
+        start, stop = self._places[chunk : chunk + 2]
+        raw = self._raw(chunk)
+        head = CHUNK_HEAD + 4 * -(-raw // BLOCK_BYTES)
+        return start, stop if 2 * wanted >= raw else min(start + head, stop)
 
     def _raw(self, chunk: int) -> int:
         """The bytes that a chunk has without compression."""
         size: int = self.meta["chunk_bytes"]
         return min(size, self.rows * self.row_bytes - chunk * size)
 
-    def _first(self, chunk: int, wanted: int) -> tuple[int, int]:
-        """What is read of a chunk first: its head, or all of it where most of it is wanted."""
-        size = self._size(chunk)
-        head = _CHUNK_HEAD + 4 * -(-self._raw(chunk) // BLOCK_BYTES)
-        return self._places[chunk], self._places[chunk] + (min(head, size) if 2 * wanted < self._raw(chunk) else size)
-
-    def _head(self, chunk: int, content: bytes) -> _Head:
+    def _head(self, chunk: int, content: bytes) -> Head:
         """The head of a chunk, of which the first bytes are given."""
-        size, raw, place = self._size(chunk), self._raw(chunk), self._places[chunk]
-        if not _is_chunk(content[:_CHUNK_HEAD], size, raw):
+        start, stop = self._places[chunk : chunk + 2]
+        size, raw = stop - start, self._raw(chunk)
+        if not size:
+            return Head(b"", 0, raw)
+        if not is_chunk(content[:CHUNK_HEAD], size, raw):
             raise PoolCorrupt(f"{self.path} has a chunk {chunk} that is not as described: restore it from a copy")
-        block = struct.unpack_from("<i", content, 8)[0]
-        blocks = -(-raw // block)
-        if content[2] & _COPIED or content[31] & _SPECIAL:
-            blocks = 0
-        elif _CHUNK_HEAD + 4 * blocks > size:
+        end = places_end(content, raw)
+        if end > size:
             raise PoolCorrupt(f"{self.path} has a chunk {chunk} without its blocks: restore it from a copy")
-        missing = size if not blocks else _CHUNK_HEAD + 4 * blocks
-        if len(content) < missing:
-            (content,) = files.read_spans(self.path, [(place, place + missing)])
-        if len(content) < missing:
+        if len(content) < end:
+            (content,) = files.read_spans(self.path, [(start, start + end)])
+        if len(content) < end:
             raise PoolCorrupt(f"{self.path} ends before its chunk {chunk}: it was cut, restore it from a copy")
-        starts = np.frombuffer(content, "<i4", blocks, _CHUNK_HEAD).astype(np.int64)
-        ordered = np.sort(np.append(starts, size))
-        if blocks and (ordered[0] < _CHUNK_HEAD + 4 * blocks or ordered[-1] > size):
-            raise PoolCorrupt(f"{self.path} has a chunk {chunk} with blocks outside it: restore it from a copy")
-        stops = ordered[np.searchsorted(ordered, starts, "right")] if blocks else starts
-        whole = content if len(content) == size else None
-        return _Head(content[:_CHUNK_HEAD], raw, block, starts.tolist(), stops.tolist(), whole)
-
-
-class _Piece(NamedTuple):
-    """Bytes [start, stop) of a chunk without compression, and where they go."""
-
-    chunk: int
-    start: int
-    stop: int
-    out: NDArray[np.uint8]
-
-
-class _Head(NamedTuple):
-    """A chunk's header, and where each block of it begins and ends; none where it is not in blocks. `content` is all of the chunk."""
-
-    header: bytes
-    raw: int
-    block: int
-    starts: list[int]
-    stops: list[int]
-    content: bytes | None
-
-    def span(self, piece: _Piece) -> tuple[int, int]:
-        """The bytes of the chunk in which the blocks of a piece lie."""
-        first, last = piece.start // self.block, -(-piece.stop // self.block)
-        return min(self.starts[first:last]), max(self.stops[first:last])
-
-
-class _Batch:
-    """Blocks that are decompressed together: few enough to stay in the processor's cache."""
-
-    def __init__(self) -> None:
-        self._head: _Head | None = None
-        self._blocks: list[bytes] = []
-        self._copies: list[tuple[int, int, NDArray[np.uint8]]] = []  # start and stop in the batch, target
-        self._raw = 0
-
-    def add(self, head: _Head, piece: _Piece, content: bytes, offset: int) -> None:
-        """Add the blocks of a piece, which are in these bytes of its chunk, and decompress what is full."""
-        if not head.starts or (content is head.content and piece.stop - piece.start == head.raw):
-            self._whole(head, piece, content)
-            return
-        block, first, last = head.block, piece.start // head.block, -(-piece.stop // head.block)
-        numbers: Iterable[int] = range(first, last)
-        inner = range(-(-piece.start // block), piece.stop // block)
-        if len(inner) > _BATCH:  # a long stretch goes straight to its place
-            self._straight(head, inner, piece, content, offset)
-            numbers = (*range(first, inner.start), *range(inner.stop, last))
-        for number in numbers:
-            begin, end = number * block, min((number + 1) * block, head.raw)
-            if len(self._blocks) >= _BATCH or (self._head and not _alike(self._head, head)):
-                self.decompress()
-            self._head = head
-            if end - begin < block and not self._blocks:  # a short block is the last of several
-                self._blocks.append(bytes(4 * head.header[3]))  # a block of zeros, as streams of no bytes
-                self._raw = block
-            self._blocks.append(content[head.starts[number] - offset : head.stops[number] - offset])
-            start, stop, place = max(begin, piece.start), min(end, piece.stop), self._raw - begin
-            self._copies.append((start + place, stop + place, piece.out[start - piece.start : stop - piece.start]))
-            self._raw += end - begin
-            if end - begin < block:
-                self.decompress()
-
-    @staticmethod
-    def _straight(head: _Head, inner: range, piece: _Piece, content: bytes, offset: int) -> None:
-        """Decompress neighbouring blocks, all of which a piece has whole, where they belong."""
-        starts, raw = np.array(head.starts[inner.start : inner.stop]), len(inner) * head.block
-        low, high = int(starts.min()), max(head.stops[inner.start : inner.stop])
-        places = starts - low + _CHUNK_HEAD + 4 * len(inner)
-        at = inner.start * head.block - piece.start
-        blocks = memoryview(content)[low - offset : high - offset]
-        _decompress(head, places, (blocks,), high - low, piece.out[at : at + raw])
-
-    def decompress(self) -> None:
-        if self._head is None:
-            return
-        ends = np.cumsum([_CHUNK_HEAD + 4 * len(self._blocks), *map(len, self._blocks)])
-        out = np.empty(self._raw, np.uint8)
-        _decompress(self._head, ends[:-1], self._blocks, int(ends[-1] - ends[0]), out)
-        for start, stop, target in self._copies:
-            target[:] = out[start:stop]
-        self.__init__()  # type: ignore[misc]
-
-    @staticmethod
-    def _whole(head: _Head, piece: _Piece, content: bytes) -> None:
-        import blosc2
-
-        out = np.empty(head.raw, np.uint8)
-        blosc2.decompress2(content, out, nthreads=1)
-        piece.out[:] = out[piece.start : piece.stop]
-
-
-def _alike(one: _Head, other: _Head) -> bool:
-    """Whether blocks of two chunks may stand in one: codec, filters and sizes are the same."""
-    return (one.block, one.header[:4], one.header[16:]) == (other.block, other.header[:4], other.header[16:])
-
-
-def _decompress(
-    head: _Head, places: NDArray[np.int64], blocks: Sequence[bytes | memoryview], size: int, out: NDArray[np.uint8]
-) -> None:
-    """Decompress blocks of a chunk, which begin at these places of a chunk of their own."""
-    import blosc2
-
-    header = bytearray(head.header)
-    struct.pack_into("<iii", header, 4, len(out), head.block, _CHUNK_HEAD + 4 * len(places) + size)
-    blosc2.decompress2(b"".join((header, places.astype("<i4").tobytes(), *blocks)), out, nthreads=1)
+        return read_head(self.path, chunk, content, size, raw)
 
 
 def check_entry(path: Path, column: StoredColumn, entry: dict[str, Any]) -> None:
@@ -405,19 +307,10 @@ def _check_claims(path: Path, meta: dict[str, Any], raw: int) -> None:
             if length:  # a chunk of nothing but zeros has no bytes
                 f.seek(at)
                 held = min(chunk_bytes, raw - index * chunk_bytes)
-                sound = sound and _is_chunk(f.read(_CHUNK_HEAD), length, held)
+                sound = sound and is_chunk(f.read(CHUNK_HEAD), length, held)
                 at += length
     if not sound:
         raise PoolCorrupt(f"{path} is not the blosc2 frame that is described: restore it from a copy")
-
-
-def _is_chunk(header: bytes, length: int, raw: int) -> bool:
-    """Whether a chunk's header gives these sizes, and codecs and filters that are part of blosc2 itself."""
-    if len(header) < _CHUNK_HEAD:
-        return False
-    nbytes, block, cbytes = struct.unpack_from("<iii", header, 4)
-    known = header[2] >> 5 in _CODECS and all(code in _FILTERS for code in header[16:22])
-    return known and (nbytes, cbytes) == (raw, length) and 0 < block <= max(raw, 2 * BLOCK_BYTES)
 
 
 def _layout(path: Path, size: int) -> tuple[int, int]:
@@ -464,7 +357,7 @@ def _chunk_sizes(path: Path, head: int, data: int, size: int) -> list[int]:
         index = f.read(size - head - data - _TRAILER_BYTES)
         if not index:
             return []
-        nbytes, _, cbytes = struct.unpack_from("<iii", index.ljust(_CHUNK_HEAD), 4)
+        nbytes, _, cbytes = struct.unpack_from("<iii", index.ljust(CHUNK_HEAD), 4)
         if cbytes != len(index) or not 0 <= nbytes <= _INDEX_RATIO * len(index) or nbytes % 8:
             raise OSError(f"{path} has an index of another size than it says")
         try:
@@ -478,7 +371,7 @@ def _chunk_sizes(path: Path, head: int, data: int, size: int) -> list[int]:
                 continue
             f.seek(head + at + 12)
             (length,) = struct.unpack("<i", f.read(4).ljust(4, b"\0"))
-            if offset != at or length < _CHUNK_HEAD or at + length > data:
+            if offset != at or length < CHUNK_HEAD or at + length > data:
                 raise OSError(f"{path} has an index that does not fit its chunks")
             sizes.append(length)
             at += length

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from radmoe.pool.fault import Fault, SetAside
 
 _INDEX = ["problem_id", "problem_index", "kind", "rollout_index", "shard", "row", "tokens"]
+_INDEX_ROWS = 4096
 _EXPECTED_ROWS = 256  # of a rollout, at most, that are read together with those of others
 _TOKEN_BYTES = 8  # its id and the logprob of it are in memory as long as the group is
 _EXPERT_BYTES = 8  # a route vector has a float32 for each expert of each layer, and there is a copy
@@ -322,8 +323,9 @@ class Pool:
         index: dict[str, list[tuple[int, int, int, int]]] = {}
         places: dict[str, int] = {}
         kinds: dict[str, Kind] = {}
-        columns = self.runs(_INDEX).to_pydict()
-        for problem, place, kind, rollout, shard, row, tokens in zip(*(columns[name] for name in _INDEX), strict=True):
+        batches = self.runs(_INDEX).to_batches(max_chunksize=_INDEX_ROWS)  # few rows at a time are Python's objects
+        rows = (row for batch in batches for row in zip(*(part.to_pylist() for part in batch.columns), strict=True))
+        for problem, place, kind, rollout, shard, row, tokens in rows:
             if problem is None or rollout is None or rollout < 0:
                 raise PoolCorrupt(f"{self.path / schema.RUNS} has a run without problem or rollout index: restore it")
             if shard not in self.shards or row is None or not 0 <= row < self.shards[shard].meta["runs"]:
