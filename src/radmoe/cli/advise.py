@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds
+from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds, sizes_of
 from radmoe.system.printing import say, say_json
 
 EXAMPLES = (
@@ -40,7 +40,8 @@ def command(
     advice = {}
     for own in dict.fromkeys(kinds.values()):
         names = [problem for problem in problems if kinds[problem] == own]
-        groups = (replace(opened.group(name), kind=own) for name in progress(names, len(names), f"comparing {own}"))
+        shown = progress(names, sizes_of(opened, names), f"comparing {own}")
+        groups = (replace(opened.group(name), kind=own) for name in shown)
         advice[own] = advise(survey(groups, own, nucleus=nucleus))
     if as_json:
         say_json({own: asdict(one) for own, one in advice.items()})

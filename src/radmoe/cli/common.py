@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
@@ -216,12 +216,17 @@ def limited(limit: int | None, items: list[T]) -> list[T]:
     return items[:limit]
 
 
-def progress(items: Iterable[T], total: int, what: str, noun: str = "problems") -> Iterator[T]:
-    """Iterate over problems with progress on stderr."""
-    with bar(what, noun, total=total) as update:
-        for item in items:
+def progress(items: Iterable[T], sizes: Sequence[int], what: str, noun: str = "rollouts") -> Iterator[T]:
+    """Iterate with progress on stderr, in which each item counts as many as the size at its place."""
+    with bar(what, noun, total=sum(sizes)) as update:
+        for item, size in zip(items, sizes, strict=True):
             yield item
-            update(advance=1)
+            update(advance=size)
+
+
+def sizes_of(pool: Pool, problems: Iterable[str]) -> list[int]:
+    """The number of rollouts of each of these problems."""
+    return [len(pool.rollout_indices(problem)) for problem in problems]
 
 
 def write_file(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, PoolPath, limited, progress, size
+from radmoe.cli.common import Json, PoolPath, limited, progress, size, sizes_of
 from radmoe.system.printing import console, say_json
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _coverage(pool: Pool, limit: int | None) -> list[dict[str, Any]]:
     counts = dict.fromkeys(_COVERAGE, 0)
     total = 0
     problems = limited(limit, pool.problems)
-    for problem in progress(problems, len(problems), "looking for anchors"):
+    for problem in progress(problems, sizes_of(pool, problems), "looking for anchors"):
         group = pool.group(problem)
         for rollout in group.rollouts:
             total += 1

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds, takes_rule, write_file
+from radmoe.cli.common import (
+    Json,
+    KindName,
+    PoolPath,
+    limited,
+    progress,
+    settled_kinds,
+    sizes_of,
+    takes_rule,
+    write_file,
+)
 from radmoe.cli.sureness import Judged, find_sureness
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, console, json_text, say, say_block
@@ -86,7 +96,7 @@ def command(
         sureness = find_sureness(opened, calibration, abstain_below, rule)
         rule = sureness.rule
         groups = (replace(opened.group(name), kind=own) for name, own in kinds.items())
-        selections = progress(select_many(groups, threads=jobs, rule=rule), len(problems), "selecting")
+        selections = progress(select_many(groups, threads=jobs, rule=rule), sizes_of(opened, kinds), "selecting")
         made: list[Selection] = []
 
         def judged() -> Iterator[Judged]:

@@ -313,7 +313,7 @@ def select_command(
     made = decide_all(
         directory, method=method, rule=rule, limit=limit, instances=instances, test_seconds=test_seconds, threads=jobs
     )
-    decisions = list(progress(made, min(total, limit or total), "selecting", "issues"))
+    decisions = list(progress(made, [1] * min(total, limit or total), "selecting", "issues"))
     preds, reasons = out or directory / PREDS, records or directory / RECORDS
     write_predictions(decisions, preds, reasons)
     shown = page or directory / PAGE
