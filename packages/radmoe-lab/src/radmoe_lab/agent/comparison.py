@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from radmoe.evaluation.screen import show_table
 
     issues = list(shipped(limit=given.limit))
-    table = compare(progress(issues, len(issues), "comparing", "issues"))
+    table = compare(progress(issues, [1] * len(issues), "comparing", "issues"))
     show_table(table, console())
     if given.out is not None:
         write_atomic(given.out, f"{json.dumps(table.to_json(), indent=1)}\n".encode())

@@ -18,6 +18,7 @@ from radmoe.cli.common import (
     limited,
     progress,
     settled_kinds,
+    sizes_of,
     takes_rule,
 )
 from radmoe.errors import InputError
@@ -69,7 +70,7 @@ def _plant(path: Path) -> Path:
 
     recipe = planted.Planted(shape=RouterShape(48, 128, 8), problems=2, rollouts=64, tokens=2000)
     with PoolWriter(path, shape=recipe.shape, vocab=planted.vocab(), model="planted") as writer:
-        for problem in progress(planted.groups(recipe), recipe.problems, "planting a pool"):
+        for problem in progress(planted.groups(recipe), [recipe.rollouts] * recipe.problems, "planting a pool"):
             for rollout in problem.group.rollouts:
                 writer.add(problem.group.problem_id, rollout, kind=problem.group.kind)
     return path
@@ -97,7 +98,7 @@ def _measure(path: Path, kind: str | None, rule: Any, limit: int) -> dict[str, A
         times.setdefault(name, []).append(1e3 * (time.perf_counter() - start))
 
     rounds = problems * -(-_SAMPLES // len(problems))
-    for problem in progress(rounds, len(rounds), "measuring"):
+    for problem in progress(rounds, sizes_of(pool, rounds), "measuring"):
         setting = settings[problem]
         kernel = binary_jaccard if setting.kernel == "binary" else weighted_jaccard
         with stage("whole selection, pool opened fresh"):

@@ -112,7 +112,7 @@ def _problems(path: Path, pictures: Path) -> Iterator[Shown]:
     from radmoe_lab.pictures import draw_problem
 
     (graded,) = open_graded(path, use_cache=False)
-    for problem in progress(graded, len(graded), "selecting and drawing"):
+    for problem in progress(graded, [1] * len(graded), "selecting and drawing", "problems"):
         hits = {name: METHODS[name].judge(problem).hit for name in SHOWN}
         if problem.setting.kind in NEAR_UNIQUE_KINDS:
             hits["majority"] = math.nan  # nearly every program is a string of its own: there is nothing to count
