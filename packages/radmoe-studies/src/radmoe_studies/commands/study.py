@@ -46,7 +46,7 @@ def command(
         Path | None,
         typer.Option(
             "--readings",
-            help="A TOML file of readings by claim, and of earlier verdicts ([before]), which claims.md shows.",
+            help="A TOML file of readings by claim, and of earlier verdicts in a table `before`, which claims.md shows.",
         ),
     ] = None,
     out: Annotated[
