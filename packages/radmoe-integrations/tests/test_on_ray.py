@@ -16,10 +16,11 @@ pytest.importorskip(
 
 import ray_cluster
 from radmoe.capture import CaptureInterrupted, Progress, capture_pool
-from radmoe.capture.on_ray import Crew, capture_on_ray, fill_on_ray
 from radmoe.engines.replay import agreement, replay
 from radmoe.errors import ClusterError, InputError, PoolBusy, PoolMismatch
 from radmoe.pool import PoolWriter, open_pool
+from radmoe.system.cluster import Crew
+from radmoe_integrations.on_ray import capture_on_ray, fill_on_ray
 from ray_cluster import Killer, content, cursed_plan, make_plan, poisoned_plan
 
 pytestmark = pytest.mark.slow
