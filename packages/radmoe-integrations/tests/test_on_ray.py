@@ -100,7 +100,8 @@ def test_a_problem_that_kills_every_worker_ends_the_capture_and_the_others_are_s
         ClusterError, match=r"no worker is left, and what was made is safe: worker \d was given up: lost 3"
     ):
         capture_on_ray(poisoned_plan, tmp_path / "p", crew)
-    assert capture_on_ray(make_plan, tmp_path / "p", crew).sampled == 8
+    left = capture_on_ray(make_plan, tmp_path / "p", crew).sampled
+    assert 8 <= left <= 8 + crew.workers  # the last piece of each worker has at most two rollouts, of which one kills it
 
 
 def test_an_interrupted_capture_goes_on(crew: Crew, alone: Path, tmp_path: Path) -> None:
