@@ -82,7 +82,6 @@ SELECTION = [
     "kinds",
     "online",
     "calibration",
-    "regime",
     "closing",
     "overlap",
     "rule",

@@ -16,7 +16,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from radmoe.cli import (
-    advise,
     capture,
     doctor,
     evaluate,
@@ -212,10 +211,11 @@ _COMPANIONS = {  # commands that stand in the documentation, and the package tha
     "study": "radmoe-studies",
     "audit": "radmoe-studies",
     "calibrate": "radmoe-studies",
+    "advise": "radmoe-studies",
 }
 
 _HEADINGS: dict[str, tuple[Any, ...]] = {  # of `radmoe --help`, each with its commands in their order
-    "Select": (select, advise),
+    "Select": (select,),
     "Capture": (capture, replay, inspect, verify, merge, doctor),
     "Judge": (grade, evaluate, report),
     "Serve": (serve,),

@@ -1,9 +1,10 @@
-"""The plugin of radmoe-studies: it adds the commands that run the paper's analyses, and the one that fits calibrations."""
+"""The plugin of radmoe-studies: its commands run the paper's analyses, fit calibrations, and advise how to select."""
 
 from radmoe.system.plugins import Plugin
 
 PLUGIN = Plugin(
     commands={
+        "advise": "radmoe_studies.commands.advise.command",
         "calibrate": "radmoe_studies.commands.calibrate.command",
         "study": "radmoe_studies.commands.study.command",
         "audit": "radmoe_studies.commands.audit.command",
