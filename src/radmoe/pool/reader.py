@@ -304,7 +304,7 @@ class Pool:
         return read_table(self.path / schema.RUNS, RUN_FIELDS, columns=columns, where=where)
 
     def _stretches(self, problem_id: str) -> Iterator[Stretch]:
-        """The rollouts of a problem in their order, as stretches of neighbours on disk."""
+        """The rollouts of a problem in their order. Those that lie next to each other on disk are one stretch."""
         runs = self._index[problem_id]
         first = 0
         while first < len(runs):

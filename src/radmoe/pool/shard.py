@@ -196,7 +196,7 @@ class Shard:
 
 
 class Stretch:
-    """Neighbouring runs of a shard, as the rollouts of a problem mostly are. A column is read for all of them at once."""
+    """Rollouts that lie next to each other in a shard, as those of a problem mostly do. A column is read for all of them at once."""
 
     def __init__(self, shard: Shard, first: int, runs: int) -> None:
         self.shard, self.first, self.runs, self.stop = shard, first, runs, first + runs

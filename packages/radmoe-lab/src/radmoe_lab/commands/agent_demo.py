@@ -36,7 +36,7 @@ def demo_command(
     from radmoe_agent.page import PAGE, write_page
     from radmoe_agent.page.write import read_records
     from radmoe_agent.patches import RECORDS
-    from radmoe_lab.agent.comparison import Judged, compare, read_committed
+    from radmoe_lab.agent.comparison import JudgedIssue, compare, read_committed
     from radmoe_lab.agent.export import write_instances, write_verdicts
     from radmoe_lab.agent.repositories import repositories
     from radmoe_lab.agent.templates import CONFIG
@@ -58,7 +58,7 @@ def demo_command(
     say("")
     labels = write_verdicts(place, verdicts)
     own = compare(
-        Judged(
+        JudgedIssue(
             members,
             replace(pool.group(name), kind="agent") if name in pool.kinds else None,
             {one.run: verdicts[name, one.run] for one in members},
