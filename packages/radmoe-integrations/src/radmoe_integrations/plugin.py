@@ -2,4 +2,8 @@
 
 from radmoe.system.plugins import Plugin
 
-PLUGIN = Plugin(commands={})
+PLUGIN = Plugin(
+    commands={
+        "export": "radmoe_integrations.commands.export.command",
+    }
+)
