@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pkgutil
 import re
 import subprocess
@@ -196,7 +197,8 @@ def driven(
     """The results of steps that run in one process with what these extras install: each in a copy, or in the workspace."""
     scratch = str(workspace) if keep else f"{workspace}-scratch"
     driver = [sys.executable, str(ROOT / "tests/support/printed_driver.py"), extras, str(workspace), scratch]
-    done = subprocess.run(driver, input=json.dumps(steps), capture_output=True, text=True, check=False)
+    own = os.environ | {"HF_HOME": f"{workspace}-hub"}  # what datasets keeps of the files that it has read
+    done = subprocess.run(driver, input=json.dumps(steps), capture_output=True, text=True, check=False, env=own)
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(results) == len(steps), done.stderr
     return results
