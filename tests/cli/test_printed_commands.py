@@ -99,6 +99,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ("calibrate", "pools/lab-qwen-thinking-math-2", "--out", "sure.json"),
                 ("-m", "radmoe_lab.gguf", "lab-qwen", "model.gguf"),
                 ("-m", "radmoe_lab.agent.export", "--out", "issues", "--limit", 1),
+                ("export", "pools/lab-qwen-thinking-math-2", "--hub", "dataset"),
             )
         ],
         place,
@@ -125,9 +126,10 @@ def step(words: tuple[str, ...]) -> dict[str, Any]:
     name = f"{call} {words[2]}" if call in ("lab", "agent") else call
     small = SMALL.get(name, ())
     strange = name == "capture" and any("./" in word or "gguf" in word for word in words)  # the model knows no sums
+    flag = "--hub" if name == "export" else "--out"
     out = (
-        [words[words.index("--out") + 1]]
-        if "--out" in words and name in ("capture", "replay", "merge", "agent run")
+        [words[words.index(flag) + 1]]
+        if flag in words and name in ("capture", "replay", "merge", "agent run", "export")
         else []
     )
     small = (*small, *(("--max-tokens", "40") if strange else ()))

@@ -75,7 +75,6 @@ class ColumnWriter:
     def __init__(self, path: Path, column: StoredColumn, per_row: int, cparams: dict[str, Any]) -> None:
         import blosc2
 
-        path.unlink(missing_ok=True)
         self._path, self._column, self._per_row = path, column, per_row
         size = cparams["typesize"]
         self._chunk_bytes = CHUNK_BYTES // size * size

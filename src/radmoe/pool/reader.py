@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -195,6 +196,30 @@ class Pool:
 
         return verify(self, progress=progress)
 
+    def delete(self, problem_ids: Collection[str]) -> Pool:
+        """Delete problems with all that the pool holds of them, and open what is left.
+
+        The shards that hold them are written anew, which needs room for the largest one without compression. A kill leaves a pool
+        that recovery, or the next writer, finishes. Raises PoolBusy if a process writes to the pool.
+        """
+        from radmoe.pool.completion import recover
+        from radmoe.pool.verify import verify
+
+        for problem_id in problem_ids:
+            self.check_problem(problem_id)
+        if files.in_store(self.path):
+            raise InputError(
+                f"{self.path} is in a store, where nothing is deleted from a pool: copy it to a disk first"
+            )
+        stay = Counter(run[1] for problem, runs in self._index.items() if problem not in problem_ids for run in runs)
+        changed = [number for number, shard in self.shards.items() if stay[number] < shard.meta["runs"]]
+        if faults := verify(self, shards=changed):
+            raise PoolCorrupt(
+                f"{self.path} is damaged, and new shards would hide it: {faults[0]}; restore it from a copy"
+            )
+        recover(self.path, problem_ids)
+        return Pool(self.path)
+
     @property
     def provenance(self) -> dict[str, dict[str, Any]]:
         """Where the rollouts of each shard come from: versions, host, engine."""
@@ -273,7 +298,7 @@ class Pool:
         members = zip(self.rollout_indices(problem_id), self.group(problem_id).rollouts, strict=True)
         decode = self.vocab.decode_bytes
         return [
-            decode(rollout.token_ids).decode("utf-8", "replace") if kept[index] is None else kept[index]
+            decode(rollout.token_ids).decode("utf-8", "replace") if kept.get(index) is None else kept[index]
             for index, rollout in members
         ]
 
