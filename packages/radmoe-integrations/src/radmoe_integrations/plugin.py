@@ -2,4 +2,4 @@
 
 from radmoe.system.plugins import Plugin
 
-PLUGIN = Plugin(commands={})
+PLUGIN = Plugin(commands={"import": "radmoe_integrations.commands.import_rollouts.command"})
