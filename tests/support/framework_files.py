@@ -140,9 +140,10 @@ def write_dataproto(path: Path, every: list[Sequence]) -> Path:
     storage = torch.frombuffer(bytearray(b"".join(parts)), dtype=torch.uint8)
     metadata = {"cls": "TensorDict", "non_tensors": {}, "leaves": leaves, "cls_metadata": {"batch_size": [len(every)]}}
     uid = np.array([one.problem for one in every], object)
-    with named("tensordict._reductions", "_rebuild_tensordict_files_consolidated") as rebuild, named(
-        "verl.protocol", "DataProto"
-    ) as proto:
+    with (
+        named("tensordict._reductions", "_rebuild_tensordict_files_consolidated") as rebuild,
+        named("verl.protocol", "DataProto") as proto,
+    ):
         packed = io.BytesIO()
         torch.save(_Reduced(rebuild, (metadata, storage)), packed)
         proto.__getstate__ = lambda _: (packed.getvalue(), {"uid": uid}, {"timing": 0.5})
@@ -243,7 +244,9 @@ def sglang_line(one: Sequence, *, start: int = 0) -> dict[str, Any]:
             "prompt_tokens": len(one.prompt),
             "completion_tokens": len(one.tokens),
             "finish_reason": {"type": one.reason},
-            "output_token_logprobs": [[value, token, None] for value, token in zip(one.logprobs, one.tokens, strict=True)],
+            "output_token_logprobs": [
+                [value, token, None] for value, token in zip(one.logprobs, one.tokens, strict=True)
+            ],
             "output_top_logprobs": [[[value, i, None] for i, value in enumerate(step)] for step in one.top],
             "routed_experts": base64.b64encode(one.rows[start:].astype("<i4").tobytes()).decode(),
         },

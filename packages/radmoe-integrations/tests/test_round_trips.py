@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import framework_files as files
-from command_line import lines, radmoe
+from command_line import radmoe
 from framework_files import Sequence
 from radmoe import select
 from radmoe.grading.labels import read_labels
@@ -61,7 +60,7 @@ def test_an_import_gives_the_captured_rollouts_and_the_same_picks(
         assert select(_without_weights(old)).index == select(new).index
 
 
-def _without_weights(group):  # noqa: ANN001, ANN202
+def _without_weights(group):
     from dataclasses import replace
 
     from radmoe import Rollout

@@ -28,7 +28,8 @@ def command(
         typer.Argument(metavar="FORMAT", help="slime, verl, prime-rl, vllm or sglang.", show_default=False),
     ],
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILES...", help="What the framework or the client wrote.", show_default=False)
+        list[Path],
+        typer.Argument(metavar="FILES...", help="What the framework or the client wrote.", show_default=False),
     ],
     model: Annotated[
         str, typer.Option("--model", help="The checkpoint that sampled: its tokenizer and configuration are read.")
@@ -42,12 +43,16 @@ def command(
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option("--threshold", help="The reward from which a rollout is right.", show_default="rewards are 0 or 1"),
+        typer.Option(
+            "--threshold", help="The reward from which a rollout is right.", show_default="rewards are 0 or 1"
+        ),
     ] = None,
     reward_key: Annotated[
         str | None,
         typer.Option(
-            "--reward-key", help="Which of several rewards counts (slime, verl).", show_default="the only one; verl: rm_scores"
+            "--reward-key",
+            help="Which of several rewards counts (slime, verl).",
+            show_default="the only one; verl: rm_scores",
         ),
     ] = None,
     as_json: Json = False,
@@ -81,7 +86,9 @@ def command(
     if done.alone:
         say(f"radmoe: {done.alone:,} problems have one rollout: there is nothing to choose from", err=True)
     labels = f"{done.right:,} of {done.labelled:,} right by their rewards" if done.labelled else "no rewards, no labels"
-    say(f"{done.pool}: {done.problems:,} problems, {done.rollouts:,} rollouts, {done.imported:,} imported now; {labels}")
+    say(
+        f"{done.pool}: {done.problems:,} problems, {done.rollouts:,} rollouts, {done.imported:,} imported now; {labels}"
+    )
     at, of_at, behind, of_behind = done.parting
     if of_at:
         share = f", {behind / of_behind:.1%} behind it" if of_behind else ""

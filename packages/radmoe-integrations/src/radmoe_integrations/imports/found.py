@@ -89,7 +89,7 @@ class Found:
             ids = moe_layers(raw, layout)
         except InputError as error:
             raise InputError(f"{self.where}: {error}") from None
-        low, high = (int(ids.min()), int(ids.max())) if ids.size else (0, 0)
+        high = int(ids.max()) if ids.size else 0
         if high >= layout.shape.experts:
             raise InputError(
                 f"{self.where} names expert {high}, and {layout.model} has {layout.shape.experts}: pass --model the checkpoint that "
@@ -100,7 +100,6 @@ class Found:
             unset |= (ids == 0).all((0, 2)) & (len(ids) > _CHANCE)
         if unset.any():
             raise Unusable(f"{int(unset.sum()):,} of {unset.size:,} (row, layer) pairs hold no routing ({kernel})")
-        assert low >= 0
         return ids.astype(np.int16)
 
     def _steps(self, every: NDArray[np.intp]) -> tuple[Step, ...]:
@@ -165,5 +164,8 @@ class Alignment:
             )
 
 
-_AGREES, _SAME = 0.5, 0.95  # shares of layers: batches and dtypes change some sets, and a token can have little influence
+_AGREES, _SAME = (
+    0.5,
+    0.95,
+)  # shares of layers: batches and dtypes change some sets, and a token can have little influence
 _ENOUGH = 96  # layers, so that a few pairs of like tokens are no proof

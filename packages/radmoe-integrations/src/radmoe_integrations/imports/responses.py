@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from radmoe.engines.base import Sampling
 from radmoe.engines.checkpoint import RouterLayout
-from radmoe.engines.http.answers import ordered_choices, sglang_answer, token_ids, unpack_int32, unpack_npy, vllm_logprobs
+from radmoe.engines.http.answers import (
+    ordered_choices,
+    sglang_answer,
+    token_ids,
+    unpack_int32,
+    unpack_npy,
+    vllm_logprobs,
+)
 from radmoe.engines.http.fields import Field
 from radmoe.engines.sglang import unpack
 from radmoe.errors import InputError, RadmoeError
@@ -57,7 +64,9 @@ def rollouts(
             choices = [one for part in parts for one in _choices(Field(part, place), server, words)]
             rewards = _rewards(shared.maybe("reward"), len(choices), place)
             known, model = shared.maybe("problem_id"), shared.maybe("model")
-            problem = _problem(known, place, f"{where.stem}-{number}" if len(choices) > 1 and choices[0].prompt_ids is None else None)
+            problem = _problem(
+                known, place, f"{where.stem}-{number}" if len(choices) > 1 and choices[0].prompt_ids is None else None
+            )
             for index, (choice, reward) in enumerate(zip(choices, rewards, strict=True)):
                 own = place if len(choices) == 1 else f"{place} choice {index}"
                 if choice.routed is None:
@@ -95,7 +104,10 @@ def _lines(file: BinaryIO, where: Path) -> Iterator[tuple[int, Any]]:
 def _choices(answer: Field, server: str, words: int) -> list[_Choice]:
     if server == "sglang":
         one = sglang_answer(answer, words=words, most=MAX_TOKENS, logprobs=_top_logprobs(answer))
-        routed, counted = answer.get("meta_info").maybe("routed_experts"), answer.get("meta_info").maybe("prompt_tokens")
+        routed, counted = (
+            answer.get("meta_info").maybe("routed_experts"),
+            answer.get("meta_info").maybe("prompt_tokens"),
+        )
         prompt = None if counted is None else counted.integer(1, MAX_TOKENS)
         return [_Choice(one.tokens, one.reason, one.sampled, one.top, routed, prompt, answer.maybe("prompt_token_ids"))]
     choices = ordered_choices(answer, len(answer.get("choices").items()))
@@ -109,7 +121,9 @@ def _choices(answer: Field, server: str, words: int) -> list[_Choice]:
         columns = vllm_logprobs(choice, len(tokens), _MOST, chat=chat)
         ids = choice.maybe("prompt_token_ids") or answer.maybe("prompt_token_ids")
         prompt = None if counted is None else counted.integer(1, MAX_TOKENS)
-        made.append(_Choice(tokens, choice.get("finish_reason").text(), *columns, choice.maybe("routed_experts"), prompt, ids))
+        made.append(
+            _Choice(tokens, choice.get("finish_reason").text(), *columns, choice.maybe("routed_experts"), prompt, ids)
+        )
     return made
 
 
@@ -195,5 +209,7 @@ def _unpack_object(routed: Field) -> Raw:
     except ValueError:
         raise routed.get("data").refusal("base64") from None
     if math.prod(shape) * np.dtype(dtype).itemsize != len(data):
-        raise InputError(f"routing claims the shape {shape} of {dtype}, and has {len(data):,} bytes: it is cut or forged")
+        raise InputError(
+            f"routing claims the shape {shape} of {dtype}, and has {len(data):,} bytes: it is cut or forged"
+        )
     return np.frombuffer(data, dtype).reshape(shape)

@@ -108,7 +108,13 @@ def numbers(value: Any, where: str, name: str, dtype: type[np.generic]) -> NDArr
     array = np.asarray(value) if isinstance(value, list | np.ndarray) else np.empty((0, 0))
     wanted = "f" if np.dtype(dtype).kind == "f" else "b"
     if array.ndim != 1 or array.dtype.kind not in "iu" + wanted:
-        raise InputError(f"{where} has {name} that are no list of {'' if wanted == 'f' else 'whole '}numbers: it is damaged")
-    if wanted == "b" and array.size and not np.iinfo(np.int32).min <= array.min() <= array.max() <= np.iinfo(np.int32).max:
+        raise InputError(
+            f"{where} has {name} that are no list of {'' if wanted == 'f' else 'whole '}numbers: it is damaged"
+        )
+    if (
+        wanted == "b"
+        and array.size
+        and not np.iinfo(np.int32).min <= array.min() <= array.max() <= np.iinfo(np.int32).max
+    ):
         raise InputError(f"{where} has {name} beyond 32 bits: it is damaged")
     return array.astype(dtype)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe_integrations.imports.pickled import NUMPY, Call, read_pickle
+from radmoe_integrations.imports.pickled import NUMPY, Call, Name, read_pickle
 
 _TYPES = {  # storages of torch, and the names of its types in a TensorDict's description
     **dict.fromkeys(("torch.LongStorage", "torch.int64"), "<i8"),
@@ -38,13 +38,27 @@ _TYPES = {  # storages of torch, and the names of its types in a TensorDict's de
     **dict.fromkeys(("torch.DoubleStorage", "torch.float64"), "<f8"),
 }
 _TENSOR = "torch._utils._rebuild_tensor_v2"
+_TYPED = "torch._tensor._rebuild_from_type_v2"
+_NESTED = "torch.nested._internal.nested_tensor._rebuild_njt"
+_TENSORDICT = "tensordict._reductions._make_td"
 _CONSOLIDATED = "tensordict._reductions._rebuild_tensordict_files_consolidated"
-NAMES = {_TENSOR, _CONSOLIDATED, "torch.BFloat16Storage", "torch.Size", *(n for n in _TYPES if n.endswith("Storage")), *NUMPY}
-_LOCAL_HEAD = struct.Struct("<4s22xHH")  # of a zip's member: its mark, and the lengths of its name and of what is behind it
+NAMES = {
+    *NUMPY,
+    *(name for name in _TYPES if name.endswith("Storage")),
+    "torch.BFloat16Storage",
+    "torch.Size",
+    "torch.Tensor",
+}
+NAMES |= {_TENSOR, _TYPED, _NESTED, "torch.nested._internal.nested_tensor.NestedTensor", "__builtin__.set"}
+NAMES |= {"torch._dynamo.decorators._DimRange", _TENSORDICT, _CONSOLIDATED, "tensordict._td.TensorDict"}
+NAMES |= {f"tensordict.tensorclass.NonTensor{kind}" for kind in ("Data", "Stack")}
+_LOCAL_HEAD = struct.Struct(
+    "<4s22xHH"
+)  # of a zip's member: its mark, and the lengths of its name and of what is behind it
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Iterator[BufferedReader]:
     """A regular file to read. Raises InputError for anything else; a FIFO is not waited for."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
@@ -77,13 +91,31 @@ class FileTensor:
         """Rows [start, stop) as an array."""
         stop = len(self) if stop is None else min(stop, len(self))
         out = np.empty((max(stop - start, 0), *self.shape[1:]), self.dtype)
-        place, left = self[start].offset if out.size else self.offset, memoryview(out.reshape(-1)).cast("B")
+        place, left = (
+            self[start].offset if out.size else self.offset,
+            memoryview(out.reshape(-1).view(np.uint8)).cast("B"),
+        )
         while left:
             count = os.preadv(self.file.fileno(), [left], place)
             if not count:
                 raise InputError(f"{self.where} ends within a tensor: it was cut while it was copied, copy it again")
             place, left = place + count, left[count:]
         return out
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Tensors of different lengths, one behind the other in one tensor. `offsets` say where each begins, and the last one ends."""
+
+    values: FileTensor
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> FileTensor:
+        first, last = self.offsets[index : index + 2].tolist()
+        return replace(self.values, offset=self.values[first].offset, shape=(last - first, *self.values.shape[1:]))
 
 
 class Window(RawIOBase):
@@ -114,7 +146,9 @@ def is_torch(file: BinaryIO) -> bool:
     return os.pread(file.fileno(), 4, 0) == b"PK\3\4"
 
 
-def read_torch(file: BinaryIO, where: Path, *, names: Collection[str] = (), start: int = 0, size: int | None = None) -> Any:
+def read_torch(
+    file: BinaryIO, where: Path, *, names: Collection[str] = (), start: int = 0, size: int | None = None
+) -> Any:
     """What torch.save wrote, with a `FileTensor` for each tensor.
 
     `names` are what the pickle may name besides tensors. The archive takes `size` bytes of the file from `start` on.
@@ -137,7 +171,7 @@ def read_torch(file: BinaryIO, where: Path, *, names: Collection[str] = (), star
     if "data.pkl" not in places or _content(file, places, "byteorder") not in (b"", b"little"):
         raise InputError(f"{where} is a zip archive without tensors of torch (data.pkl): say which format it is")
     at, length = places["data.pkl"]
-    described = read_pickle(BufferedReader(Window(file, at, length)), where, {*NAMES, *names})  # type: ignore[arg-type]
+    described = read_pickle(BufferedReader(Window(file, at, length)), where, {*NAMES, *names})
     return _resolved(described, _Storages(file, where, places), set())
 
 
@@ -169,10 +203,18 @@ class _Storages:
     def tensor(self, call: Call) -> FileTensor:
         """The tensor that a call describes. It must lie row after row, within its storage."""
         match call.arguments:
-            case (Call(path="storage", arguments=("storage", kind, str(key), _, _)), int(first), tuple(shape), tuple(strides), *_):
+            case (
+                Call(path="storage", arguments=("storage", kind, str(key), _, _)),
+                int(first),
+                tuple(shape),
+                tuple(strides),
+                *_,
+            ):
                 pass
             case _:
-                raise InputError(f"{self.where} describes a tensor in a way that is not torch.save's: have it written again")
+                raise InputError(
+                    f"{self.where} describes a tensor in a way that is not torch.save's: have it written again"
+                )
         at, size = self.places.get(f"data/{key}", (0, -1))
         return self.placed(str(getattr(kind, "path", kind)), shape, at, size, first=first, strides=strides)
 
@@ -181,7 +223,9 @@ class _Storages:
     ) -> FileTensor:
         """The tensor of a type and shape that begins `first` items behind `at` and lies within `size` bytes from there."""
         if kind not in _TYPES or not all(type(n) is int and n >= 0 for n in (first, *shape)):
-            raise InputError(f"{self.where} holds a tensor of {kind} {shape!r:.60}: give whole numbers, float32 or float16")
+            raise InputError(
+                f"{self.where} holds a tensor of {kind} {shape!r:.60}: give whole numbers, float32 or float16"
+            )
         dtype, shape = np.dtype(_TYPES[kind]), tuple(shape)
         steps = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
         if strides is not None and any(n > 1 and a != b for n, a, b in zip(shape, strides, steps, strict=False)):
@@ -196,29 +240,69 @@ class _Storages:
             )
         return FileTensor(self.file, self.where, at + first * dtype.itemsize, dtype, shape)
 
+    def ragged(self, described: Any) -> Ragged:
+        """A nested tensor of torch, whose first dimension alone is of different lengths."""
+        match described:
+            case {"values": Call() as values, "offsets": Call() as offsets, "lengths": None, "_ragged_idx": 1}:
+                whole, places = self.made(values), self.made(offsets)
+            case _:
+                raise InputError(
+                    f"{self.where} holds a nested tensor with gaps, or ragged elsewhere: save its parts by themselves"
+                )
+        if (
+            not isinstance(whole, FileTensor)
+            or not isinstance(places, FileTensor)
+            or len(places.shape) != 1
+            or not whole.shape
+        ):
+            raise InputError(f"{self.where} holds a nested tensor that is not made of two tensors: it is damaged")
+        starts = places.read().astype(np.int64)
+        if not len(starts) or starts[0] != 0 or starts[-1] > len(whole) or (np.diff(starts) < 0).any():
+            raise InputError(
+                f"{self.where} holds a nested tensor whose parts lie outside its {len(whole):,} rows: it is damaged"
+            )
+        return Ragged(whole, starts)
+
+    def made(self, call: Call) -> Any:
+        """What a call makes, where it makes tensors; else the call itself."""
+        match call:
+            case Call(path=path) if path == _TENSOR:
+                return self.tensor(call)
+            case Call(path=path, arguments=(Name(path=function), _, tuple(arguments), *_)) if path == _TYPED:
+                if function == _TENSOR:
+                    return self.tensor(Call(function, arguments))
+                return self.ragged(arguments[0]) if function == _NESTED and arguments else call
+            case Call(path=path, arguments=(_, {"_tensordict": dict(tensors)})) if path == _TENSORDICT:
+                return {name: self.made(value) if isinstance(value, Call) else value for name, value in tensors.items()}
+            case Call(path=path) if path == _CONSOLIDATED:
+                return self.tensordict(call)
+        return call
+
     def tensordict(self, call: Call) -> dict[str, FileTensor]:
         """The tensors of a consolidated TensorDict: one storage of bytes, and which part of it is which tensor."""
         match call.arguments:
             case ({"leaves": dict(leaves)}, Call() as storage):
                 whole = self.tensor(storage)
             case _:
-                raise InputError(f"{self.where} holds a TensorDict that is not consolidated: save a dict of tensors instead")
+                raise InputError(
+                    f"{self.where} holds a TensorDict that is not consolidated: save a dict of tensors instead"
+                )
         tensors = {}
         for name, leaf in leaves.items():
             match leaf:
                 case (str(kind), list(shape), int(begin), int(end), *_) if 0 <= begin <= end <= len(whole):
                     tensors[name] = self.placed(kind, shape, whole.offset + begin, end - begin)
                 case _:
-                    raise InputError(f"{self.where} holds a TensorDict whose {name!r:.40} lies outside its bytes: it is damaged")
+                    raise InputError(
+                        f"{self.where} holds a TensorDict whose {name!r:.40} lies outside its bytes: it is damaged"
+                    )
         return tensors
 
 
 def _resolved(value: Any, storages: _Storages, above: set[int]) -> Any:
     """A value with its tensors in place of the calls that make them. `above` are the containers that were looked into."""
     if isinstance(value, Call):
-        if value.path == _TENSOR:
-            return storages.tensor(value)
-        return storages.tensordict(value) if value.path == _CONSOLIDATED else value
+        return storages.made(value)
     if isinstance(value, dict | list) and id(value) not in above:
         above.add(id(value))
         for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):

@@ -33,7 +33,7 @@ from radmoe_integrations.imports.tensors import opened
 FORMATS = ("slime", "verl", "prime-rl", "vllm", "sglang")
 _KERNELS = {"vllm": VLLM_STOCK_KERNEL, "prime-rl": VLLM_STOCK_KERNEL, "sglang": SGLANG_KERNEL, "slime": SGLANG_KERNEL}
 _UNSET = "rows that are unset, or of a kernel that routes by itself"
-Tell = Callable[[int, int | None], object]
+Tell = Callable[[int, int | None], None]
 _Entry = Found | tuple[str, Unusable]  # a rollout of a file, or where one stands that is left out, and why
 
 
@@ -97,8 +97,10 @@ class ImportWork:
         self._columns: set[tuple[bool, bool, int]] = set()
         digests = {path.name: _digest(path) for path in files}
         self._look(progress)
-        self.names = [known.name for known in self._known.values()]
-        self._places = {problem: place for place, problem in enumerate(dict.fromkeys(problem for problem, _ in self.names))}
+        self.names: Sequence[Name] = [known.name for known in self._known.values()]
+        self._places = {
+            problem: place for place, problem in enumerate(dict.fromkeys(problem for problem, _ in self.names))
+        }
         self._logprobs = len(self._columns) == 1
         sizes = Counter(problem for problem, _ in self.names)
         self.alone = sum(size == 1 for size in sizes.values())
@@ -118,11 +120,15 @@ class ImportWork:
     def dense(self) -> tuple[int, ...]:
         return self._checkpoint.router.dense
 
-    def _each(self, wanted: Callable[[_Entry], bool], *, logprobs: bool = True) -> Iterator[tuple[_Entry, Rollout | Unusable]]:
+    def _each(
+        self, wanted: Callable[[_Entry], bool], *, logprobs: bool = True
+    ) -> Iterator[tuple[_Entry, Rollout | Unusable]]:
         """The wanted rollouts of the files, in order. Each is read in a thread while the caller has the one before it."""
         with ExitStack() as stack:  # of open files: a rollout is read after its reader has gone on to the next
             reader = self._reader(stack)
-            every = (one for path in self._files for one in reader(stack.enter_context(opened(path)), path) if wanted(one))
+            every = (
+                one for path in self._files for one in reader(stack.enter_context(opened(path)), path) if wanted(one)
+            )
             yield from in_order(partial(self._rollout, logprobs=logprobs), every, 1)
 
     def _reader(self, stack: ExitStack) -> Callable[[BinaryIO, Path], Iterator[_Entry]]:
@@ -150,7 +156,9 @@ class ImportWork:
                 self.left_out[str(rollout)] += 1
                 continue
             if found.model is not None and len(models | {found.model}) > 1:
-                raise InputError(f"{found.where} is of model {found.model!r:.60}, those before it of {min(models)!r:.60}: import each apart")
+                raise InputError(
+                    f"{found.where} is of model {found.model!r:.60}, those before it of {min(models)!r:.60}: import each apart"
+                )
             models |= {found.model} if found.model is not None else set()
             group, prompt = found.group, found.prompt_digest
             if prompts.setdefault(group, prompt) != prompt:
@@ -162,7 +170,9 @@ class ImportWork:
             self._known[found.where] = _Known((group, counts[group]), reward)
             counts[group] += 1
             top = rollout.topk_logprobs
-            self._columns.add((rollout.sampled_logprobs is not None, rollout.has_weights, 0 if top is None else top.shape[1]))
+            self._columns.add(
+                (rollout.sampled_logprobs is not None, rollout.has_weights, 0 if top is None else top.shape[1])
+            )
             self.alignment.add(group, rollout)
         if not self._known:
             reason, count = self.left_out.most_common(1)[0] if self.left_out else ("there is none", 0)
@@ -190,7 +200,9 @@ class ImportWork:
                 rollout_index=index,
                 problem_index=self._places[problem],
                 text=completion_text(tokenizer, rollout.token_ids, found.reason or ""),
-                prompt=tokenizer.decode(found.prompt.tolist(), skip_special_tokens=False) if found.prompt.size else None,
+                prompt=tokenizer.decode(found.prompt.tolist(), skip_special_tokens=False)
+                if found.prompt.size
+                else None,
                 finish_reason=found.reason,
             )
             yield name, len(rollout)
@@ -223,20 +235,26 @@ def _checked_reward(reward: Any, where: str) -> float | None:
         return None
     if isinstance(reward, bool | int | float) and math.isfinite(reward):
         return float(reward)
-    raise InputError(f"{where} has the reward {reward!r:.40}, which is no finite number: mend the reward, or leave the rollout out")
+    raise InputError(
+        f"{where} has the reward {reward!r:.40}, which is no finite number: mend the reward, or leave the rollout out"
+    )
 
 
 def _correct(rewards: dict[Name, float | None], threshold: float | None) -> dict[Name, bool]:
     """Which rollouts are right; empty where there are no rewards."""
     known = {name: reward for name, reward in rewards.items() if reward is not None}
     if known and len(known) < len(rewards):
-        raise InputError(f"{len(rewards) - len(known)} of {len(rewards)} rollouts have no reward: give all of them one, or none")
+        raise InputError(
+            f"{len(rewards) - len(known)} of {len(rewards)} rollouts have no reward: give all of them one, or none"
+        )
     if threshold is not None:
         if not known:
             raise InputError(f"--threshold {threshold:g} was given, and no rollout has a reward: leave it out")
         return {name: reward >= threshold for name, reward in known.items()}
     if (odd := next((reward for reward in known.values() if reward not in (0, 1)), None)) is not None:
-        raise InputError(f"there are rewards such as {odd:g}, neither 0 nor 1: say with --threshold from which on a rollout is right")
+        raise InputError(
+            f"there are rewards such as {odd:g}, neither 0 nor 1: say with --threshold from which on a rollout is right"
+        )
     return {name: reward == 1 for name, reward in known.items()}
 
 
