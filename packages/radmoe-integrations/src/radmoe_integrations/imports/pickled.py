@@ -145,7 +145,7 @@ class _Reader(pickle._Unpickler):
             "have it written again by the framework itself"
         )
 
-    def find_class(self, module: str, name: str) -> Name:  # type: ignore[override]
+    def find_class(self, module: str, name: str) -> Name:
         path = f"{module}.{name}"
         if path not in self._names:
             self._refuse(f"the name {path[:120]!r}")
@@ -205,6 +205,8 @@ class _Reader(pickle._Unpickler):
             return value
         try:
             array: NDArray[Any] = np.array(value, np.int64 if kinds == {int} else np.float64)
+            if kinds == {int} and -(1 << 31) <= array.min() and array.max() < 1 << 31:
+                array = array.astype(np.int32)
         except OverflowError:
             return value
         if (place := self._remembered.pop(id(value), None)) is not None:

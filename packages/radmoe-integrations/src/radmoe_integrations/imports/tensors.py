@@ -91,10 +91,9 @@ class FileTensor:
         """Rows [start, stop) as an array."""
         stop = len(self) if stop is None else min(stop, len(self))
         out = np.empty((max(stop - start, 0), *self.shape[1:]), self.dtype)
-        place, left = (
-            self[start].offset if out.size else self.offset,
-            memoryview(out.reshape(-1).view(np.uint8)).cast("B"),
-        )
+        if not out.size:
+            return out
+        place, left = self[start].offset, out.data.cast("B")
         while left:
             count = os.preadv(self.file.fileno(), [left], place)
             if not count:
