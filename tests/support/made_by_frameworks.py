@@ -11,6 +11,7 @@ there, since neither slime nor prime-rl is on PyPI, and verl wants another trans
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import lzma
 import sys
@@ -145,8 +146,13 @@ def prime(every: list[Sequence], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    rollouts = sequences(Path(sys.argv[1]))
+    rollouts, digest = sequences(Path(sys.argv[1])), hashlib.sha256()
     DATA.mkdir(exist_ok=True)
+    for one in rollouts:  # tokens and routing as a pool has them
+        digest.update(
+            np.array(one.tokens, np.int32).tobytes() + one.rows[len(one.prompt) - 1 :].astype(np.int16).tobytes()
+        )
+    (DATA / "sha256.json").write_text(json.dumps(digest.hexdigest()))
     for write, name in (
         (slime, "rollout_0.pt"),
         (verl, "gen_batch.dp"),

@@ -205,7 +205,7 @@ class _Reader(pickle._Unpickler):
             return value
         try:
             array: NDArray[Any] = np.array(value, np.int64 if kinds == {int} else np.float64)
-            if kinds == {int} and -(1 << 31) <= array.min() and array.max() < 1 << 31:
+            if kinds == {int} and array.min() >= -(1 << 31) and array.max() < 1 << 31:
                 array = array.astype(np.int32)
         except OverflowError:
             return value
