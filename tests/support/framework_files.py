@@ -11,7 +11,7 @@ import io
 import json
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -129,7 +129,9 @@ def write_verl(path: Path, every: list[Sequence]) -> Path:
     return path
 
 
-def write_dataproto(path: Path, every: list[Sequence]) -> Path:
+def write_dataproto(
+    path: Path, every: list[Sequence], *, forge: Callable[[dict[str, Any]], None] = lambda leaves: None
+) -> Path:
     """A gen_batch.dp: a pickle of a DataProto, whose batch is a consolidated TensorDict in the bytes of torch.save."""
     tensors, leaves, parts, at = batch(every), {}, [], 0
     for name, tensor in tensors.items():
@@ -137,6 +139,7 @@ def write_dataproto(path: Path, every: list[Sequence]) -> Path:
         leaves[name] = (str(tensor.dtype), list(tensor.shape), at, at + len(raw), -len(raw) % 8)
         parts.append(raw + bytes(-len(raw) % 8))
         at += len(parts[-1])
+    forge(leaves)
     storage = torch.frombuffer(bytearray(b"".join(parts)), dtype=torch.uint8)
     metadata = {"cls": "TensorDict", "non_tensors": {}, "leaves": leaves, "cls_metadata": {"batch_size": [len(every)]}}
     uid = np.array([one.problem for one in every], object)

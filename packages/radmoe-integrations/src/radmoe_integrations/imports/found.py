@@ -20,6 +20,8 @@ from radmoe.engines.checkpoint import RouterLayout
 from radmoe.engines.http.answers import moe_layers, unrouted
 from radmoe.errors import InputError
 from radmoe.types import Rollout, Step
+from radmoe_integrations.imports.pickled import plain
+from radmoe_integrations.imports.tensors import FileTensor
 
 Raw = NDArray[Any]  # [rows, layers, K], as a file has it
 
@@ -75,7 +77,10 @@ class Found:
         weights = None if mass is None else moe_layers(mass[kept], layout)
         sampled, top = (self.sampled, self.top) if logprobs else (None, None)
         sampled, top = (None if one is None else one[every] for one in (sampled, top))
-        return Rollout(self.tokens[every], ids, weights, sampled, top, steps=self._steps(every))
+        try:
+            return Rollout(self.tokens[every], ids, weights, sampled, top, steps=self._steps(every))
+        except InputError as error:
+            raise InputError(f"{self.where}: {error}") from None
 
     def _checked(self, raw: Raw, layout: RouterLayout, kernel: str) -> NDArray[np.int16]:
         if layout.dense and raw.shape[1] == layout.layers:
@@ -113,6 +118,27 @@ class Found:
 
 
 _CHANCE = 16  # rows of one expert that nobody takes for chance
+
+
+def numbers(value: Any, where: str, name: str, dtype: type[np.generic]) -> NDArray[Any]:
+    """A list or tensor of numbers as an array [n] of a type, which must hold them."""
+    value = plain(value)
+    if isinstance(value, FileTensor) and len(value.shape) == 1:
+        value = value.read()
+    array = np.asarray(value) if isinstance(value, list | np.ndarray) else np.empty((0, 0))
+    wanted = "f" if np.dtype(dtype).kind == "f" else "b"
+    if array.ndim != 1 or array.dtype.kind not in "iu" + wanted:
+        raise InputError(
+            f"{where} has {name} that are no list of {'' if wanted == 'f' else 'whole '}numbers: it is damaged"
+        )
+    if (
+        wanted == "b"
+        and array.size
+        and not np.iinfo(np.int32).min <= array.min() <= array.max() <= np.iinfo(np.int32).max
+    ):
+        raise InputError(f"{where} has {name} beyond 32 bits: it is damaged")
+    with np.errstate(over="ignore"):  # infinities are for the checks of a rollout
+        return array.astype(dtype)
 
 
 class Parting(NamedTuple):
@@ -168,4 +194,4 @@ _AGREES, _SAME = (
     0.5,
     0.95,
 )  # shares of layers: batches and dtypes change some sets, and a token can have little influence
-_ENOUGH = 96  # layers, so that a few pairs of like tokens are no proof
+_ENOUGH = 32  # layers, so that one pair of like tokens is no proof

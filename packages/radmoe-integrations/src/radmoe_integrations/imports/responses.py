@@ -110,7 +110,7 @@ def _choices(answer: Field, server: str, words: int) -> list[_Choice]:
         )
         prompt = None if counted is None else counted.integer(1, MAX_TOKENS)
         return [_Choice(one.tokens, one.reason, one.sampled, one.top, routed, prompt, answer.maybe("prompt_token_ids"))]
-    choices = ordered_choices(answer, len(answer.get("choices").items()))
+    choices = ordered_choices(answer, max(len(answer.get("choices").items()), 1))
     usage = answer.maybe("usage")
     counted = None if usage is None else usage.maybe("prompt_tokens")
     made = []

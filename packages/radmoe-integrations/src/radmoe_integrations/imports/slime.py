@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe_integrations.imports.found import Found, Raw, Unusable
+from radmoe_integrations.imports.found import Found, Raw, Unusable, numbers
 from radmoe_integrations.imports.pickled import plain
 from radmoe_integrations.imports.tensors import FileTensor, read_torch
 
@@ -98,23 +97,3 @@ def _reward(reward: Any, where: str, key: str | None) -> Any:
             )
         return plain(reward[key])
     return reward
-
-
-def numbers(value: Any, where: str, name: str, dtype: type[np.generic]) -> NDArray[Any]:
-    """A list or tensor of numbers as an array [n] of a type, which must hold them."""
-    value = plain(value)
-    if isinstance(value, FileTensor) and len(value.shape) == 1:
-        value = value.read()
-    array = np.asarray(value) if isinstance(value, list | np.ndarray) else np.empty((0, 0))
-    wanted = "f" if np.dtype(dtype).kind == "f" else "b"
-    if array.ndim != 1 or array.dtype.kind not in "iu" + wanted:
-        raise InputError(
-            f"{where} has {name} that are no list of {'' if wanted == 'f' else 'whole '}numbers: it is damaged"
-        )
-    if (
-        wanted == "b"
-        and array.size
-        and not np.iinfo(np.int32).min <= array.min() <= array.max() <= np.iinfo(np.int32).max
-    ):
-        raise InputError(f"{where} has {name} beyond 32 bits: it is damaged")
-    return array.astype(dtype)

@@ -171,7 +171,7 @@ def read_torch(
         raise InputError(f"{where} is a zip archive without tensors of torch (data.pkl): say which format it is")
     at, length = places["data.pkl"]
     described = read_pickle(BufferedReader(Window(file, at, length)), where, {*NAMES, *names})
-    return _resolved(described, _Storages(file, where, places), set())
+    return _resolved(described, _Storages(file, where, places))
 
 
 def _place(file: BinaryIO, where: Path, start: int, end: int, info: zipfile.ZipInfo) -> tuple[int, int]:
@@ -298,12 +298,16 @@ class _Storages:
         return tensors
 
 
-def _resolved(value: Any, storages: _Storages, above: set[int]) -> Any:
-    """A value with its tensors in place of the calls that make them. `above` are the containers that were looked into."""
-    if isinstance(value, Call):
-        return storages.made(value)
-    if isinstance(value, dict | list) and id(value) not in above:
-        above.add(id(value))
-        for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
-            value[key] = _resolved(item, storages, above)
-    return value
+def _resolved(content: Any, storages: _Storages) -> Any:
+    """What a pickle holds, with tensors in place of the calls that make them. Each container is looked into once."""
+    top, seen = [content], set[int]()
+    todo: list[Any] = [top]
+    while todo:
+        container = todo.pop()
+        for key, item in list(container.items() if isinstance(container, dict) else enumerate(container)):
+            if isinstance(item, Call):
+                container[key] = storages.made(item)
+            elif isinstance(item, dict | list) and id(item) not in seen:
+                seen.add(id(item))
+                todo.append(item)
+    return top[0]

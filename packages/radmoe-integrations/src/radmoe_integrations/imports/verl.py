@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe_integrations.imports.found import Found, Raw
+from radmoe_integrations.imports.found import Found, Raw, numbers
 from radmoe_integrations.imports.pickled import Call, Span, plain, read_pickle
 from radmoe_integrations.imports.tensors import FileTensor, Ragged, is_torch, read_torch
 
@@ -157,13 +157,19 @@ class _Batch:
         return Found(
             where,
             self._uid[index],
-            _whole(prompt, where, "prompts"),
-            _whole(tokens, where, "responses"),
+            numbers(prompt, where, "prompts", np.int32),
+            numbers(tokens, where, "responses", np.int32),
             partial(_rows, routing, first + len(prompt)),
             self._mask(parts.get("response_mask"), length, where),
-            None if "rollout_log_probs" not in parts else parts["rollout_log_probs"].read(0, length).astype(np.float32),
+            self._logprobs(parts.get("rollout_log_probs"), length, where),
             reward=self._reward(index),
         )
+
+    def _logprobs(self, values: FileTensor | None, length: int, where: str) -> NDArray[np.float32] | None:
+        logprobs = None if values is None else numbers(values.read(0, length), where, "rollout_log_probs", np.float32)
+        if logprobs is not None and len(logprobs) != length:
+            raise InputError(f"{where} has {len(logprobs)} rollout_log_probs and a response of {length}: it is damaged")
+        return logprobs
 
     def _mask(self, mask: FileTensor | None, length: int, where: str) -> NDArray[np.bool_] | None:
         """Which tokens of the response the model generated; None for all."""
@@ -175,12 +181,6 @@ class _Batch:
                 f"{where} has a response_mask of {len(generated)} and a response of {length}: it is damaged"
             )
         return None if generated.all() else generated
-
-
-def _whole(values: NDArray[Any], where: str, name: str) -> NDArray[np.int32]:
-    if values.dtype.kind not in "iu" or (values.size and not 0 <= values.min() <= values.max() < 1 << 31):
-        raise InputError(f"{where} has {name} that are no token ids: it is damaged")
-    return values.astype(np.int32)
 
 
 def _rows(routing: FileTensor, behind: int, start: int, stop: int) -> tuple[Raw, None]:
