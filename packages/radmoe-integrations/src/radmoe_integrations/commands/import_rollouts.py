@@ -17,7 +17,7 @@ EXAMPLES = (
     "radmoe import slime rollout_0.pt --model ./model --kind math --out pool/",
     "radmoe import verl gen_batch.dp --model ./model --kind math --out pool/",
     "radmoe import prime-rl responses.jsonl --model ./model --kind math --out pool/",
-    "radmoe import vllm responses.jsonl --model ./model --kind code --threshold 0.5 --out pool/",
+    "radmoe import vllm responses.jsonl --model ./model --kind math --threshold 0.5 --out pool/",
     "radmoe import sglang responses.jsonl --model ./model --kind math --out pool/",
 )
 
