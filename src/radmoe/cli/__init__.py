@@ -38,6 +38,7 @@ _RESUMED = (
     "agent run",
     "capture",
     "demo",
+    "import",
     "lab pools",
     "replay",
     "study",
