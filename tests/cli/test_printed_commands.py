@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import lzma
 import re
 import shutil
 import signal
@@ -114,6 +115,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("runs", "verdicts.jsonl"):
         (place / "agent" / name).rename(place / name)
     shutil.copy(place / "verdicts.jsonl", place / "issues")
+    for file in (ROOT / "tests/data/frameworks").glob(
+        "*.xz"
+    ):  # rollout_0.pt, gen_batch.dp, tq_batch.pt, responses.jsonl
+        (place / file.stem).write_bytes(lzma.decompress(file.read_bytes()))
     for name in ("problems", "answers"):
         ids = [f"math-2-{i:03}" for i in range(README_PROBLEMS)]
         rows(place / f"{name}.jsonl", *({"problem_id": i, "id": i, "question": "?", "answer": "5"} for i in ids))
@@ -129,7 +134,7 @@ def step(words: tuple[str, ...]) -> dict[str, Any]:
     flag = "--hub" if name == "export" else "--out"
     out = (
         [words[words.index(flag) + 1]]
-        if flag in words and name in ("capture", "replay", "merge", "agent run", "export")
+        if flag in words and name in ("capture", "import", "replay", "merge", "agent run", "export")
         else []
     )
     small = (*small, *(("--max-tokens", "40") if strange else ()))

@@ -37,6 +37,7 @@ SOURCES = sorted(
     for path in Path(str(package.__file__)).parent.rglob("*")
     if path.suffix in (".py", ".js", ".html")
 )
+_COMMANDS = (cli, radmoe_agent.commands, radmoe_integrations.commands, radmoe_lab.commands, radmoe_studies.commands)
 PROGRAMS = ("radmoe", "python", "make", "pip", "curl", "podman", "vllm")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FIRST_WORD = re.compile(r"(?:[A-Z_]+=\S+ )?([\w.-]+)")
@@ -51,7 +52,7 @@ CLUSTER = "needs a Ray cluster"
 READERS = "names a file of the reader's"
 UNRUN = {  # why a printed command or snippet is parsed and not run, by where it stands and what it is; the first counts
     r"--device cuda|DEVICE=cuda|radmoe_lab\.train .*--seconds": GPU,
-    r": (vllm|podman)|sglang|--engine vllm|doctor vllm|--upstream|LLM\(|VllmEngine|VllmHttpEngine|vllm-http|verified/|run_evaluation": SERVER,
+    r": (vllm|podman)|sglang|--engine vllm|doctor vllm|--upstream|LLM\(|VllmEngine|VllmHttpEngine|vllm-http|verified/|run_evaluation|httpx\.post": SERVER,
     r"--on ray|benchmarks\.scale --": CLUSTER,
     r"MODEL|FILE|my_package|theirs/|my\.patch|(hmmt|gpqa)\.jsonl": READERS,
     r"--task (hmmt|gpqa|aime)\w*(?!.*--(data|answers))": HUB,
@@ -62,7 +63,7 @@ EXTRAS = {
     r"radmoe (lab )?agent": "demo,agent",
     r"--engine llamacpp|LlamaCppEngine": "llamacpp",
     r"load_dataset": "dev",  # which the reader brings
-    r"radmoe export|radmoe_integrations": "demo,integrations",
+    r"radmoe (import|export)|radmoe_integrations": "demo,integrations",
 }  # else what make demo installs
 
 
@@ -115,13 +116,7 @@ def printed_commands(directory: Path) -> dict[tuple[str, ...], str]:
         if snippet.language == "commands":
             for call in expanded(snippet.text, directory):
                 found.setdefault(tuple(call), snippet.where)
-    for package in (
-        cli,
-        radmoe_agent.commands,
-        radmoe_integrations.commands,
-        radmoe_lab.commands,
-        radmoe_studies.commands,
-    ):
+    for package in _COMMANDS:
         for module in pkgutil.iter_modules(package.__path__):
             examples = getattr(importlib.import_module(f"{package.__name__}.{module.name}"), "EXAMPLES", ())
             calls = "\n".join(examples).replace("\\\n", " ").splitlines()

@@ -39,6 +39,7 @@ _RESUMED = (
     "agent run",
     "capture",
     "demo",
+    "import",
     "lab pools",
     "replay",
     "study",
