@@ -31,10 +31,11 @@ class RecordedPool:
         """
         if question in self:
             return question
-        prompts = {prompt: problem for problem, prompt in self._prompts.items() if question in prompt}
+        text = question.strip()  # as chat templates write it
+        prompts = {prompt: problem for problem, prompt in self._prompts.items() if text and text in prompt}
         if len(prompts) == 1:
             return prompts.popitem()[1]
-        shown = question if len(question) <= _SHOWN else f"{question[: _SHOWN - 3]}..."
+        shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
         raise InputError(
             f"{self._pool.path} has {len(prompts) or 'no'} prompts with {shown!r} in them, and no problem of that id: ask what "
             "was asked when it was recorded, or name problems by their ids"
