@@ -233,7 +233,7 @@ def test_what_is_not_run_is_parsed_by_the_real_command_line(tmp_path: Path) -> N
 def test_every_snippet_imports_what_is_there() -> None:
     """Also those that are not run."""
     for one in snippets():
-        assert one.language in ("python", "commands", "listing", "toml"), one.where
+        assert one.language in ("python", "commands", "listing", "toml", "yaml"), one.where
         assert one.language != "listing" or not re.search(r"^(radmoe|python|make) ", one.text, re.MULTILINE), one.where
         for node in ast.walk(ast.parse(one.text)) if one.language == "python" else ():
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("radmoe"):

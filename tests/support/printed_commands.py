@@ -50,10 +50,12 @@ LONG = "takes over two minutes"
 SERVER = "needs vLLM, SGLang or a container"
 CLUSTER = "needs a Ray cluster"
 READERS = "names a file of the reader's"
+HARNESS = "runs in packages/radmoe-integrations/tests"
 UNRUN = {  # why a printed command or snippet is parsed and not run, by where it stands and what it is; the first counts
     r"--device cuda|DEVICE=cuda|radmoe_lab\.train .*--seconds": GPU,
     r": (vllm|podman)|sglang|--engine vllm|doctor vllm|--upstream|LLM\(|VllmEngine|VllmHttpEngine|vllm-http|verified/|run_evaluation|httpx\.post": SERVER,
     r"--on ray|benchmarks\.scale --": CLUSTER,
+    r"inspect_ai": HARNESS,
     r"MODEL|FILE|my_package|theirs/|my\.patch|(hmmt|gpqa)\.jsonl": READERS,
     r"--task (hmmt|gpqa|aime)\w*(?!.*--(data|answers))": HUB,
     r": (make|pip)|build/|^docs/confirmation|docs/regimes|lab pools (?!.*--limit)|lab agent|radmoe (agent )?demo|study all": LONG,
