@@ -80,9 +80,7 @@ def server_page(title: str, values: Mapping[str, str] | None = None, more: Asset
     """A page that holds no block and may ask its own server. Its script finds `values` by their names; without an index
     among them it calls PAGES.start, which `more` has set.
     """
-    metas = (
-        f'<meta name="radmoe-{name}" content="{html.escape(value)}">\n' for name, value in (values or {}).items()
-    )
+    metas = (f'<meta name="radmoe-{name}" content="{html.escape(value)}">\n' for name, value in (values or {}).items())
     made = assets(more)
     return _head(title, policy(made, live=True), made.style, "".join(metas)) + _foot(made.script)
 

@@ -16,15 +16,18 @@ PAGES.start = (host) => {
   const entries = []; // the selections, the latest first
   const held = []; // those that came during a pause
   const view = { ...ALL, ...JSON.parse(TAB.getItem("radmoe-view")) }; // which of them are shown
-  let [seen, started, most, paused, last, lost] = [0, null, 0, false, "", null];
+  let state = null; // what the gateway said last, without the selections
+  let lost = null; // since when it says nothing, and why
+  let paused = false;
 
   const theme = themeSwitch(() => {});
   const help = helpDialog();
   fillHelp(help, [["/", "find requests"], ["t", "next theme: system, light, dark"], ["?", "this help"]]);
   const pulse = el("span", { class: "pulse", role: "status" });
-  const pause = button("Pause", "Let the list stand still", () => { paused = !paused; renew(); }, { "aria-pressed": "false" });
+  const pause = button("Pause", "Let the list stand still", () => { paused = !paused; renew(); draw(); }, { "aria-pressed": "false" });
   const [trouble, head, tiles, list] = ["div", "div", "div", "section"].map((tag) => el(tag, {}));
   tiles.className = "tiles";
+  head.append(el("h1", {}, "radmoe serve"));
   replaceChildren(host,
     el("header", { class: "bar" }, el("a", { class: "home", href: "/" }, "radmoe", el("span", {}, " serve")), pulse, el("span", { class: "spacer" }), theme.node,
       button("?", "How to read this page, and its keys (?)", () => help.showModal(), { "aria-label": "Help" })),
@@ -56,7 +59,7 @@ PAGES.start = (host) => {
   // What came since the last time, and the filters, which depend on what there is.
   function renew() {
     if (!paused) entries.unshift(...held.splice(0));
-    entries.splice(most);
+    entries.splice(state.kept);
     replaceChildren(pause, paused ? `Go on${held.length ? ` (${held.length} new)` : ""}` : "Pause");
     pause.setAttribute("aria-pressed", paused);
     const nodes = CHOICES.map((name) => {
@@ -69,7 +72,7 @@ PAGES.start = (host) => {
     show();
   }
 
-  function draw(state) {
+  function draw() {
     const names = state.models.map((name) => visible(name)).join(", ");
     document.title = `${names || "no model"} · radmoe`;
     const ask = `${state.models[0]}#rad-${state.rollouts}`;
@@ -84,24 +87,28 @@ PAGES.start = (host) => {
     } else replaceChildren(list, state.kept ? state.models.length > 0 && emptyNode(ask) : el("p", { class: "note" }, "This gateway was started with --recent 0: it keeps no requests, so none are listed."));
   }
 
+  function take({ selections, ...news }) {
+    for (const entry of selections) entry.words = `${entry.question}\n${entry.answer}\n${entry.model}\n${entry.id}`.toLowerCase();
+    held.unshift(...selections);
+    held.splice(news.kept);
+    const changed = JSON.stringify(news) !== JSON.stringify(state);
+    const first = state === null;
+    state = news;
+    if (selections.length || first) renew();
+    if (changed) draw();
+  }
   async function look() {
     const before = lost;
-    try {
-      const { selections, ...state } = await (await askServer(`/live?after=${seen}`)).json();
-      if (started !== null && started !== state.started) { // another gateway, whose numbers begin anew
-        [started, seen, entries.length, held.length] = [null, 0, 0, 0];
-        return look();
-      }
-      [started, seen, most, lost] = [state.started, state.count, state.kept, null];
-      for (const entry of selections) entry.words = `${entry.question}\n${entry.answer}\n${entry.model}\n${entry.id}`.toLowerCase();
-      held.unshift(...selections);
-      held.splice(most);
-      const now = JSON.stringify(state);
-      if (selections.length || !last) renew();
-      if (now !== last) draw(state);
-      last = now;
-    } catch (error) {
+    const news = await askServer(`/live?after=${state?.count ?? 0}`).then((answer) => answer.json()).catch((error) => {
       lost ??= [new Date().toISOString(), error instanceof TypeError ? "The gateway does not answer." : visible(error.message)];
+    });
+    if (news && state && news.started !== state.started) { // another gateway, whose numbers begin anew
+      [state, entries.length, held.length] = [null, 0, 0];
+      return look();
+    }
+    if (news) {
+      lost = null;
+      take(news);
     }
     replaceChildren(pulse, lost ? "no answer" : paused ? "paused" : "live");
     pulse.className = `pulse ${lost ? "lost" : paused ? "paused" : ""}`;
