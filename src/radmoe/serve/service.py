@@ -157,12 +157,13 @@ class Service:
             "total": round(progress.seconds, 4),
         }
         shown = await in_thread(shown_selection, sampled, picked) if self.settings.recent else None
-        self.recent.add(identity, ask, sampled, picked, shown)
         self.metrics.picks.labels(picked.document["method"]).inc()
         self.metrics.rollouts.inc(len(sampled.choices))
         self.metrics.tokens.inc(sampled.tokens)
         choices = [sampled.choices[i] for i in picked.order[: ask.choices]]
-        return replies.whole(ask, identity, choices, sampled.usage, radmoe)
+        answer = replies.whole(ask, identity, choices, sampled.usage, radmoe)
+        self.recent.add(ask, answer, shown)
+        return answer
 
     async def _record(self, identity: str, ask: ApiRequest, sampled: SampledRollouts, picked: Pick) -> bool:
         """Write a group to the pool. A failure is logged and does not fail the request."""
