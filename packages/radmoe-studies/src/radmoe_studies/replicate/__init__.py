@@ -1,0 +1,9 @@
+"""One of the paper's cells on the user's own hardware: `radmoe replicate`.
+
+configs.py   the ten configurations of the paper as data, their tasks, and what the paper prints for each
+estimate.py  what a replication will cost, from a short run
+cell.py      a task captured, graded and measured: what each method did on each problem
+choose.py    the model choosing among its own answers
+document.py  replication.json: written, read strictly, merged
+results.py   tables with the printed rows beside the user's, paired tests, verdicts
+"""
