@@ -40,6 +40,7 @@ _RESUMED = (
     "demo",
     "lab pools",
     "replay",
+    "replicate",
     "study",
 )  # the same command goes on where it was; what others write appears whole or not at all
 

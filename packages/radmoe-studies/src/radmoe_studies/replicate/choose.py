@@ -61,7 +61,8 @@ def _read(kept: Path) -> dict[tuple[str, int], Choice]:
     for line in kept.read_text(encoding="utf-8").splitlines() if kept.exists() else ():
         try:
             body = json.loads(line)
-            done[body["problem_id"], body.pop("of")] = Choice(**body)
+            of = body.pop("of")
+            done[body["problem_id"], of] = Choice(**body)
         except (ValueError, KeyError, TypeError):
             continue
     return done

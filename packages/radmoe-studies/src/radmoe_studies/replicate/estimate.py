@@ -109,7 +109,9 @@ class Estimate:
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:,.1f} minutes"
+    return (
+        f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:,.0f} minutes" if hours >= 1 / 30 else "a minute or two"
+    )
 
 
 def estimate(

@@ -193,7 +193,8 @@ def _section(config: Config, task: str, rows: Rows, options: Options) -> list[Ro
     out = []
     for name, values, tokens, method in lines:
         known = np.isfinite(values)
-        right, gain = (rows.mean(own, options) for own in (values, values - average))
+        right = rows.mean(values, options)
+        gain = None if method == "average" else rows.mean(values - average, options)
         cells = [Cell(name), _mean(right, "percent"), _mean(gain, "points")]
         cells.append(shown(tokens[known].sum() / spent[known].sum() if known.any() else None, "percent"))
         cells += [
