@@ -14,6 +14,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from command_line import interrupted, radmoe, start
+from fake_server import FakeServer
+from radmoe.engines import open_engine
+from radmoe.engines.models import resolve_model
 from radmoe.errors import RadmoeError
 from radmoe.pool import open_pool
 from radmoe_studies.commands import replicate
@@ -253,3 +256,17 @@ def test_a_file_of_another_version_is_refused_when_pooled(run: Run, tmp_path: Pa
         file.write_text(json.dumps(body | {"version": version}))
     assert "two.json is of version 2, and 1 is read" in bad(run, "--merge", *files, "--out", tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.slow
+def test_a_server_samples_as_any_engine_does(run: Run, tmp_path: Path) -> None:
+    """The lab's model behind a server that speaks vLLM's protocol, with the plugin."""
+    weights = resolve_model("lab-qwen")
+    with FakeServer(open_engine("transformers", "lab-qwen"), plugin=True, context=1_024).running() as server:
+        words = ("--engine", "vllm-http", "--url", server.url, "--model", weights, "--out", tmp_path / "mine", "--yes")
+        done = run("lab-qwen-thinking", "--task", "math-1", "-n", 2, "--limit", 2, *words)
+        assert done.exit_code == 0, done.output
+    made = read_document(tmp_path / "mine" / "replication.json")["runs"][0]["made"]
+    assert made["engine"] == "vllm-http"
+    pool = open_pool(tmp_path / "mine" / "pools" / "math-1")
+    assert (len(pool), pool.has_weights, pool.has_logprobs) == (4, True, True)

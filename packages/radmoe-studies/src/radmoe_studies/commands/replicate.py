@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HEADING = "Research"
 EXAMPLES = (
     "radmoe replicate --list",
-    "radmoe replicate lab-qwen-thinking --task math-2 -n 16 --limit 12 --out rehearsal --yes",
+    "radmoe replicate lab-qwen-thinking --task math-2 -n 8 --limit 12 --out rehearsal --yes",
     "radmoe replicate qwen3-30b-a3b-thinking --task aime_2025,gpqa,livecodebench --engine vllm-http --url http://localhost:8000",
     "radmoe replicate gpt-oss-20b-low --task aime_2025 --data FILE --engine vllm --out mine --yes",
     "radmoe replicate --merge mine/replication.json theirs/replication.json --out pooled.json",

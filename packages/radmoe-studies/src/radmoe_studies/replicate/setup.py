@@ -17,10 +17,7 @@ from radmoe.problems import Content
 from radmoe_studies.replicate.configs import Config
 
 TIMEOUT = 4 * 3600.0  # seconds for a rollout of a busy server, where nobody said: the usual ten minutes are too few
-WINDOWS = (
-    "delimiter@16",
-    "delimiter@span",
-)  # what every method reads: the paper's window, and the answer from open to close
+WINDOWS = ("delimiter@16", "delimiter@span")  # what methods read: the paper's window, and the answer from open to close
 
 
 @dataclass(frozen=True)
