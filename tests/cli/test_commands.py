@@ -84,7 +84,7 @@ def test_help_groups_the_commands_under_headings(monkeypatch: pytest.MonkeyPatch
     assert headings["Select"] == ["select", "advise", "calibrate"]
     assert headings["Capture"][:2] == ["capture", "replay"]
     assert headings["Serve"] == ["serve", "agent"]
-    assert sorted(headings["Research"]) == ["audit", "bench", "demo", "lab", "study"]
+    assert sorted(headings["Research"]) == ["audit", "bench", "demo", "lab", "replicate", "study"]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ _RESUMED = (
     "import",
     "lab pools",
     "replay",
+    "replicate",
     "study",
 )  # the same command goes on where it was; what others write appears whole or not at all
 
