@@ -15,9 +15,10 @@ function mount(host, source) {
   const steps = el("span", { class: "steps" });
   const theme = button("", "Change the theme (t)", () => nextTheme(), { class: "theme" });
   const help = helpDialog();
+  const name = el("span", {}, " report");
   const bar = el("header", { class: "bar" },
     el("a", { class: "skip", href: "#content", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
-    el("a", { class: "home", href: "#" }, "radmoe", el("span", {}, " report")), steps, el("span", { class: "spacer" }), readouts, theme,
+    el("a", { class: "home", href: "#" }, "radmoe", name), steps, el("span", { class: "spacer" }), readouts, theme,
     button("?", "How to read this page, and its keys (?)", () => help.showModal(), { "aria-label": "Help" }));
   replaceChildren(host, bar, main, help);
 
@@ -83,7 +84,7 @@ function mount(host, source) {
     const change = shown?.problem !== problem;
     shown = { ...page, problem };
     page.show();
-    document.title = `${visible(problem.id)} · radmoe report`;
+    document.title = `${visible(problem.id)} · ${visible(index.title)}`;
     showBar(link.place, problem);
     if (change) scrollTo(0, 0);
     idle(() => own === round && link.place + 1 < index.problems.length && blocks.problem(link.place + 1).catch(() => {}));
@@ -169,6 +170,7 @@ function mount(host, source) {
     const { header } = await source.index();
     const more = header.problems.length !== index?.problems.length;
     index = header;
+    name.textContent = visible(index.title).replace(/^radmoe/, "");
     nameAfter(index);
     fillHelp(help);
     if (!more || document.activeElement?.closest?.("input, select")) return; // somebody is typing: the next time will do
