@@ -33,6 +33,7 @@ from radmoe.types import (
     check_ids,
     check_weights,
     html_table,
+    places_of,
     rows_at,
 )
 from radmoe.vocab import Vocab
@@ -121,22 +122,27 @@ class StoredRollout:
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
         first, last = rows_at(self.positions, start, min(stop, len(self)), f"a rollout in {self._shard.path}")
-        shape = (-1, self._shape.layers, self._shape.top_k)
-        ids = self._routing(schema.EXPERT_IDS, first, last)
-        mass = self._routing(schema.EXPERT_WEIGHTS, first, last) if weights else None
-        assert ids is not None
-        return ids.reshape(shape), None if mass is None else mass.reshape(shape)
+        return self._rows(slice(first, last), weights)
 
     def rows_of(self, tokens: NDArray[np.integer[Any]], *, weights: bool = True) -> Rows:
+        if self.positions is not None:  # few rows are kept, and all are read at once
+            return self._rows(places_of(self.positions, tokens, f"a rollout in {self._shard.path}"), weights)
         parts = [self.rows(start, stop, weights=weights) for start, stop in spans(tokens) or [(0, 0)]]
         mass = [one for _, one in parts if one is not None]
         return np.concatenate([ids for ids, _ in parts]), np.concatenate(mass) if mass else None
 
-    def _routing(self, column: schema.StoredColumn, first: int, last: int) -> NDArray[Any] | None:
+    def _rows(self, at: Any, weights: bool) -> Rows:
+        shape = (-1, self._shape.layers, self._shape.top_k)
+        ids = self._routing(schema.EXPERT_IDS, at)
+        mass = self._routing(schema.EXPERT_WEIGHTS, at) if weights else None
+        assert ids is not None
+        return ids.reshape(shape), None if mass is None else mass.reshape(shape)
+
+    def _routing(self, column: schema.StoredColumn, at: Any) -> NDArray[Any] | None:
         if self.positions is None:
-            return self._stretch.window(column, self._row, first, last)
+            return self._stretch.window(column, self._row, at.start, at.stop)
         rows = self._stretch.read(column, self._row)
-        return None if rows is None else rows[first:last]
+        return None if rows is None else rows[at]
 
     def _checked(self, check: Callable[[], None]) -> None:
         try:

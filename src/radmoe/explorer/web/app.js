@@ -36,9 +36,10 @@ function mount(host, source, back) {
   const steps = el("span", { class: "steps" });
   const theme = themeSwitch(redraw);
   const help = helpDialog();
+  const name = el("span", {}, " report");
   const bar = el("header", { class: "bar" },
     el("a", { class: "skip", href: "#content", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
-    back ? el("a", { class: "home back", href: back }, "‹ All requests") : el("a", { class: "home", href: "#" }, "radmoe", el("span", {}, " report")),
+    back ? el("a", { class: "home back", href: back }, "‹ All requests") : el("a", { class: "home", href: "#" }, "radmoe", name),
     steps, el("span", { class: "spacer" }), readouts, theme.node,
     button("?", "How to read this page, and its keys (?)", () => help.showModal(), { "aria-label": "Help" }));
   replaceChildren(host, bar, main, help);
@@ -93,7 +94,7 @@ function mount(host, source, back) {
     const change = shown?.problem !== problem;
     shown = { ...page, problem };
     page.show();
-    document.title = `${visible(problem.id)} · radmoe report`;
+    document.title = `${visible(problem.id)} · ${visible(index.title)}`;
     showBar(link.place, problem);
     if (change) scrollTo(0, 0);
     idle(() => own === round && link.place + 1 < index.problems.length && blocks.problem(link.place + 1).catch(() => {}));
@@ -180,6 +181,7 @@ function mount(host, source, back) {
     const { header } = await source.index();
     const more = header.problems.length !== index?.problems.length;
     index = header;
+    name.textContent = visible(index.title).replace(/^radmoe/, "");
     nameAfter(index);
     if (back) NOUNS.problem = "request";
     fillHelp(help);
