@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 PLUGIN = "VLLM_PLUGINS=radmoe and --additional-config '{\"radmoe\": {}}'"
 
 # How vLLM is told to use expert kernels that ask the router, by the format of the experts' weights. Read in vLLM 0.30.0
@@ -30,6 +32,18 @@ def untried_vllm(version: str) -> str:
     if version.split("+")[0].rpartition(".")[0] in VLLM_RUN:
         return ""
     return f"nobody ran radmoe with vLLM {version}, only with {', '.join(VLLM_RUN)}: see what radmoe doctor says of it first"
+
+
+RUST = "vllm-rs"  # what a server's versions call vLLM's Rust frontend
+
+
+def rust_frontend(versions: Mapping[str, str]) -> str:
+    """What to do about a vLLM whose answers go through its Rust frontend; empty for others."""
+    return (
+        "its Rust frontend leaves routing out: start vllm serve with VLLM_USE_RUST_FRONTEND=0"
+        if RUST in versions
+        else ""
+    )
 
 
 _UPDATE = "update the server: its releases have had such faults; or capture with transformers"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.advice import SGLANG_KERNEL, VLLM_STOCK_KERNEL
+from radmoe.engines.advice import RUST, SGLANG_KERNEL, VLLM_STOCK_KERNEL
 from radmoe.engines.base import Sampling
 from radmoe.engines.checkpoint import RouterLayout
 from radmoe.engines.http.answers import Answer, Raw, sglang_answer, unpack_int32, unpack_npy, vllm_answers
@@ -60,6 +60,9 @@ class Dialect(Protocol):
     kernel: str
     path: str  # where rollouts are asked for
 
+    def door(self, server: ModelServer) -> Dialect:
+        """The dialect for rollouts without log-probabilities: that of another route, if this server has it open."""
+
     def version(self, server: ModelServer) -> dict[str, str]:
         """The version of the server, for a pool's provenance; empty where it does not say."""
 
@@ -83,11 +86,20 @@ class Vllm:
     path = "/v1/completions"
     kernel = f"an MoE kernel that routes by itself: {VLLM_STOCK_KERNEL}"
 
+    def door(self, server: ModelServer) -> Dialect:
+        try:
+            server.post(VllmTokens.path, {})
+        except Refused as error:
+            return VllmTokens() if error.status == 400 else self  # an open route misses the tokens
+        return self
+
     def version(self, server: ModelServer) -> dict[str, str]:
         try:
-            return {"vllm": server.get("/version").get("version").text(_LONGEST_VERSION)}
+            said = server.get("/version")
         except Refused:
             return {}
+        found = {"vllm": said.get("version"), RUST: said.maybe("rust_frontend_version")}
+        return {name: version.text(_LONGEST_VERSION) for name, version in found.items() if version is not None}
 
     def plugin(self, server: ModelServer) -> PluginStatus | None:
         try:
@@ -103,19 +115,19 @@ class Vllm:
         return _plugin_status(status)
 
     def body(self, request: RolloutRequest, served: str, key: str | None) -> dict[str, Any]:
-        sampling, body = request.sampling, dict[str, Any](NEUTRAL)
-        if sampling.topk_logprobs:
-            body |= {"logprobs": sampling.topk_logprobs, "return_tokens_as_token_ids": True}
+        body = {"model": served, "prompt": request.prompt, "return_token_ids": True}
+        if request.sampling.topk_logprobs:
+            body |= {"logprobs": request.sampling.topk_logprobs, "return_tokens_as_token_ids": True}
         if key is not None:
             body["vllm_xargs"] = {NAME: key}
-        return body | {
-            "model": served,
-            "prompt": request.prompt,
+        return body | self._sampling(request)
+
+    def _sampling(self, request: RolloutRequest) -> dict[str, Any]:
+        return NEUTRAL | {
             "max_tokens": request.limit,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
             "seed": request.seed,
-            "return_token_ids": True,
             "routed_experts_prompt_start": request.first,
             "skip_special_tokens": False,
         }
@@ -129,12 +141,28 @@ class Vllm:
         return unpack_npy(routed), None
 
 
+class VllmTokens(Vllm):
+    """vLLM's route for token ids in and out, which `--enable-scale-out` opens.
+
+    Of C log-probabilities it leaves the C-th largest out where the sampled token is none of them.
+    """
+
+    path = "/inference/v1/generate"
+
+    def body(self, request: RolloutRequest, served: str, key: str | None) -> dict[str, Any]:
+        sampling = self._sampling(request) | {"detokenize": False, "extra_args": key and {NAME: key}}
+        return {"model": served, "token_ids": request.prompt, "sampling_params": sampling}
+
+
 class Sglang:
     """`sglang.launch_server`, which returns expert ids, and with our plugin weights within them."""
 
     path = "/generate"
     flag = "start it with: python -m sglang.launch_server --model-path MODEL --enable-return-routed-experts"
     kernel = f"an MoE kernel that routes by itself: {SGLANG_KERNEL}"
+
+    def door(self, server: ModelServer) -> Dialect:
+        return self
 
     def version(self, server: ModelServer) -> dict[str, str]:
         for path in ("/server_info", "/get_server_info"):

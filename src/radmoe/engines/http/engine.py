@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from radmoe.engines.advice import rust_frontend
 from radmoe.engines.base import Completion, Engine, Job, Observation, Sampling, completion_text, rollout_seed
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.answers import Answer, Raw, moe_layers, plugin_routing, stock_rows
@@ -89,6 +90,7 @@ class HttpEngine(Engine):
         self.layers = None if self.plugin is None else self.plugin.layers
         self.shape: RouterShape = self._shape()
         self.versions = self.dialect.version(self.server)
+        self._door = self.dialect.door(self.server)
         if probe:
             self.check_tokenizer()
             prompt = self.tokenizer(_SPELLING)["input_ids"]
@@ -194,7 +196,7 @@ class HttpEngine(Engine):
             rows: Rows = routing.of_layers(layers, self.shape, self.layers).generated(tokens, positions)
             check_ids(rows[0], self.shape.experts)
         elif answer.routed is None:
-            raise EngineError(f"this server returns no routing: {self.dialect.flag}")
+            raise EngineError(f"this server returns no routing: {rust_frontend(self.versions) or self.dialect.flag}")
         else:
             wanted = tokens if prompt is None else prompt + tokens - 1 - first
             raw, mass = self._unpacked(answer, wanted)
@@ -212,9 +214,10 @@ class HttpEngine(Engine):
     def _ask(self, request: RolloutRequest) -> tuple[Answer, str | None]:
         """Sample one rollout, unchecked. With the plugin, also returns the key under which the plugin holds its rows."""
         key = None if self.plugin is None else uuid.uuid4().hex
-        body = self.dialect.body(request, self.served, key)
-        answer = self.server.post(self.dialect.path, body, answer_limit(request, self.local.router))
-        return self.dialect.read(answer, request, len(self.vocab)), key
+        dialect = self.dialect if request.sampling.topk_logprobs else self._door
+        body = dialect.body(request, self.served, key)
+        answer = self.server.post(dialect.path, body, answer_limit(request, self.local.router))
+        return dialect.read(answer, request, len(self.vocab)), key
 
     def _rows(self, request: RolloutRequest, key: str, positions: NDArray[np.int32] | None) -> Routing:
         """The rows that the plugin holds under a key, of the tokens at `positions` (None: all). It forgets the others."""
