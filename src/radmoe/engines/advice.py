@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+VLLM_FLAG = "start vllm serve with --enable-return-routed-experts, and not with VLLM_USE_RUST_FRONTEND=1, which leaves routing out"
 PLUGIN = "VLLM_PLUGINS=radmoe and --additional-config '{\"radmoe\": {}}'"
 
 # How vLLM is told to use expert kernels that ask the router, by the format of the experts' weights. Read in vLLM 0.30.0
@@ -34,21 +33,9 @@ def untried_vllm(version: str) -> str:
     return f"nobody ran radmoe with vLLM {version}, only with {', '.join(VLLM_RUN)}: see what radmoe doctor says of it first"
 
 
-RUST = "vllm-rs"  # what a server's versions call vLLM's Rust frontend
-
-
-def rust_frontend(versions: Mapping[str, str]) -> str:
-    """What to do about a vLLM whose answers go through its Rust frontend; empty for others."""
-    return (
-        "its Rust frontend leaves routing out: start vllm serve with VLLM_USE_RUST_FRONTEND=0"
-        if RUST in versions
-        else ""
-    )
-
-
 _UPDATE = "update the server: its releases have had such faults; or capture with transformers"
 _VLLM = {
-    "routing": f"start vllm serve with --enable-return-routed-experts, or with {PLUGIN}",
+    "routing": f"{VLLM_FLAG}, or with {PLUGIN}",
     "zeros": VLLM_STOCK_KERNEL,
     "constant": VLLM_STOCK_KERNEL,
     "rows": "turn off what adds or drops rows: --no-async-scheduling, no speculative decoding (--speculative-config)",

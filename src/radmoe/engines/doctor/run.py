@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.advice import remedy, rust_frontend, untried_vllm
+from radmoe.engines.advice import remedy, untried_vllm
 from radmoe.engines.base import Engine, Observation, Sampling
 from radmoe.engines.doctor import checks
 from radmoe.engines.doctor.checks import FAILED, OK, SKIPPED, WARNING, Finding
@@ -74,7 +74,7 @@ def _findings(
         return
     yield Finding("answers", OK, f"{len(prompt)} prompt tokens, {len(first.tokens)} sampled, {_ROLLOUTS + 3} rollouts")
     if first.ids is None:
-        yield Finding("routing", FAILED, "no routing came with the tokens", rust_frontend(engine.versions))
+        yield Finding("routing", FAILED, "no routing came with the tokens")
         return
     kind = "expert ids and weights" if first.weights is not None else "expert ids"
     yield Finding("routing", OK, f"{kind} of shape {list(first.ids.shape)}")

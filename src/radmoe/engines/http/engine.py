@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.advice import rust_frontend
 from radmoe.engines.base import Completion, Engine, Job, Observation, Sampling, completion_text, rollout_seed
 from radmoe.engines.checkpoint import Checkpoint
 from radmoe.engines.http.answers import Answer, Raw, moe_layers, plugin_routing, stock_rows
@@ -90,7 +89,7 @@ class HttpEngine(Engine):
         self.layers = None if self.plugin is None else self.plugin.layers
         self.shape: RouterShape = self._shape()
         self.versions = self.dialect.version(self.server)
-        self._door = self.dialect.door(self.server)
+        self._door = self.dialect.door(self.server) if isinstance(self.dialect, Vllm) else self.dialect
         if probe:
             self.check_tokenizer()
             prompt = self.tokenizer(_SPELLING)["input_ids"]
@@ -164,8 +163,8 @@ class HttpEngine(Engine):
             return False
         theirs = answer.get("tokens").integers(MAX_TOKENS)
         if theirs != list(mine):
-            at = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), None)
-            at = min(len(mine), len(theirs)) if at is None else at
+            apart = (i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b)
+            at = next(apart, min(len(mine), len(theirs)))
             raise EngineError(
                 f"the tokenizer of {self.local.path} is not the server's: token {at} of a test text is {_at(mine, at)} here "
                 f"and {_at(theirs, at)} there; pass the directory of the served model"
@@ -196,7 +195,7 @@ class HttpEngine(Engine):
             rows: Rows = routing.of_layers(layers, self.shape, self.layers).generated(tokens, positions)
             check_ids(rows[0], self.shape.experts)
         elif answer.routed is None:
-            raise EngineError(f"this server returns no routing: {rust_frontend(self.versions) or self.dialect.flag}")
+            raise EngineError(f"this server returns no routing: {self.dialect.flag}")
         else:
             wanted = tokens if prompt is None else prompt + tokens - 1 - first
             raw, mass = self._unpacked(answer, wanted)
