@@ -48,7 +48,7 @@ def refusal(act: Callable[[], object]) -> str:
     [
         ("no flag", "this server returns no routing: start .*--enable-return-routed-experts"),
         ("zeros", r"\d+ of \d+ \(row, layer\) pairs have no routing: .*--moe-"),
-        ("truncated", "characters of routing are no base64|numbers of routing are no rows|rows of routing for"),
+        ("truncated", "(no base64|no rows).*ask the server itself|rows of routing for"),
         ("doubles rows", r"rows of routing for a prompt of \d+ and 2 tokens.*should be"),
         ("drops a layer", "the server returns 2 layers, top-4; tiny has 3 layers"),
         ("out of range", r"outside \[0, 8\)"),
