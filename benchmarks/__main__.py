@@ -30,6 +30,7 @@ ELSEWHERE = """
 | `python -m benchmarks.answers` | how many equal answers grading splits, and how many different ones it merges | [grading.md](grading.md) |
 | `python -m benchmarks.evaluate` | what evaluation costs at the paper's size | [evaluate.md](evaluate.md) |
 | `python -m benchmarks.hardening` | what malformed pools, journals and servers do to every command that reads them | [security.md](security.md) |
+| `python -m benchmarks.imports` | what importing rollouts of RL frameworks costs, in MB/s and memory | [integrations.md](integrations.md) |
 | `python -m benchmarks.leakage POOL...` | how much of the text a linear decoder reads from routing | [security.md](security.md) |
 | `python -m benchmarks.readouts` | what readouts of whole answers cost in time and memory | [readouts.md](readouts.md) |
 | `python -m benchmarks.replay` | what replay in batches costs, against one rollout after another | [engines.md](engines.md) |

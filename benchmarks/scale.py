@@ -142,7 +142,7 @@ def costs(setting: Setting, gpu_hour: float, terabyte_month: float, thousand_put
 
 def profiles(setting: Setting, window: int = 16) -> dict[str, float]:
     """Bytes per token of a 48 x top-8 router by what is kept; ratios of compression as measured (docs/scale.md)."""
-    ids, weights, tokens, logprobs = 48 * 8 * 2 / 2.05, 48 * 8 * 2 / 1.42, 4 / 2.2, (4 + 2 * 20) / 1.6
+    ids, weights, tokens, logprobs = 48 * 8 * 2 / 2.27, 48 * 8 * 2 / 1.40, 4 / 2.2, (4 + 2 * 20) / 1.6
     share = window / setting.tokens
     return {
         "ids, weights, 20 logprobs": ids + weights + tokens + logprobs,

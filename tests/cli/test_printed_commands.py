@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import lzma
 import re
 import shutil
 import signal
@@ -99,6 +100,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ("calibrate", "pools/lab-qwen-thinking-math-2", "--out", "sure.json"),
                 ("-m", "radmoe_lab.gguf", "lab-qwen", "model.gguf"),
                 ("-m", "radmoe_lab.agent.export", "--out", "issues", "--limit", 1),
+                ("export", "pools/lab-qwen-thinking-math-2", "--hub", "dataset"),
             )
         ],
         place,
@@ -113,6 +115,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("runs", "verdicts.jsonl"):
         (place / "agent" / name).rename(place / name)
     shutil.copy(place / "verdicts.jsonl", place / "issues")
+    for file in (ROOT / "tests/data/frameworks").glob(
+        "*.xz"
+    ):  # rollout_0.pt, gen_batch.dp, tq_batch.pt, responses.jsonl
+        (place / file.stem).write_bytes(lzma.decompress(file.read_bytes()))
     for name in ("problems", "answers"):
         ids = [f"math-2-{i:03}" for i in range(README_PROBLEMS)]
         rows(place / f"{name}.jsonl", *({"problem_id": i, "id": i, "question": "?", "answer": "5"} for i in ids))
@@ -125,9 +131,10 @@ def step(words: tuple[str, ...]) -> dict[str, Any]:
     name = f"{call} {words[2]}" if call in ("lab", "agent") else call
     small = SMALL.get(name, ())
     strange = name == "capture" and any("./" in word or "gguf" in word for word in words)  # the model knows no sums
+    flag = "--hub" if name == "export" else "--out"
     out = (
-        [words[words.index("--out") + 1]]
-        if "--out" in words and name in ("capture", "replay", "merge", "agent run")
+        [words[words.index(flag) + 1]]
+        if flag in words and name in ("capture", "import", "replay", "merge", "agent run", "export")
         else []
     )
     small = (*small, *(("--max-tokens", "40") if strange else ()))
@@ -226,7 +233,7 @@ def test_what_is_not_run_is_parsed_by_the_real_command_line(tmp_path: Path) -> N
 def test_every_snippet_imports_what_is_there() -> None:
     """Also those that are not run."""
     for one in snippets():
-        assert one.language in ("python", "commands", "listing", "toml"), one.where
+        assert one.language in ("python", "commands", "listing", "toml", "yaml"), one.where
         assert one.language != "listing" or not re.search(r"^(radmoe|python|make) ", one.text, re.MULTILINE), one.where
         for node in ast.walk(ast.parse(one.text)) if one.language == "python" else ():
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("radmoe"):

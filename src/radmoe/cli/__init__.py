@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from radmoe.cli import (
     capture,
+    delete,
     doctor,
     evaluate,
     grade,
@@ -37,8 +38,10 @@ _RESUMED = (
     "agent run",
     "capture",
     "demo",
+    "import",
     "lab pools",
     "replay",
+    "replicate",
     "study",
 )  # the same command goes on where it was; what others write appears whole or not at all
 
@@ -216,7 +219,7 @@ _COMPANIONS = {  # commands that stand in the documentation, and the package tha
 
 _HEADINGS: dict[str, tuple[Any, ...]] = {  # of `radmoe --help`, each with its commands in their order
     "Select": (select,),
-    "Capture": (capture, replay, inspect, verify, merge, doctor),
+    "Capture": (capture, replay, inspect, verify, merge, delete, doctor),
     "Judge": (grade, evaluate, report),
     "Serve": (serve,),
 }

@@ -36,13 +36,16 @@ def seal(
     is removed. So a kill at any moment leaves a finished shard, or the journal to start sealing from again.
     """
     source = directory / schema.JOURNAL
-    files.remove_temporary(directory)
     writers: dict[StoredColumn, ColumnWriter] = {}
     pointers: dict[str, list[int]] = {}
     rows: list[dict[str, Any]] = []
     captured_bytes = 0
     refused: list[journal.Entry] = []
     provenance, entries = journal.read(source)
+    for other in [
+        path for path in directory.iterdir() if path != source and not path.is_dir()
+    ]:  # left by a kill, or to be replaced
+        other.unlink()
     for entry in entries:
         try:
             if entry.record is None:

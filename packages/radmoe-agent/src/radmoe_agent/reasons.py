@@ -35,7 +35,9 @@ def why(
         return f"fewer than two of {len(usable)} trajectories {lacking}: it is the first that can be submitted"
     if len(chosen.same) == len(usable):
         return f"all {len(usable)} trajectories that can be submitted left this patch"
-    return f"{_reason(chosen, usable, scores, selection)}; {_shared(chosen, len(usable))}"
+    best = {usable[int(i)].same for i in np.flatnonzero(scores.total == np.nanmax(scores.total))}
+    first = f"; it is the first of {len(best)} patches that are equally good" if len(best) > 1 else ""
+    return f"{_reason(chosen, usable, scores, selection)}{first}; {_shared(chosen, len(usable))}"
 
 
 def _reason(chosen: Considered, usable: Sequence[Considered], scores: PatchScores, selection: Selection | None) -> str:

@@ -77,7 +77,7 @@ class Field:
             raise self.refusal("a text")
         if longest is not None and len(self.value) > longest:
             raise self.refusal(f"a text of at most {longest} characters (it has {len(self.value)})")
-        if any("\ud800" <= character <= "\udfff" for character in self.value):
+        if not self.value.isascii() and any("\ud800" <= character <= "\udfff" for character in self.value):
             raise self.refusal("a text that can be written as UTF-8")
         return self.value
 

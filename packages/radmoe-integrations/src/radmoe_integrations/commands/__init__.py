@@ -1,0 +1,1 @@
+"""The commands that radmoe-integrations adds to `radmoe`."""
