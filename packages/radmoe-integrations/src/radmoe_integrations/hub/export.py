@@ -18,10 +18,10 @@ from radmoe.pool.schema import disk_errors
 from radmoe.pool.tables import LABEL_FIELDS, read_table, write_table
 from radmoe.selection.kinds import settle_kinds
 from radmoe.selection.rule import Rule
-from radmoe.system.scratch import Scratch
 from radmoe.types import Kind
 from radmoe_integrations.hub import layout
 from radmoe_integrations.hub.card import card
+from radmoe_integrations.hub.directory import appearing
 
 FILE_BYTES = 256 << 20
 _GROUP_BYTES = 64 << 20  # of rows, before they are compressed
@@ -60,19 +60,8 @@ def export_pool(
         raise InputError(f"{out} exists already: give a new directory to export into")
     if not len(pool):
         raise InputError(f"{pool.path} holds no rollouts: there is nothing to export")
-    with disk_errors(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Scratch(out.parent, f".{out.name}.export-")
-        try:
-            exported = _write(pool, scratch.path, full, texts, progress)
-            if out.exists():
-                out.rmdir()
-            scratch.path.rename(out)
-            files.sync(out.parent)
-        except BaseException:
-            scratch.remove()
-            raise
-        scratch.release()
+    with disk_errors(out), appearing(out, "export") as directory:
+        exported = _write(pool, directory, full, texts, progress)
     return exported._replace(directory=str(out))
 
 

@@ -23,10 +23,10 @@ from radmoe.pool import Pool, PoolWriter, Profile, documents, files, open_pool, 
 from radmoe.pool.limits import check_claim
 from radmoe.pool.schema import disk_errors
 from radmoe.pool.tables import LABEL_FIELDS, read_table
-from radmoe.system.scratch import Scratch
 from radmoe.types import Rollout, RouterShape, Step
 from radmoe.vocab import Vocab
 from radmoe_integrations.hub import layout
+from radmoe_integrations.hub.directory import appearing
 
 _NAME = re.compile(r"data/(rollouts|labels)-[0-9]{5}-of-[0-9]{5}\.parquet")
 _ROWS = 16  # that are in memory at a time, beside the row group they are in
@@ -55,18 +55,8 @@ def import_hub(
         if files.in_store(out):
             _fill(out, description, vocab, tables["rollouts"], labels, progress)
             return open_pool(out)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Scratch(out.parent, f".{out.name}.import-")
-        try:
-            _fill(scratch.path, description, vocab, tables["rollouts"], labels, progress)
-            if out.exists():
-                out.rmdir()
-            scratch.path.rename(out)
-            files.sync(out.parent)
-        except BaseException:
-            scratch.remove()
-            raise
-        scratch.release()
+        with appearing(out, "import") as made:
+            _fill(made, description, vocab, tables["rollouts"], labels, progress)
     return open_pool(out)
 
 
