@@ -15,7 +15,7 @@ from radmoe.errors import InputError
 from radmoe.system.printing import console, json_text, say, say_block, say_json
 
 if TYPE_CHECKING:
-    from radmoe_studies.replicate.configs import Config
+    from radmoe_studies.replicate.configs import PaperConfiguration
 
 HEADING = "Research"
 EXAMPLES = (
@@ -120,7 +120,7 @@ def _merged(files: list[Path], out: Path, as_json: bool) -> None:
 
 
 def _replicated(
-    config: Config,
+    config: PaperConfiguration,
     out: Path,
     options: Any,
     yes: bool,
@@ -151,7 +151,7 @@ def _replicated(
     if config.n < 2:
         raise InputError(f"-n must be at least 2, so that there is a choice, got {n}")
     run = Run.open(out, config, seed)
-    tasks = [cell.Task.load(config, name, data, limit, out) for name in words]
+    tasks = [cell.ReplicatedTask.load(config, name, data, limit, out) for name in words]
     setup = Setup.of(config, engine, model, options, run.seed, batch_size, full=full)
     try:
         estimate = run.estimate(setup, [question for one in tasks for question in one.questions], config.n)

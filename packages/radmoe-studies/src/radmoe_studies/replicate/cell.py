@@ -24,7 +24,7 @@ from radmoe_studies.beyond.adaptive import ARMS, DEEPCONF, WIDTH, measure, reque
 from radmoe_studies.evidence import Panel, gather
 from radmoe_studies.online_filter import window_lows
 from radmoe_studies.replicate.choose import Choice, choices
-from radmoe_studies.replicate.configs import Config
+from radmoe_studies.replicate.configs import PaperConfiguration
 from radmoe_studies.replicate.document import COUNTS, KINDS, finite
 from radmoe_studies.replicate.setup import Setup
 
@@ -32,7 +32,7 @@ ORDERS = 200  # of arrival, over which DeepConf's online filter and RAD at its t
 _LONGEST = 500  # characters of a reason
 
 
-class Task(NamedTuple):
+class ReplicatedTask(NamedTuple):
     """The problems of a task, and where its rollouts go."""
 
     name: str
@@ -41,7 +41,9 @@ class Task(NamedTuple):
     pool: Path
 
     @classmethod
-    def load(cls, config: Config, name: str, data: Path | None, limit: int | None, out: Path) -> Task:
+    def load(
+        cls, config: PaperConfiguration, name: str, data: Path | None, limit: int | None, out: Path
+    ) -> ReplicatedTask:
         """Load a task from the hub, or from TASK.jsonl in a directory `data`, or from a file `data`, with its gold answers."""
         file = data
         if data is not None and data.is_dir():
@@ -60,7 +62,7 @@ class Task(NamedTuple):
         return hashlib.sha256(body.encode()).hexdigest()
 
 
-def capture(task: Task, setup: Setup, n: int) -> None:
+def capture(task: ReplicatedTask, setup: Setup, n: int) -> None:
     """Sample what the task's pool lacks."""
     plan = Plan(
         task.questions,
@@ -75,7 +77,7 @@ def capture(task: Task, setup: Setup, n: int) -> None:
     capture_with_bar(lambda: plan, task.pool)
 
 
-def grade(task: Task, jobs: int) -> None:
+def grade(task: ReplicatedTask, jobs: int) -> None:
     """Label the rollouts of a task, unless all of them are labelled."""
     pool = open_pool(task.pool)
     try:
@@ -88,14 +90,16 @@ def grade(task: Task, jobs: int) -> None:
         grade_pool(task.pool, task.problems, jobs=jobs, progress=lambda done: update(advance=done))
 
 
-def choose(task: Task, setup: Setup) -> list[Choice]:
+def choose(task: ReplicatedTask, setup: Setup) -> list[Choice]:
     """Let the model choose among its own answers to every problem of the task."""
     with bar(f"choosing by the model, {task.name}", "problems") as update:
         kept = task.pool.parent / f"{task.name}.choices.jsonl"
         return choices(setup, open_pool(task.pool), task.questions, kept, lambda done, of: update(done, of))
 
 
-def measured(task: Task, config: Config, made: Sequence[Choice] | None, jobs: int) -> dict[str, Any]:
+def measured(
+    task: ReplicatedTask, config: PaperConfiguration, made: Sequence[Choice] | None, jobs: int
+) -> dict[str, Any]:
     """The cell of a task for the document: what every registered method did, problem by problem."""
     evidence = gather([task.pool], confidence_window=config.confidence_window, jobs=jobs)
     (panel,) = evidence.panels

@@ -26,7 +26,7 @@ TASKS = {  # radmoe's name of a data set -> its column in the paper's tables
 _MAIN = {"Avg@64": "average", "Cons@64": "majority", "DeepConf": "deepconf", "RAD": "rad", "RAD+DC": "rad+dc"}
 
 
-class Printed(NamedTuple):
+class PrintedFigures(NamedTuple):
     """What the paper prints for a cell, by method, as fractions: it has three tables that come near it.
 
     `cell` is of this configuration and data set (Tab. marker-only), `pool` of this configuration on all data sets of the kind
@@ -41,7 +41,7 @@ class Printed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Config:
+class PaperConfiguration:
     """A configuration: a model by its name on the hub, its style, and how it is sampled.
 
     `family` and `variant` are its names in the paper's tables, `tasks` the column for which each of its tasks stands, and
@@ -76,7 +76,7 @@ class Config:
             raise InputError(f"{self.name} has no task {word!r:.60}: use some of {', '.join(self.tasks)}")
         return named[0]
 
-    def printed(self, task: str) -> Printed:
+    def printed(self, task: str) -> PrintedFigures:
         """What the paper prints for this configuration on the data set that a task is, or stands for."""
         column = self.tasks[task]
         (names,) = (r for r in printed("configs") if (r["family"], r["variant"]) == (self.family, self.variant))
@@ -99,7 +99,7 @@ class Config:
             for row in printed("main")
             if (row["family"], row["column"]) == (self.family, column)
         }
-        return Printed(_fractions(cell), _fractions(kind), int(split["n"]), pool, _fractions(family))
+        return PrintedFigures(_fractions(cell), _fractions(kind), int(split["n"]), pool, _fractions(family))
 
     def pooled_tasks(self, pool: str) -> set[str]:
         """The tasks of a pool of the paper: math, gpqa or code."""
@@ -113,20 +113,26 @@ def _fractions(figures: Mapping[str, str | float]) -> dict[str, float]:
     return {name: value for name, value in fractions.items() if value is not None}
 
 
-CONFIGS: dict[str, Config] = {
+CONFIGS: dict[str, PaperConfiguration] = {
     config.name: config
     for config in (
-        Config("gpt-oss-20b-low", "openai/gpt-oss-20b", "low", "gpt-oss-20B", "Low"),
-        Config("gpt-oss-20b-medium", "openai/gpt-oss-20b", "medium", "gpt-oss-20B", "Med"),
-        Config("gpt-oss-20b-high", "openai/gpt-oss-20b", "high", "gpt-oss-20B", "High"),
-        Config("gpt-oss-120b-low", "openai/gpt-oss-120b", "low", "gpt-oss-120B", "Low"),
-        Config("gpt-oss-120b-medium", "openai/gpt-oss-120b", "medium", "gpt-oss-120B", "Med"),
-        Config("gpt-oss-120b-high", "openai/gpt-oss-120b", "high", "gpt-oss-120B", "High"),
-        Config("qwen3-30b-a3b-thinking", "Qwen/Qwen3-30B-A3B-Thinking-2507", None, "Qwen3-30B-A3B", "Think"),
-        Config("qwen3-30b-a3b-instruct", "Qwen/Qwen3-30B-A3B-Instruct-2507", None, "Qwen3-30B-A3B", "Inst"),
-        Config("qwen3-next-80b-a3b-thinking", "Qwen/Qwen3-Next-80B-A3B-Thinking", None, "Qwen3-Next-80B", "Think"),
-        Config("qwen3-next-80b-a3b-instruct", "Qwen/Qwen3-Next-80B-A3B-Instruct", None, "Qwen3-Next-80B", "Inst"),
-        Config(
+        PaperConfiguration("gpt-oss-20b-low", "openai/gpt-oss-20b", "low", "gpt-oss-20B", "Low"),
+        PaperConfiguration("gpt-oss-20b-medium", "openai/gpt-oss-20b", "medium", "gpt-oss-20B", "Med"),
+        PaperConfiguration("gpt-oss-20b-high", "openai/gpt-oss-20b", "high", "gpt-oss-20B", "High"),
+        PaperConfiguration("gpt-oss-120b-low", "openai/gpt-oss-120b", "low", "gpt-oss-120B", "Low"),
+        PaperConfiguration("gpt-oss-120b-medium", "openai/gpt-oss-120b", "medium", "gpt-oss-120B", "Med"),
+        PaperConfiguration("gpt-oss-120b-high", "openai/gpt-oss-120b", "high", "gpt-oss-120B", "High"),
+        PaperConfiguration(
+            "qwen3-30b-a3b-thinking", "Qwen/Qwen3-30B-A3B-Thinking-2507", None, "Qwen3-30B-A3B", "Think"
+        ),
+        PaperConfiguration("qwen3-30b-a3b-instruct", "Qwen/Qwen3-30B-A3B-Instruct-2507", None, "Qwen3-30B-A3B", "Inst"),
+        PaperConfiguration(
+            "qwen3-next-80b-a3b-thinking", "Qwen/Qwen3-Next-80B-A3B-Thinking", None, "Qwen3-Next-80B", "Think"
+        ),
+        PaperConfiguration(
+            "qwen3-next-80b-a3b-instruct", "Qwen/Qwen3-Next-80B-A3B-Instruct", None, "Qwen3-Next-80B", "Inst"
+        ),
+        PaperConfiguration(
             "lab-qwen-thinking",
             "lab-qwen",
             "thinking",
@@ -141,7 +147,7 @@ CONFIGS: dict[str, Config] = {
 }
 
 
-def config_named(name: object) -> Config:
+def config_named(name: object) -> PaperConfiguration:
     if not isinstance(name, str) or name not in CONFIGS:
         raise InputError(f"unknown configuration {name!r:.60}: use one of {', '.join(CONFIGS)}")
     return CONFIGS[name]

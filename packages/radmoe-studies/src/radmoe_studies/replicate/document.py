@@ -16,7 +16,7 @@ from typing import Any
 
 from radmoe.errors import InputError
 from radmoe.system.foreign import read_file
-from radmoe_studies.replicate.configs import Config, config_named
+from radmoe_studies.replicate.configs import PaperConfiguration, config_named
 
 FORMAT, VERSION = "radmoe-replication", 1
 COUNTS = ("rollouts", "right", "answered", "plurality", "located", "located_right", "basin")
@@ -103,7 +103,7 @@ def _check_cell(cell: Mapping[str, Any], n: int, where: str) -> None:
         raise ValueError(f"{where} does not count {n} rollouts of each problem")
 
 
-def document(config: Config, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def document(config: PaperConfiguration, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The document of some runs, without results."""
     sampling = {"temperature": config.temperature, "top_p": config.top_p, "context": config.context, "n": config.n}
     return {

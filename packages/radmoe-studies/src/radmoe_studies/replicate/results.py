@@ -24,7 +24,7 @@ from radmoe_studies.decision import Rule as Test
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.paper.main import FUSED, LIFT, MARGIN, ON_PAR, RULES, main
 from radmoe_studies.pooling import shown
-from radmoe_studies.replicate.configs import Config, config_named
+from radmoe_studies.replicate.configs import PaperConfiguration, config_named
 from radmoe_studies.report.studies import decision_json
 from radmoe_studies.resample import Quantity, resample
 
@@ -91,7 +91,7 @@ CHOSEN = _above(
 CLAIMS = (STRICT_GAIN, GAIN, *(claim for claim, _, _ in DIFFERENCES), ONLINE, CHOSEN)
 
 
-class Results(NamedTuple):
+class ReplicationResults(NamedTuple):
     tables: tuple[Table, ...]
     decisions: tuple[ClaimDecision, ...]
     notes: tuple[str, ...]
@@ -104,7 +104,7 @@ class Results(NamedTuple):
         }
 
 
-class Rows(NamedTuple):
+class CellRows(NamedTuple):
     """Cells one below the other: numbers of each problem, and the problem."""
 
     cells: Sequence[dict[str, Any]]
@@ -145,11 +145,11 @@ class Rows(NamedTuple):
         return Quantity(float(values[known].mean()), drawn.draws, frozenset(problems))
 
 
-def results(body: Mapping[str, Any], options: Options) -> Results:
+def results(body: Mapping[str, Any], options: Options) -> ReplicationResults:
     """Tables, decisions and notes of a document."""
     config = config_named(body["config"])
     cells = [cell for run in body["runs"] for cell in run["cells"]]
-    by_task = {task: Rows([cell for cell in cells if cell["task"] == task]) for task in config.tasks}
+    by_task = {task: CellRows([cell for cell in cells if cell["task"] == task]) for task in config.tasks}
     by_task = {task: rows for task, rows in by_task.items() if rows.cells}
     found = main(Evidence([_panel(config, run, cell) for run in body["runs"] for cell in run["cells"]]), options)
     (differences,) = (table for table in found.tables if table.key == "main-differences")
@@ -159,10 +159,10 @@ def results(body: Mapping[str, Any], options: Options) -> Results:
     if config.rehearses:
         notes.append(f"A rehearsal: {config.model} and its tasks stand where the paper's model and data sets stood.")
     sections = [row for task, rows in by_task.items() for row in _section(config, task, rows, options)]
-    return Results((_table(sections), differences), tuple(corrected(decisions)), tuple(notes))
+    return ReplicationResults((_table(sections), differences), tuple(corrected(decisions)), tuple(notes))
 
 
-def _panel(config: Config, run: Mapping[str, Any], cell: Mapping[str, Any]) -> Panel:
+def _panel(config: PaperConfiguration, run: Mapping[str, Any], cell: Mapping[str, Any]) -> Panel:
     """A cell as studies read it: outcomes alone."""
     counts = {name: np.array(own, np.int64) for name, own in cell["counts"].items()}
     hits = {name: np.array(own, np.float64) for name, own in cell["hits"].items()}
@@ -173,7 +173,7 @@ def _panel(config: Config, run: Mapping[str, Any], cell: Mapping[str, Any]) -> P
     return Panel(path, setting, marks, config.model, config.style or "", cell["task"], known=known)
 
 
-def _section(config: Config, task: str, rows: Rows, options: Options) -> list[Row]:
+def _section(config: PaperConfiguration, task: str, rows: CellRows, options: Options) -> list[Row]:
     """The rows of a task: each method here, and what the paper prints."""
     paper, average = config.printed(task), rows.hits("average")
     spent = rows.column(lambda cell: cell["tokens"])
@@ -219,14 +219,14 @@ def _table(rows: Sequence[Row]) -> Table:
     return Table("replication", "Percent right, and the paper's rows", columns, tuple(rows), notes, "comparison")
 
 
-def _decide(config: Config, by_task: Mapping[str, Rows], options: Options) -> list[ClaimDecision]:
+def _decide(config: PaperConfiguration, by_task: Mapping[str, CellRows], options: Options) -> list[ClaimDecision]:
     """The claims that a replication is for, and those of study 6, as far as it has what they need.
 
     A bootstrap of few problems knows nothing of what none of them shows: where no problem is lost, no resample loses one. So
     the draws have two problems more, one won and one lost, as in the interval of Bonett and Price (2012) for paired
     proportions. Below some hundred problems this leaves open what would else be decided.
     """
-    rows = Rows([cell for own in by_task.values() for cell in own.cells])
+    rows = CellRows([cell for own in by_task.values() for cell in own.cells])
     made: list[ClaimDecision] = []
 
     def decide(claim: Claim, *parts: tuple[Floats, Test]) -> None:

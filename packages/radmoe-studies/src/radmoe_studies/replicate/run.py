@@ -11,7 +11,7 @@ from radmoe.cli.common import write_file
 from radmoe.errors import InputError
 from radmoe.problems import Question
 from radmoe.system.printing import json_text, say
-from radmoe_studies.replicate.configs import Config
+from radmoe_studies.replicate.configs import PaperConfiguration
 from radmoe_studies.replicate.estimate import Estimate, estimate
 from radmoe_studies.replicate.setup import Setup
 
@@ -28,7 +28,7 @@ class Run:
     estimates: dict[str, Estimate]
 
     @classmethod
-    def open(cls, out: Path, config: Config, seed: int | None) -> Run:
+    def open(cls, out: Path, config: PaperConfiguration, seed: int | None) -> Run:
         """The run of a directory, or a new one. InputError where the directory has another configuration or seed."""
         path = out / STATE
         if not path.exists():

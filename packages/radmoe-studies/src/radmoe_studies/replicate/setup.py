@@ -14,7 +14,7 @@ from radmoe.engines.prompts import encode, template_arguments
 from radmoe.errors import InputError
 from radmoe.pool import Profile
 from radmoe.problems import Content
-from radmoe_studies.replicate.configs import Config
+from radmoe_studies.replicate.configs import PaperConfiguration
 
 TIMEOUT = 4 * 3600.0  # seconds for a rollout of a busy server, where nobody said: the usual ten minutes are too few
 WINDOWS = ("delimiter@16", "delimiter@span")  # what methods read: the paper's window, and the answer from open to close
@@ -33,7 +33,7 @@ class Setup:
     @classmethod
     def of(
         cls,
-        config: Config,
+        config: PaperConfiguration,
         engine: str,
         model: str | None,
         options: EngineOptions,
@@ -75,7 +75,7 @@ class Setup:
         return encode(self.engine.tokenizer, content, raw=False, **arguments)[1]
 
 
-def _difference(config: Config, engine: Engine) -> str:
+def _difference(config: PaperConfiguration, engine: Engine) -> str:
     """Why an engine cannot stand for a configuration; empty where it can."""
     if config.router not in (None, engine.shape):
         return (
