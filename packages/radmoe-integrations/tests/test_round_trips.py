@@ -124,6 +124,18 @@ def test_files_that_the_frameworks_wrote_themselves_hold_the_same_rollouts(
 
 
 @pytest.mark.slow
+def test_routing_that_a_real_vllm_sent_is_that_of_a_replay(tmp_path: Path) -> None:
+    """Responses of `vllm serve` 0.30.0 on a CPU in float32, and a pass of the same model by transformers."""
+    source = tmp_path / "vllm.jsonl"
+    source.write_bytes(lzma.decompress((DATA / "vllm.jsonl.xz").read_bytes()))
+    pool = brought_in("vllm", source, tmp_path / "pool")
+    assert (len(open_pool(pool).problems), len(open_pool(pool))) == (2, 6)
+    (done,) = lines(radmoe("replay", pool, "--model", "lab-qwen", "--out", tmp_path / "again", "--json"))
+    assert done["agreement"]["of"] == 360 * 11
+    assert done["agreement"]["same"] >= 0.999 * done["agreement"]["of"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["vllm", "prime-rl", "sglang"])
 def test_rows_from_a_later_position_on_are_those_of_the_same_tokens(
     form: str, captured: Path, every: list[Sequence], tmp_path: Path
