@@ -273,9 +273,7 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _missing(path: Path) -> PoolCorrupt:
-    return PoolCorrupt(
-        f"{path} is missing: open the pool again if it was changed meanwhile, else restore it from a copy"
-    )
+    return PoolCorrupt(f"{path} is missing: open the pool again if it was changed, or restore it from a copy")
 
 
 def _check_regular(path: Path, status: os.stat_result) -> None:
