@@ -101,7 +101,7 @@ def test_the_papers_rows_stand_beside_and_what_it_does_not_print_is_left_out() -
     assert [one.value for one in rows["aime_2025", "RAD, marker only"][4:]] == [0.933, None, None]
     assert rows["aime_2025", "DeepConf online, keeps 10%"][3].value == 0.5  # of the tokens
     assert ("livecodebench_v5", "majority") not in rows  # programs are strings of their own
-    assert found.tables[0].to_json()["rows"]
+    assert found.notes == ("livecodebench_v5 has 20 problems here and 167 in the paper.",)
 
 
 def test_two_runs_of_the_same_problems_are_no_more_problems() -> None:
