@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))  # the 
 SHARE, LEAST = (
     0.75,
     0.25,
-)  # of what is left per worker, and of a batch at least: the size of a piece, as in radmoe.capture.on_ray
+)  # of what is left per worker, and of a batch at least: the size of a piece, as in radmoe_integrations.on_ray
 PUBLISH_S = 300.0  # between what a worker sends to a store
 
 
@@ -142,7 +142,7 @@ def costs(setting: Setting, gpu_hour: float, terabyte_month: float, thousand_put
 
 def profiles(setting: Setting, window: int = 16) -> dict[str, float]:
     """Bytes per token of a 48 x top-8 router by what is kept; ratios of compression as measured (docs/scale.md)."""
-    ids, weights, tokens, logprobs = 48 * 8 * 2 / 2.05, 48 * 8 * 2 / 1.42, 4 / 2.2, (4 + 2 * 20) / 1.6
+    ids, weights, tokens, logprobs = 48 * 8 * 2 / 2.27, 48 * 8 * 2 / 1.40, 4 / 2.2, (4 + 2 * 20) / 1.6
     share = window / setting.tokens
     return {
         "ids, weights, 20 logprobs": ids + weights + tokens + logprobs,
@@ -155,7 +155,8 @@ def profiles(setting: Setting, window: int = 16) -> dict[str, float]:
 def measure(workers: int) -> None:
     """The rate of one worker and of many that wait, and what the driver and Ray cost per rollout."""
     import ray_cluster
-    from radmoe.capture.on_ray import Crew, capture_on_ray
+    from radmoe.system.cluster import Crew
+    from radmoe_integrations.on_ray import capture_on_ray
 
     rates, n, seconds = {}, 100, 0.1
     with ray_cluster.cluster(4, cpus=(workers + 3) // 4) as cluster, tempfile.TemporaryDirectory() as place:
@@ -188,8 +189,9 @@ def kills(minutes: float, every: float, store: bool, nodes: int = 4, seconds: fl
     """
     import ray_cluster
     from radmoe.capture import capture_pool
-    from radmoe.capture.on_ray import Crew, capture_on_ray
     from radmoe.pool import open_pool
+    from radmoe.system.cluster import Crew
+    from radmoe_integrations.on_ray import capture_on_ray
 
     n = max(int(minutes * 60 * nodes / seconds / 12), 1)
     with tempfile.TemporaryDirectory() as place, ExitStack() as running:

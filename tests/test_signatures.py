@@ -31,6 +31,31 @@ SIGNATURES = {
     "find_calibration": "pool calibration *rule *source",
     "load_calibration": "path",
     "evaluate_pool": "path *progress **options",
+    "grade_pool": "path problems *jobs *timeout *unconfined *progress",
+    "merge_pools": "sources out *progress",
+    "PoolWriter": "path *shape *vocab *model *task *style *sampling *profile *provenance *workers *shard_bytes",
+    "PoolWriter.add": "problem_id rollout *kind *rollout_index *problem_index *text *prompt *finish_reason *extra *prompt_routing",
+    "Profile": "sort_experts layers readouts",
+    "Engine.sample": "prompt n *kind *problem_id *batch_size **settings",
+    "Engine.generate": "prompts n *sampling *batch_size *keys *missing *kinds *profile",
+    "EngineOptions": "url served api_key timeout retries probe dtype device threads weights layers",
+    "open_engine": "name model options",
+    "TransformersEngine": "model *tokenizer *dtype *device *threads *model_name",
+    "VllmEngine": "model *weights *layers *memory_mib *model_name **options",
+    "VllmHttpEngine": "url model *served *timeout *retries *backoff *api_key *largest *probe",
+    "SglangHttpEngine": "url model *served *timeout *retries *backoff *api_key *largest *probe",
+    "from_vllm": "output llm *kind *problem_id *routing *topk_logprobs",
+    "Sampling": "temperature top_p max_tokens seed topk_logprobs",
+    "Plan": "problems engine sampling profile n task style raw weights batch_size places adaptive preset",
+    "capture_pool": "plan out *progress",
+    "load_questions": "task data *kind *seed *limit",
+    "Question": "problem_id content kind",
+    "Plugin": "commands engines tasks models methods readouts problems trajectories clusters",
+    "Anchor": "start length family",
+    "Step": "given start kept",
+    "Decision": "stop reason selection finished survived needed",
+    "Calibration": "origin rule kinds tasks pools",
+    "Calibration.judge": "selection *abstain_below",
 }
 
 
@@ -45,6 +70,10 @@ def test_a_public_signature_is_the_documented_one(name: str) -> None:
     thing = getattr(radmoe, head)
     signature = inspect.signature(getattr(thing, method) if method else thing)
     assert shown(list(signature.parameters.values())) == SIGNATURES[name]
+
+
+def test_every_public_name_has_its_signature_here() -> None:
+    assert {name.partition(".")[0] for name in SIGNATURES} == set(radmoe.__all__) - {"RadmoeError"}
 
 
 def test_every_public_name_can_be_imported() -> None:

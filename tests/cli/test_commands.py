@@ -37,6 +37,7 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
         "inspect",
         "verify",
         "merge",
+        "delete",
         "select",
         "grade",
         "evaluate",
@@ -83,7 +84,7 @@ def test_help_groups_the_commands_under_headings(monkeypatch: pytest.MonkeyPatch
     assert headings["Select"] == ["select", "advise", "calibrate"]
     assert headings["Capture"][:2] == ["capture", "replay"]
     assert headings["Serve"] == ["serve", "agent"]
-    assert sorted(headings["Research"]) == ["audit", "bench", "demo", "lab", "study"]
+    assert sorted(headings["Research"]) == ["audit", "bench", "demo", "lab", "replicate", "study"]
 
 
 @pytest.mark.parametrize(
@@ -220,6 +221,18 @@ def test_merge_puts_parts_together(made: list[PlantedGroup], tmp_path: Path) -> 
     line = error(radmoe("merge", parts[0], parts[0], "--out", tmp_path / "twice", expect=2))
     assert "both hold rollout 0 of problem 'planted-0000'" in line
     assert "grade" in radmoe("merge", *parts, "--out", tmp_path / "again").stdout
+
+
+def test_delete_takes_problems_out_of_a_pool(pool_path: Path) -> None:
+    facts = json.loads(radmoe("delete", pool_path, "planted-0001", "--json").stdout)
+    assert facts == {"pool": str(pool_path), "deleted": 12, "problems": 3, "rollouts": 36}
+    assert radmoe("delete", pool_path, "planted-0000", "planted-0003").stdout == (
+        f"{pool_path}: 24 rollouts deleted; 1 problems, 12 rollouts left\n"
+    )
+    assert open_pool(pool_path).problems == ["planted-0002"]
+    assert "has no problem 'planted-0003'; it has 1, such as 'planted-0002'" in error(
+        radmoe("delete", pool_path, "planted-0003", expect=2)
+    )
 
 
 def single(path: Path, rollouts: int) -> Path:

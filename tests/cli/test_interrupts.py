@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from command_line import interrupted, start
 from radmoe.cli import app
-from radmoe.pool import Pool, schema
+from radmoe.pool import Pool, open_pool, schema
 
 LAB = ["capture", "--model", "lab-qwen", "--task", "math-2", "-n", 64, "--limit", 4]
 
@@ -64,6 +64,16 @@ def test_commands_that_read_a_pool_say_that_nothing_is_half_written(
     done = CliRunner().invoke(app, [command, "pool"])
     wanted = f"radmoe: interrupted: {command} has left nothing half written: run the same command again\n"
     assert (done.exit_code, done.stderr) == (130, wanted)
+
+
+def test_an_interrupted_deletion_says_how_it_is_finished(monkeypatch: pytest.MonkeyPatch, pool_path: Path) -> None:
+    monkeypatch.setattr("radmoe.pool.completion._rewrite", interrupt)
+    done = CliRunner().invoke(app, ["delete", str(pool_path), "planted-0001"])
+    wanted = f"radmoe: interrupted: finish it with: radmoe verify --recover {pool_path}\n"
+    assert (done.exit_code, done.stderr) == (130, wanted)
+    monkeypatch.undo()
+    assert CliRunner().invoke(app, ["verify", str(pool_path), "--recover"]).exit_code == 0
+    assert "planted-0001" not in open_pool(pool_path).problems
 
 
 @pytest.mark.slow

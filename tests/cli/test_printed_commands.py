@@ -100,6 +100,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ("calibrate", "pools/lab-qwen-thinking-math-2", "--out", "sure.json"),
                 ("-m", "radmoe_lab.gguf", "lab-qwen", "model.gguf"),
                 ("-m", "radmoe_lab.agent.export", "--out", "issues", "--limit", 1),
+                ("export", "pools/lab-qwen-thinking-math-2", "--hub", "dataset"),
             )
         ],
         place,
@@ -128,9 +129,10 @@ def step(words: tuple[str, ...]) -> dict[str, Any]:
     name = f"{call} {words[2]}" if call in ("lab", "agent") else call
     small = SMALL.get(name, ())
     strange = name == "capture" and any("./" in word or "gguf" in word for word in words)  # the model knows no sums
+    flag = "--hub" if name == "export" else "--out"
     out = (
-        [words[words.index("--out") + 1]]
-        if "--out" in words and name in ("capture", "import", "replay", "merge", "agent run")
+        [words[words.index(flag) + 1]]
+        if flag in words and name in ("capture", "import", "replay", "merge", "agent run", "export")
         else []
     )
     small = (*small, *(("--max-tokens", "40") if strange else ()))
@@ -229,7 +231,7 @@ def test_what_is_not_run_is_parsed_by_the_real_command_line(tmp_path: Path) -> N
 def test_every_snippet_imports_what_is_there() -> None:
     """Also those that are not run."""
     for one in snippets():
-        assert one.language in ("python", "commands", "listing", "toml"), one.where
+        assert one.language in ("python", "commands", "listing", "toml", "yaml"), one.where
         assert one.language != "listing" or not re.search(r"^(radmoe|python|make) ", one.text, re.MULTILINE), one.where
         for node in ast.walk(ast.parse(one.text)) if one.language == "python" else ():
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("radmoe"):

@@ -15,8 +15,9 @@ from radmoe.evaluation import cache
 from radmoe.evaluation.methods import METHODS
 from radmoe.evaluation.pools import open_graded
 from radmoe.grading import grade_pool
-from radmoe.grading.behaviours import BEHAVIOURS, behaviour, read_behaviours, visible_calls, write_behaviours
+from radmoe.grading.behaviours import behaviour, read_behaviours, visible_calls, write_behaviours
 from radmoe.grading.labels import Label, write_labels
+from radmoe.pool.schema import BEHAVIOURS
 from radmoe.problems import Problem
 from radmoe.sandbox import Sandbox
 from text_pools import write_texts

@@ -108,6 +108,16 @@ def test_a_store_that_says_it_took_what_it_did_not_is_found_out(crooked: Crooked
     assert open_pool(URL).verify() == []
 
 
+def test_nothing_is_deleted_from_a_pool_in_a_store(crooked: Crooked) -> None:
+    with writer(URL) as one:
+        one.add("p", rollout(5), rollout_index=0)
+    before = dict(crooked.objects)
+    with pytest.raises(InputError, match="nothing is deleted from a pool: copy it to a disk first") as error:
+        open_pool(URL).delete(["p"])
+    refused(error)
+    assert crooked.objects == before
+
+
 def test_a_slow_store_is_waited_for_and_one_that_never_answers_is_not(
     crooked: Crooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

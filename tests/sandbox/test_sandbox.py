@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -133,7 +134,8 @@ def test_its_limits_and_privileges_are_what_they_should_be(sandbox: Sandbox) -> 
 def test_it_stands_in_an_empty_directory_with_nothing_open(sandbox: Sandbox) -> None:
     assert told(sandbox, "os.listdir('.')", "import os") == "Exception: []"
     assert (
-        told(sandbox, "os.getcwd().startswith('/tmp/radmoe-sandbox-') or os.getcwd()", "import os") == "Exception: True"
+        told(sandbox, f"os.getcwd().startswith('{tempfile.gettempdir()}/radmoe-sandbox-') or os.getcwd()", "import os")
+        == "Exception: True"
     )
     assert told(sandbox, "[fd for fd in range(64) if is_open(fd)]", OPEN) == "Exception: [0, 1, 2, 3]"
     assert told(sandbox, "dict(os.environ)", "import os") in ("Exception: {}", "Exception: {'LC_CTYPE': 'C.UTF-8'}")

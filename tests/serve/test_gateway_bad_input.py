@@ -211,7 +211,7 @@ def test_a_key_is_needed_where_there_are_keys(gateway: Callable[..., Any], upstr
     assert made.client.get("/").status_code == 200  # the page itself holds nothing
 
 
-READ = ("/", "/live", "/live/x/index", "/selections/x", "/assets/live.js", "/health", "/metrics", "/v1/models")
+READ = ("/", "/live", "/live/x/index", "/selections/x", "/health", "/metrics", "/v1/models")
 
 
 @pytest.mark.parametrize("path", [*READ, "/v1/models/planted", "/nowhere"])

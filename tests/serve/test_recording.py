@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -15,9 +18,12 @@ import pytest
 
 from killed_servers import Recorded
 from radmoe import open_pool, select
-from radmoe.errors import PoolMismatch
+from radmoe.errors import InputError, PoolMismatch
 from radmoe.pool import Pool
-from running_gateway import MESSAGES
+from radmoe.pool.files import place
+from radmoe.serve import record, service
+from radmoe.serve.settings import Settings
+from running_gateway import MESSAGES, until
 
 
 @pytest.mark.slow
@@ -115,3 +121,100 @@ def test_a_gateway_killed_while_recording_leaves_a_pool_that_does_not_lie(upstre
     made.serve_and_kill(answers=4)  # it goes on with what the kill left
     assert made.wrong(made.path) == ""
     assert len(made.picks) >= 16
+
+
+def days_ago(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
+    """Let the recorder believe that it is some days earlier."""
+    monkeypatch.setattr(record, "time", SimpleNamespace(time=lambda: time.time() - days * 86_400))
+
+
+def retentions(said: str) -> list[dict[str, Any]]:
+    """The lines of the log about retention, without their time."""
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return [
+        {name: value for name, value in line.items() if name not in ("time", "event", "level")}
+        for line in lines
+        if line["event"] == "retention"
+    ]
+
+
+@pytest.mark.slow
+def test_groups_are_deleted_at_the_start_once_they_are_too_old(
+    gateway: Callable[..., Any],
+    upstream: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    path, server, picks = tmp_path / "pool", upstream(), {}
+    for days in (31, 29, 0):
+        days_ago(monkeypatch, days)
+        made = gateway(upstreams=(server.url,), record=path)
+        answer = made.ask(model="planted#rad-4").json()
+        picks[answer["id"]] = answer["radmoe"]["pick"]
+        made.__exit__()
+    assert list(open_pool(path).problems) == list(picks)
+    said = capfd.readouterr().err
+    made = gateway(upstreams=(server.url,), record=path, keep=30)
+
+    def deleted() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return bool(retentions(said))
+
+    until(deleted)
+    assert made.ask(model="planted#rad-4").json()["radmoe"]["recorded"]
+    made.__exit__()
+    assert retentions(said) == [{"days": 30, "deleted": 1, "left": 2, "undated": 0}]
+    pool = open_pool(path)
+    assert pool.verify() == []
+    assert len(pool.problems) == 3
+    old, *young = picks
+    assert old not in pool.problems
+    assert [select(pool.group(each)).index for each in young] == [picks[each] for each in young]
+
+
+@pytest.mark.slow
+def test_groups_are_deleted_daily_while_others_are_recorded(
+    gateway: Callable[..., Any],
+    upstream: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    path, said = tmp_path / "pool", ""
+    monkeypatch.setattr(service, "DAY", 0.5)
+    made = gateway(upstreams=(upstream().url,), record=path, keep=30)
+    days_ago(monkeypatch, 31)
+    old = made.ask(model="planted#rad-4").json()["id"]
+    days_ago(monkeypatch, 0)
+
+    def deleted() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return any(line["deleted"] == 1 for line in retentions(said) if "deleted" in line)
+
+    until(deleted)
+    answers = [made.ask(model="planted#rad-4").json() for _ in range(6)]
+    made.__exit__()
+    assert all(answer["radmoe"]["recorded"] for answer in answers)
+    pool = open_pool(path)
+    assert pool.verify() == []
+    assert set(pool.problems) == {answer["id"] for answer in answers} - {old}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"keep": 30}, "--keep deletes from the pool of --record, on a disk alone"),
+        (
+            {"keep": 30, "record": place("s3://bucket/pool")},
+            "--keep deletes from the pool of --record, on a disk alone",
+        ),
+        ({"keep": 0, "record": Path("pool")}, "--keep takes a positive number of days, got 0"),
+        ({"keep": float("nan"), "record": Path("pool")}, "--keep takes a positive number of days, got nan"),
+    ],
+)
+def test_what_cannot_be_kept_for_a_time_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=f"^{says}"):
+        Settings(model="m", **options)

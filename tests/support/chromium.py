@@ -84,6 +84,13 @@ class Page:
 
     def violations(self) -> list[str]:
         """What axe-core finds serious or critical."""
+        return self._found({"serious", "critical"})
+
+    def every_violation(self) -> list[str]:
+        """All that axe-core finds."""
+        return self._found({"minor", "moderate", "serious", "critical", None})
+
+    def _found(self, impacts: set[str | None]) -> list[str]:
         self.run(AXE.read_text(encoding="utf-8"))
         report = self.browser.execute_async_script(
             "const done = arguments[0]; axe.run(document).then(done, (e) => done({error: String(e)}))"
@@ -91,5 +98,5 @@ class Page:
         return [
             f"{found['id']}: {found['help']}: {[node['html'] for node in found['nodes']][:3]}"
             for found in report["violations"]
-            if found["impact"] in ("serious", "critical")
+            if found["impact"] in impacts
         ]

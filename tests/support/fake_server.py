@@ -73,6 +73,8 @@ class FakeServer:
         name: str = "tiny",
         root: str = "/nowhere/tiny",
         plugin: bool = False,  # of vLLM; SGLang then packs weights into its ids
+        tokens: bool = False,  # vLLM's route for token ids is open
+        rust: bool = False,  # vLLM's Rust frontend
         captured: list[int] | None = None,
         faults: set[str] = frozenset(),  # type: ignore[assignment]
         busy: list[int] = (),  # type: ignore[assignment]
@@ -82,6 +84,7 @@ class FakeServer:
     ) -> None:
         assert faults <= set(FAULTS), faults
         self.engine, self.kind, self.name, self.root, self.plugin = engine, kind, name, root, plugin
+        self.tokens, self.rust = tokens, rust
         self.faults, self.busy, self.dies_after = set(faults), list(busy), dies_after
         self.delay, self.context = delay, context
         text = engine.model.config.get_text_config()
@@ -158,11 +161,18 @@ class FakeServer:
             ids = self.engine.tokenizer(body["prompt"], add_special_tokens=body["add_special_tokens"])["input_ids"]
             return 200, {"tokens": [i + ("respells" in self.faults) for i in ids], "count": len(ids)}
         if path == "/version" and self.kind == "vllm":
-            return 200, {"version": "0.30.0"}
+            return 200, {"version": "0.30.0"} | ({"rust_frontend_version": "0.30.0"} if self.rust else {})
         if path == "/server_info" and self.kind == "sglang":
             return 200, {"version": "0.5.23"}
         if path.startswith("/v1/radmoe") and self.plugin:
             return self.routing(path, body)
+        if path == "/inference/v1/generate" and self.tokens:
+            if "token_ids" not in body:
+                return 400, {"error": {"message": "token_ids: Field required", "code": 400}}
+            asked = body["sampling_params"]
+            self.bodies.append(body)
+            spoken = {"model": body["model"], "prompt": body["token_ids"], "vllm_xargs": asked["extra_args"] or {}}
+            return self.completions(asked | spoken | {"return_token_ids": True})
         if path == ("/v1/completions" if self.kind == "vllm" else "/generate"):
             with self.lock:
                 self.bodies.append(body)

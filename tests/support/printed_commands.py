@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pkgutil
 import re
 import subprocess
@@ -49,10 +50,12 @@ LONG = "takes over two minutes"
 SERVER = "needs vLLM, SGLang or a container"
 CLUSTER = "needs a Ray cluster"
 READERS = "names a file of the reader's"
+HARNESS = "runs in packages/radmoe-integrations/tests"
 UNRUN = {  # why a printed command or snippet is parsed and not run, by where it stands and what it is; the first counts
     r"--device cuda|DEVICE=cuda|radmoe_lab\.train .*--seconds": GPU,
     r": (vllm|podman)|sglang|--engine vllm|doctor vllm|--upstream|LLM\(|VllmEngine|VllmHttpEngine|vllm-http|verified/|run_evaluation|httpx\.post": SERVER,
     r"--on ray|benchmarks\.scale --": CLUSTER,
+    r"inspect_ai": HARNESS,
     r"MODEL|FILE|my_package|theirs/|my\.patch|(hmmt|gpqa)\.jsonl": READERS,
     r"--task (hmmt|gpqa|aime)\w*(?!.*--(data|answers))": HUB,
     r": (make|pip)|build/|^docs/confirmation|docs/regimes|lab pools (?!.*--limit)|lab agent|radmoe (agent )?demo|study all": LONG,
@@ -60,8 +63,9 @@ UNRUN = {  # why a printed command or snippet is parsed and not run, by where it
 }
 EXTRAS = {
     r"radmoe (lab )?agent": "demo,agent",
-    r"radmoe import": "demo,integrations",
     r"--engine llamacpp|LlamaCppEngine": "llamacpp",
+    r"load_dataset": "dev",  # which the reader brings
+    r"radmoe (import|export)|radmoe_integrations": "demo,integrations",
 }  # else what make demo installs
 
 
@@ -190,7 +194,8 @@ def driven(
     """The results of steps that run in one process with what these extras install: each in a copy, or in the workspace."""
     scratch = str(workspace) if keep else f"{workspace}-scratch"
     driver = [sys.executable, str(ROOT / "tests/support/printed_driver.py"), extras, str(workspace), scratch]
-    done = subprocess.run(driver, input=json.dumps(steps), capture_output=True, text=True, check=False)
+    own = os.environ | {"HF_HOME": f"{workspace}-hub"}  # what datasets keeps of the files that it has read
+    done = subprocess.run(driver, input=json.dumps(steps), capture_output=True, text=True, check=False, env=own)
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(results) == len(steps), done.stderr
     return results

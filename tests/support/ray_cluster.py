@@ -137,7 +137,8 @@ def cluster(nodes: int, cpus: int = 1) -> Iterator[Any]:
 
     options = {"num_cpus": cpus, "object_store_memory": STORE_BYTES}
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # nodes and workers inherit it
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # by nodes and workers
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, [str(Path(__file__).parent), *inherited])))
     made = Cluster(initialize_head=True, head_node_args=options | {"include_dashboard": False})
     try:
         for _ in range(nodes - 1):

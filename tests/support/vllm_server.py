@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vllm_parts import GPU, STOCK
+from vllm_parts import GPU, STOCK, VERSION
 
 
 class Server:
@@ -79,6 +79,7 @@ class Server:
 
 OPTIONS = (
     *(["--enable-return-routed-experts"] if STOCK else []),
+    *(["--enable-scale-out"] if VERSION >= (0, 30) else []),  # opens the route for token ids
     "--no-enable-chunked-prefill",
     "--additional-config",
     '{"radmoe": {"memory_mib": 64}}',

@@ -108,6 +108,19 @@ def test_the_base_wheel_is_small_and_alone_selects_from_a_pool(
     assert "pip install radmoe-lab" in run(home, *capture, "--task", "math-1", expect=2).stderr
     gguf = run(home, "doctor", "llamacpp", "--model", "model.gguf", expect=2)
     assert gguf.stderr.endswith("pip install radmoe-llamacpp\n")
+    cluster = run(home, "replay", shared_pool, "--model", "model", "--on", "ray", "--out", tmp_path / "p", expect=2)
+    assert cluster.stderr.endswith(
+        "--on ray is part of radmoe-integrations, which is not installed: pip install 'radmoe[ray]'\n"
+    )
+
+
+def test_the_integrations_know_clusters_and_say_what_these_need(
+    wheels: dict[str, Path], shared_pool: Path, tmp_path: Path
+) -> None:
+    home = environment(tmp_path / "venv", [wheels["radmoe"], wheels["radmoe-integrations"]])
+    assert installed(home, "ray", "torch", "scipy", "radmoe_lab", "radmoe_studies") == []
+    cluster = run(home, "replay", shared_pool, "--model", "model", "--on", "ray", "--out", tmp_path / "p", expect=2)
+    assert cluster.stderr.endswith("--on ray needs Ray: pip install 'radmoe[ray]'\n")
 
 
 def test_the_lab_samples_and_grades_without_the_studies(wheels: dict[str, Path], tmp_path: Path) -> None:

@@ -88,6 +88,15 @@ def test_equal_patches_are_grouped_and_counted(out: Path) -> None:
     assert [c.same for c in decisions(out)["two"].candidates] == [(), (), (2,)]
 
 
+def test_a_pick_among_equally_good_patches_is_said_to_be_the_first_of_them() -> None:
+    members = [Candidate("one", run, patch=f"+    return {run}\n") for run in range(4)]
+    made = decide("one", members, None, Rule().settle("agent"), "tiny")
+    assert made.run == 0
+    assert made.why.endswith("; it is the first of 4 patches that are equally good; no other of 4 left the same patch")
+    same = [*members, replace(members[1], run=4)]
+    assert "equally good" not in decide("one", same, None, Rule().settle("agent"), "tiny").why
+
+
 def test_routing_that_cannot_be_read_costs_its_trajectory_alone(out: Path) -> None:
     whole = open_pool(out / "pool").group("one")
     setting = Rule().settle("agent")

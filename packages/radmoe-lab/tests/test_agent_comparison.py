@@ -11,19 +11,19 @@ import pytest
 from radmoe.evaluation.render import interval_text, value_text
 from radmoe.evaluation.table import Table
 from radmoe_agent.candidates import Candidate
-from radmoe_lab.agent.comparison import METHODS, MODEL, Judged, compare, read_committed, shipped
+from radmoe_lab.agent.comparison import METHODS, MODEL, JudgedIssue, compare, read_committed, shipped
 from radmoe_lab.agent.records import read_trajectories
 from radmoe_lab.agent.verdicts import HIDDEN_FAIL, NO_PATCH, RESOLVED, VISIBLE_FAIL
 from radmoe_lab.models import shipped_trajectories
 
 
-def judged(name: str, *patches: tuple[str, str]) -> Judged:
+def judged(name: str, *patches: tuple[str, str]) -> JudgedIssue:
     """An issue without routing: the patch of each trajectory and the verdict on it."""
     members = [
         Candidate(name, run, "Submitted", patch, problem=None if patch else "its patch is empty")
         for run, (patch, _) in enumerate(patches)
     ]
-    return Judged(members, None, {run: word for run, (_, word) in enumerate(patches)})
+    return JudgedIssue(members, None, {run: word for run, (_, word) in enumerate(patches)})
 
 
 def values(table: Table) -> dict[tuple[str, str], object]:

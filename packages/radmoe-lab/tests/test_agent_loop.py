@@ -13,7 +13,7 @@ from radmoe_lab.agent import loop as loop_module
 from radmoe_lab.agent import workplace
 from radmoe_lab.agent.demonstrations import demonstrate
 from radmoe_lab.agent.loop import LabConversation
-from radmoe_lab.agent.repositories import Repository, repositories
+from radmoe_lab.agent.repositories import BuggyRepository, repositories
 from radmoe_lab.agent.shell import patch
 from radmoe_lab.agent.templates import COMMAND_S, CONFIG, FORMAT_ERRORS, STEP_LIMIT, SUBMIT, opening, prompt_text, reply
 from radmoe_lab.agent.workplace import Workplace
@@ -49,7 +49,7 @@ def scripts() -> dict[str, list[str]]:
 SUBMITTING = reply("Done.", SUBMIT)
 
 
-def by_us(repository: Repository, script: Sequence[str]) -> LabConversation:
+def by_us(repository: BuggyRepository, script: Sequence[str]) -> LabConversation:
     tokenizer = build("agent")
     conversation = LabConversation(repository.issue, lambda text: tokenizer.encode(text).ids, 1 << 20)
     with Workplace(repository.files) as works:
@@ -63,7 +63,7 @@ def by_us(repository: Repository, script: Sequence[str]) -> LabConversation:
     return conversation
 
 
-def by_mini(repository: Repository, script: Sequence[str]) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+def by_mini(repository: BuggyRepository, script: Sequence[str]) -> tuple[list[tuple[str, str]], dict[str, Any]]:
     from minisweagent.agents.default import DefaultAgent
     from minisweagent.environments import get_environment
     from minisweagent.models.utils.actions_text import format_observation_messages, parse_regex_actions

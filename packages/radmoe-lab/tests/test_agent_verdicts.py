@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from radmoe_lab.agent.git_stand_in import difference
-from radmoe_lab.agent.repositories import Repository, repositories
+from radmoe_lab.agent.repositories import BuggyRepository, repositories
 from radmoe_lab.agent.running import cases_file, check_output
 from radmoe_lab.agent.shell import patch
 from radmoe_lab.agent.verdicts import HIDDEN_FAIL, NO_PATCH, NOT_APPLIED, RESOLVED, VISIBLE_FAIL, judge, judge_many
 
 
 @pytest.fixture(scope="module")
-def tasks() -> list[Repository]:
+def tasks() -> list[BuggyRepository]:
     return repositories(limit=12)
 
 
-def overfitted(repository: Repository) -> str:
+def overfitted(repository: BuggyRepository) -> str:
     """A patch that answers the visible tests by heart, and is wrong otherwise."""
     answers = dict(case.split(" == ") for case in repository.visible if case.startswith(f"{repository.entry}."))
     known = {call.split("(")[1][:-1]: value for call, value in answers.items()}
@@ -31,7 +31,7 @@ def overfitted(repository: Repository) -> str:
 
 
 @pytest.mark.slow
-def test_all_verdicts(tasks: list[Repository]) -> None:
+def test_all_verdicts(tasks: list[BuggyRepository]) -> None:
     entry_only = next(t for t in tasks if t.target and not t.direct)
     name = f"{entry_only.entry}.py"
     broken = difference(name, entry_only.files[name].encode(), b"this is no Python\n")
@@ -43,11 +43,11 @@ def test_all_verdicts(tasks: list[Repository]) -> None:
     assert judge_many(pairs[8:], jobs=2) == verdicts[8:]
 
 
-def test_a_patch_of_another_repository_does_not_apply(tasks: list[Repository]) -> None:
+def test_a_patch_of_another_repository_does_not_apply(tasks: list[BuggyRepository]) -> None:
     assert judge([(tasks[0], patch(tasks[1].fixed, tasks[1].files))]) == [NOT_APPLIED]
 
 
-def test_changed_tests_are_not_believed(tasks: list[Repository]) -> None:
+def test_changed_tests_are_not_believed(tasks: list[BuggyRepository]) -> None:
     task = tasks[0]
     easy = {**task.files, "tests.py": cases_file(["check.failed([]) == 0"]), "check.py": "print('1 of 1 pass')\n"}
     assert judge([(task, patch(easy, task.files))]) == [VISIBLE_FAIL]
@@ -67,14 +67,14 @@ def test_changed_tests_are_not_believed(tasks: list[Repository]) -> None:
         "    return open('/etc/passwd').read()\n",
     ],
 )
-def test_a_function_that_misbehaves_fails(tasks: list[Repository], body: str) -> None:
+def test_a_function_that_misbehaves_fails(tasks: list[BuggyRepository], body: str) -> None:
     task = tasks[0]
     name = f"{task.entry}.py"
     text = f"def {task.entry}(values):\n{body}"
     assert judge([(task, difference(name, task.files[name].encode(), text.encode()))]) == [VISIBLE_FAIL]
 
 
-def test_a_patch_cannot_reach_out_of_its_directory(tasks: list[Repository], tmp_path: Path) -> None:
+def test_a_patch_cannot_reach_out_of_its_directory(tasks: list[BuggyRepository], tmp_path: Path) -> None:
     new = "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/../../escaped.py\n@@ -0,0 +1 @@\n+x = 1\n"
     link = "diff --git a/l.py b/l.py\nnew file mode 120000\n--- /dev/null\n+++ b/l.py\n@@ -0,0 +1 @@\n+/etc/passwd\n"
     link += "\\ No newline at end of file\n"
@@ -83,7 +83,7 @@ def test_a_patch_cannot_reach_out_of_its_directory(tasks: list[Repository], tmp_
 
 
 def test_the_command_judges_a_file_and_refuses_what_it_does_not_know(
-    tasks: list[Repository], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tasks: list[BuggyRepository], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from radmoe_lab.agent.verdicts import main
 
@@ -100,7 +100,7 @@ def test_the_command_judges_a_file_and_refuses_what_it_does_not_know(
         assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_an_overfitted_patch_passes_what_is_visible(tasks: list[Repository]) -> None:
+def test_an_overfitted_patch_passes_what_is_visible(tasks: list[BuggyRepository]) -> None:
     """The recipe of `overfitted`: without it the verdict above would say nothing about hidden tests."""
     task = next(t for t in tasks if t.target and not t.direct)
     name = f"{task.entry}.py"

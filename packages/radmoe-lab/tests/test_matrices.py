@@ -12,7 +12,7 @@ from radmoe.errors import InputError
 from radmoe.selection.confidence import rollout_confidence
 from radmoe.selection.kernels import binary_jaccard, weighted_jaccard
 from radmoe.selection.readout import read
-from radmoe_lab.matrices import Matrices, Read, read_matrices, square
+from radmoe_lab.matrices import Matrices, MatrixSpec, read_matrices, square
 from radmoe_lab.planted import Planted, groups
 
 READS = ("delimiter@16", "pre-delim@16", "all", "delimiter@marker binary", "trajectory:so*@16 budget=64")
@@ -30,7 +30,7 @@ def test_similarities_are_those_of_selection(tmp_path: Path) -> None:
     assert header["problems"] == [group.problem_id for group in planted]
     for p, group in enumerate(planted):
         for r, name in enumerate(READS):
-            one = Read.parse(name)
+            one = MatrixSpec.parse(name)
             reading = read(group, one.readout, "math", budget=one.budget, binary=one.binary)
             assert (arrays["anchors"][p, r] >= 0).tolist() == reading.located.tolist()
             wanted = (binary_jaccard if one.binary else weighted_jaccard)(reading.Z)
@@ -50,4 +50,4 @@ def test_problems_with_rollouts_missing_are_left_out(tmp_path: Path) -> None:
 
 def test_an_option_that_is_none_is_refused() -> None:
     with pytest.raises(InputError, match="'binry' in 'all binry' is unknown: use binary or budget=256"):
-        Read.parse("all binry")
+        MatrixSpec.parse("all binry")

@@ -1,8 +1,7 @@
-"""From a plan to a pool: the service that the command line, agents, the gateway and distributed runs call.
+"""From a plan to a pool: the service that the command line, agents, the gateway and the workers of a cluster call.
 
 plan.py   what is to be captured: problems, engine, sampling, and what is kept of each rollout
 run.py    `capture_pool`: samples what the pool lacks, and keeps each rollout as soon as it is finished
-on_ray.py `capture_on_ray`: the same by many workers of a Ray cluster, each with an engine and shards of its own
 
 Nothing here grades, and nothing here can see a gold answer: an import contract holds that.
 """

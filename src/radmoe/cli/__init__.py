@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from radmoe.cli import (
     advise,
     capture,
+    delete,
     doctor,
     evaluate,
     grade,
@@ -41,6 +42,7 @@ _RESUMED = (
     "import",
     "lab pools",
     "replay",
+    "replicate",
     "study",
 )  # the same command goes on where it was; what others write appears whole or not at all
 
@@ -217,7 +219,7 @@ _COMPANIONS = {  # commands that stand in the documentation, and the package tha
 
 _HEADINGS: dict[str, tuple[Any, ...]] = {  # of `radmoe --help`, each with its commands in their order
     "Select": (select, advise),
-    "Capture": (capture, replay, inspect, verify, merge, doctor),
+    "Capture": (capture, replay, inspect, verify, merge, delete, doctor),
     "Judge": (grade, evaluate, report),
     "Serve": (serve,),
 }

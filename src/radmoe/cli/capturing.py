@@ -13,10 +13,10 @@ from radmoe.system.printing import bar, say
 
 if TYPE_CHECKING:
     from radmoe.capture import Captured, Plan, Progress
-    from radmoe.capture.on_ray import Crew
     from radmoe.engines import EngineOptions
     from radmoe.problems import Question
     from radmoe.selection.layers import Layers
+    from radmoe.system.cluster import Crew
 
 
 def plan_for(
@@ -77,9 +77,9 @@ def _build_plan(
 def capture_with_bar(
     make_plan: Callable[[], Plan], out: Path, crew: Crew | None = None, *, cpus: int | None = None
 ) -> Captured:
-    """Run `capture_pool`, or `capture_on_ray`, with a bar that shows rollouts, finished problems and tokens per second."""
+    """Run `capture_pool`, or let a cluster capture, with a bar that shows rollouts, finished problems and tokens per second."""
     from radmoe.capture import capture_pool
-    from radmoe.capture.on_ray import capture_on_ray
+    from radmoe.system.cluster import cluster
 
     plan = None if crew is not None else make_plan()
     began = time.monotonic()
@@ -95,7 +95,7 @@ def capture_with_bar(
         if plan is not None:
             return capture_pool(plan, out, progress=advance)
         assert crew is not None
-        captured = capture_on_ray(make_plan, out, crew, cpus=cpus, progress=advance)
+        captured: Captured = cluster(crew.on).capture(make_plan, out, crew, cpus=cpus, progress=advance)
     for line in captured.given_up:
         say(f"radmoe: {line}", err=True)
     return captured

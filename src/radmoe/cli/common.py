@@ -12,10 +12,10 @@ import typer
 from rich.filesize import decimal
 
 from radmoe.errors import InputError
+from radmoe.system.cluster import Crew
 from radmoe.system.printing import bar, say
 
 if TYPE_CHECKING:
-    from radmoe.capture.on_ray import Crew
     from radmoe.pool import Pool
     from radmoe.types import Kind
 
@@ -76,7 +76,7 @@ _KEPT: dict[str, Any] = {
     "layers": option(str, "--layers", "Keep only these layers: s0, c2 or 0-3,7."),
     "no_logprobs": option(bool, "--no-logprobs", "Keep no logprobs: no RAD+DC and no preset best later."),
 }
-_CREW: dict[str, Any] = {  # the options of `radmoe.capture.on_ray.Crew`
+_CREW: dict[str, Any] = {  # the options of `radmoe.system.cluster.Crew`
     "on": On,
     "workers": option(int, "--workers", "With --on: how many, each with a model.", "1"),
     "gpus_per_worker": option(float, "--gpus-per-worker", "With --on: GPUs of each.", "0"),
@@ -141,8 +141,6 @@ def takes_crew(command: Command) -> Command:
     """Give a command the options of a cluster where its signature has the parameter `crew`: it gets a `Crew`, or None."""
 
     def build(on: str | None = None, **given: Any) -> Crew | None:
-        from radmoe.capture.on_ray import Crew
-
         if on is None and given:
             raise InputError(f"--{next(iter(given)).replace('_', '-')} belongs to --on ray: give both, or neither")
         return None if on is None else Crew(on, **given)

@@ -56,10 +56,10 @@ def command(
     routing, the last line says how many expert sets are equal (docs/engines.md). With --on the workers of a Ray cluster
     share the work; ROLLOUTS and --out lie where all of them see them (docs/scale.md).
     """
-    from radmoe.capture.on_ray import fill_on_ray
     from radmoe.engines.base import Sampling
     from radmoe.engines.replay import Replayed, replay_work
     from radmoe.pool.files import absolute
+    from radmoe.system.cluster import cluster
     from radmoe.types import check_kind
 
     make_work = partial(
@@ -76,7 +76,7 @@ def command(
         if crew is None:
             done = replay_work(make_work(), out, progress=update)
         else:
-            made = fill_on_ray(
+            made = cluster(crew.on).fill(
                 make_work, out, crew, lambda now: update(now.rollouts, now.of_rollouts), cpus=options.threads
             )
             done = Replayed.of(out, made.problems, made.rollouts, made.sampled, made.tokens)

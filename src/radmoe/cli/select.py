@@ -171,7 +171,7 @@ def _print(problems: list[str], judged: list[Judged], kinds: dict[str, Kind], ru
     settings = [rule.settle(kind, sizes[kind]) for kind in dict.fromkeys(kinds.values())]  # of its first problem
     table = ScreenTable(title="; ".join(map(str, settings)), box=None)
     table.add_column("problem")
-    for name in ("rollouts", "located", "pick", "density", "basin", "margin", heading):
+    for name in ("rollouts", "located", "pick", "density", "basin size", "margin", heading):
         table.add_column(name, justify="right")
     for problem, one in zip(problems, judged, strict=True):
         s = one.selection

@@ -16,6 +16,7 @@ EXAMPLES = (
     "radmoe serve --upstream http://localhost:8000 --model ./checkpoint",
     "radmoe serve --upstream URL --upstream URL --model DIR --keys keys.txt --host 0.0.0.0",
     "radmoe serve --model lab-qwen --record served/",
+    "radmoe serve --model lab-qwen --record served/ --keep 30",
     "radmoe serve --model lab-qwen --host 0.0.0.0 --no-keys",
 )
 
@@ -68,6 +69,7 @@ _OPTIONS: dict[str, Any] = {  # of `radmoe.serve.settings.Settings`
         parser=pool_path,
         metavar="PATH",
     ),
+    "keep": option(float, "--keep", "Days after which a group is deleted from the pool of --record.", "for ever"),
     "calibration": option(Path, "--calibration", "How sure picks are: a file of radmoe calibrate for this model."),
     "noise": option(
         float,

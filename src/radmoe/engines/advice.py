@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+VLLM_FLAG = "start vllm serve with --enable-return-routed-experts, and not with VLLM_USE_RUST_FRONTEND=1, which leaves routing out"
 PLUGIN = "VLLM_PLUGINS=radmoe and --additional-config '{\"radmoe\": {}}'"
 
 # How vLLM is told to use expert kernels that ask the router, by the format of the experts' weights. Read in vLLM 0.30.0
@@ -34,7 +35,7 @@ def untried_vllm(version: str) -> str:
 
 _UPDATE = "update the server: its releases have had such faults; or capture with transformers"
 _VLLM = {
-    "routing": f"start vllm serve with --enable-return-routed-experts, or with {PLUGIN}",
+    "routing": f"{VLLM_FLAG}, or with {PLUGIN}",
     "zeros": VLLM_STOCK_KERNEL,
     "constant": VLLM_STOCK_KERNEL,
     "rows": "turn off what adds or drops rows: --no-async-scheduling, no speculative decoding (--speculative-config)",

@@ -25,9 +25,8 @@ import radmoe
 from radmoe import __version__
 from radmoe.errors import PoolError
 from radmoe.evaluation.methods.registry import registry_fingerprint
-from radmoe.grading.behaviours import BEHAVIOURS
 from radmoe.pool import files
-from radmoe.pool.schema import LABELS, POOL_JSON, disk_errors, shard_dirs
+from radmoe.pool.schema import BEHAVIOURS, LABELS, POOL_JSON, disk_errors, shard_dirs
 
 FORMAT = 4  # of the files; those of another format are made anew
 

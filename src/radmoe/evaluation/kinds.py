@@ -156,8 +156,10 @@ def sentences(
 
 
 def _above_random(gains: Mapping[Cut, Cell], wrong: Mapping[Cut, Cell]) -> str:
-    """On which kinds RAD's gain over a random rollout has an interval above 0, and on which not; empty where it is nowhere
-    measured. A kind of which problems are left out says what the gain is with them, too."""
+    """A sentence that lists the kinds on which RAD is above a random rollout, by the interval of its gain, and the others.
+
+    Where problems of a kind were left out, the gain with these counted as wrong is added. The sentence is empty if there is no gain at all.
+    """
     above: list[str] = []
     rest: list[str] = []
     for cut, cell in gains.items():

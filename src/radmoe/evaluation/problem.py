@@ -141,7 +141,7 @@ class GradedProblem:
             raise MethodUnavailable(f"the pool keeps no rows for {setting.readout}") from error
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What was computed under `key`, computed at the first call: for what several methods share."""
+        """Return what `compute` gives. It is called once for each `key`, so that methods can share the result."""
         if key not in self._results:
             self._results[key] = compute()
         result: T = self._results[key]

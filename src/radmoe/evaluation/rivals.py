@@ -73,8 +73,9 @@ class Regime(NamedTuple):
 def rivals_report(
     pools: Sequence[GradedPool], fewer: Mapping[int, Sequence[GradedPool]] | None = None, draws: Draws | None = None
 ) -> Report:
-    """What routing gives instead of each rival and in addition to it, by kind and regime, the same for strict readouts, and what
-    the presets that use it give.
+    """Compare routing with each rival, by kind and regime: instead of it, and in addition to it.
+
+    Strict readouts are compared in the same way, and so are the presets that use routing.
 
     `fewer` has the same pools with fewer rollouts, by their number.
     """

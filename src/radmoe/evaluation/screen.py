@@ -94,7 +94,7 @@ def _fit(table: Table, width: int) -> Iterator[list[Line]]:
 
 
 def _part(table: Table, first: int, stop: int) -> Table:
-    """The columns of words and columns [first, stop)."""
+    """The table with its columns of words, and of the others only those from number `first` up to `stop`."""
     words = table.text_columns
     rows = tuple(Row((*row.cells[:words], *row.cells[first:stop]), row.section) for row in table.rows)
     return replace(table, columns=(*table.columns[:words], *table.columns[first:stop]), rows=rows)

@@ -124,7 +124,7 @@ LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 
 
 def _columns(*titles: str) -> tuple[Column, ...]:
-    """A title with [name] behind it has its intervals shown under that name."""
+    """Columns with these titles. What stands in brackets behind a title is the heading of the column's intervals."""
     parts = (title.removesuffix("]").partition("[") for title in titles)
     return tuple(Column(title, name) for title, _, name in parts)
 

@@ -1,4 +1,4 @@
-"""The problems of a graded pool in their order, each given to a function by one process, by several, or by a Ray cluster."""
+"""The problems of a graded pool in their order, each given to a function by one process, by several, or by a cluster."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context, resource_tracker
-from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
+from typing import TYPE_CHECKING, TypeVar
 
-from radmoe.errors import ClusterError, InputError, RadmoeError
+from radmoe.errors import InputError
 from radmoe.evaluation.methods import METHODS, GradedProblem
 from radmoe.pool import files, open_pool
-from radmoe.system.cluster import connected
-from radmoe.system.side_by_side import in_order
+from radmoe.system.cluster import cluster
 
 if TYPE_CHECKING:
     from radmoe.evaluation.pools import GradedPool
@@ -46,7 +44,11 @@ def map_problems(graded: GradedPool, function: Callable[[GradedProblem], T], *, 
     chunks = list(iter(lambda: list(islice(names, CHUNK)), []))
     state = replace(graded, path=files.absolute(graded.path), pool=None, known={}), _pickled_methods()
     if graded.on:
-        yield from _on_ray(graded.on, state, function, chunks)
+        with closing(
+            cluster(graded.on).map(graded.on, _start, state, partial(_map_chunk, function), chunks)
+        ) as results:
+            for made in results:
+                yield from made
         return
     processes = ProcessPoolExecutor(
         min(graded.jobs, len(chunks)), get_context("spawn"), initializer=_start, initargs=state
@@ -60,27 +62,6 @@ def map_problems(graded: GradedPool, function: Callable[[GradedProblem], T], *, 
         raise InputError("a worker process died, perhaps for want of memory: try again with --jobs 1") from None
     finally:
         processes.shutdown(cancel_futures=True)
-
-
-def _on_ray(on: str, state: State, function: Callable[[GradedProblem], T], chunks: list[list[str]]) -> Iterator[T]:
-    with connected(on) as ray:
-        task, key = ray.remote(_map_there), uuid4().hex
-        boxed = [ray.put(state)]  # a reference in a list is not fetched for every chunk
-
-        def work(chunk: list[str]) -> list[T]:
-            made: list[T] = ray.get(task.remote(key, boxed, function, chunk))
-            return made
-
-        try:
-            with closing(in_order(work, chunks, int(ray.cluster_resources().get("CPU", 1)))) as results:
-                for _, made in results:
-                    yield from made
-        except ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None)
-            if isinstance(cause, RadmoeError):
-                raise cause from None
-            reason = str(cause or error).strip().splitlines()[0]
-            raise ClusterError(f"problems could not be evaluated on the cluster: {reason}") from None
 
 
 @contextmanager
@@ -120,7 +101,6 @@ def _pickled_methods() -> bytes:
 
 
 _graded: GradedPool  # of a worker process
-_key = ""  # of the map that a worker of a cluster has started last
 
 
 def _start(graded: GradedPool, methods: bytes) -> None:
@@ -131,14 +111,3 @@ def _start(graded: GradedPool, methods: bytes) -> None:
 
 def _map_chunk(function: Callable[[GradedProblem], T], chunk: list[str]) -> list[T]:
     return [function(_graded.problem(name)) for name in chunk]
-
-
-def _map_there(key: str, boxed: list[Any], function: Callable[[GradedProblem], T], chunk: list[str]) -> list[T]:
-    """What a worker of a cluster does, which may have worked for other maps before."""
-    global _key
-    if _key != key:
-        import ray
-
-        _start(*ray.get(boxed[0]))
-        _key = key
-    return _map_chunk(function, chunk)

@@ -14,11 +14,11 @@ It reads what it is given and never an answer: labels come in as data.
 """
 
 from radmoe.explorer.index import encode_index
-from radmoe.explorer.page import Assets, assets, live_page, page, policy
+from radmoe.explorer.page import Assets, assets, live_page, page, policy, server_page
 from radmoe.explorer.problem import EncodedProblem, Verdicts, encode_problem
 from radmoe.explorer.views import usual_settings
 
 __all__ = [
     "Assets", "EncodedProblem", "Verdicts", "assets", "encode_index", "encode_problem", "live_page", "page", "policy",
-    "usual_settings",
+    "server_page", "usual_settings",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -63,16 +63,26 @@ def page(
     yield _foot(made.script)
 
 
-def live_page(index_url: str, problem_url: str, *, refresh: float | None = None, title: str = "radmoe") -> str:
+def live_page(
+    index_url: str, problem_url: str, *, refresh: float | None = None, back: str | None = None, title: str = "radmoe"
+) -> str:
     """A page that fetches the index, and each problem at `problem_url` followed by its position, from its own server.
 
     The server sends blocks as bytes. With `refresh` the index is fetched again every that many seconds. A problem that
-    was sent must not change at its position.
+    was sent must not change at its position. With `back`, the address of a list, the page shows its first problem and
+    leads there.
     """
-    values = {"index": index_url, "problem": problem_url} | ({} if refresh is None else {"refresh": f"{refresh:g}"})
-    metas = "".join(f'<meta name="radmoe-{name}" content="{html.escape(value)}">\n' for name, value in values.items())
-    made = assets()
-    return _head(title, policy(made, live=True), made.style, metas) + _foot(made.script)
+    values = {"index": index_url, "problem": problem_url} | ({} if back is None else {"back": back})
+    return server_page(title, values if refresh is None else values | {"refresh": f"{refresh:g}"})
+
+
+def server_page(title: str, values: Mapping[str, str] | None = None, more: Assets | None = None) -> str:
+    """A page that holds no block and may ask its own server. Its script finds `values` by their names; without an index
+    among them it calls PAGES.start, which `more` has set.
+    """
+    metas = (f'<meta name="radmoe-{name}" content="{html.escape(value)}">\n' for name, value in (values or {}).items())
+    made = assets(more)
+    return _head(title, policy(made, live=True), made.style, "".join(metas)) + _foot(made.script)
 
 
 def _head(title: str, rules: str, style: str, metas: str = "") -> str:

@@ -15,19 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from radmoe.errors import InputError, PoolCorrupt
 from radmoe.grading.labels import read_labels, write_rows
 from radmoe.grading.sources import problems_of
 from radmoe.pool import files, open_pool
-from radmoe.pool.tables import read_table
+from radmoe.pool.schema import BEHAVIOURS
+from radmoe.pool.tables import BEHAVIOUR_FIELDS, read_table
 from radmoe.problems import Problem
 from radmoe.problems.base import Content
 from radmoe.sandbox import TIMEOUT_S, Sandbox, run_many
-
-BEHAVIOURS = "behaviours.parquet"
-FIELDS = pa.schema([("problem_id", pa.string()), ("rollout_index", pa.int64()), ("behaviour", pa.string())])
 
 _LONGEST_CALL, _MOST_TRIES = 10_000, 1_000  # characters of a call, and places at which calls of a prompt may end
 Call = tuple[Any, ...]
@@ -107,7 +103,9 @@ def write_behaviours(
             results[key] = result
             progress(1)
     rows = [(one.problem_id, one.rollout_index, results.get((one.problem_id, one.answer or ""))) for one in labels]
-    write_rows(pool.path / BEHAVIOURS, [dict(zip(FIELDS.names, row, strict=True)) for row in rows], FIELDS)
+    write_rows(
+        pool.path / BEHAVIOURS, [dict(zip(BEHAVIOUR_FIELDS.names, row, strict=True)) for row in rows], BEHAVIOUR_FIELDS
+    )
     return sum(row[2] is not None for row in rows)
 
 
@@ -116,7 +114,7 @@ def read_behaviours(pool: str | Path) -> Behaviours:
     path = files.place(pool) / BEHAVIOURS
     if not files.exists(path):
         return {}
-    rows = read_table(path, FIELDS, restore="grade the pool again with --behaviours").to_pylist()
+    rows = read_table(path, BEHAVIOUR_FIELDS, restore="grade the pool again with --behaviours").to_pylist()
     if any(row["problem_id"] is None or row["rollout_index"] is None for row in rows):
         raise PoolCorrupt(f"{path} has rows without a problem or a rollout: grade the pool again with --behaviours")
     out: Behaviours = {}

@@ -198,7 +198,7 @@ def _leaves(shape: Shape) -> Iterator[Shape]:
 
 
 def _changed(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
-    """The shape with every number and formula in it changed."""
+    """The shape, with `change` applied to every number and formula in it."""
     if shape.parts:
         return build(shape.kind, (_changed(part, change) for part in shape.parts))
     return change(shape) if shape.kind in ("number", "algebra") else shape

@@ -30,7 +30,7 @@ from radmoe.pool.schema import (
     StoredColumn,
 )
 
-_MAX_STREAMS = 16  # bytes of an element that blosc2 compresses as streams of their own
+_MAX_UNIT = 16  # bytes that blosc2 shuffles as one element
 _MAGIC = b"b2frame\0"
 _FRAME_HEAD = 97
 _NO_METADATA = bytes.fromhex("93cd0007de0000dc0000")  # how a header ends that brings no metadata for blosc2 to act upon
@@ -42,33 +42,29 @@ _INDEX_RATIO = 1 << 12  # an index of offsets that rise does not compress so wel
 def compression(column: StoredColumn, top_k: int, *, sorted_experts: bool) -> dict[str, Any]:
     """The blosc2 parameters of a column. A frame describes itself, so a reader needs none of them.
 
-    The paper uses byte-delta and level 5 on both routing columns. Byte-delta pays only where experts are
-    sorted by id: between unsorted ids a difference is noisier than the id. Those are shuffled by bit: the upper
-    bits are zero, the others noise that is stored as it is, and a read takes a third of the time that entropy
-    coding of bytes takes, for 2% more bytes. Weights descend within a token,
-    so they are shuffled by slot, which puts similar exponents side by side; blocks are twice as large for
-    them, because each slot becomes a stream of its own. Higher levels write several times more slowly and
-    save less than 1% (docs/log.md).
+    The paper uses byte-delta and level 5 on both routing columns. Byte-delta pays only where experts are sorted by id:
+    between unsorted ids a difference is noisier than the id. All other routing is shuffled by bit, weights by the bits of
+    all slots of a token, which descend: the upper bits repeat, the others are noise that is stored as it is. Entropy
+    coding of bytes would save 4% and take four times as long to read (docs/log.md).
     """
     import blosc2  # imported here because it would double the time that importing this room takes
 
-    size, block, level = column.dtype.itemsize, BLOCK_BYTES, 3
-    filters, meta = [blosc2.Filter.SHUFFLE], [0]
+    size, level, filters, meta = column.dtype.itemsize, 1, [blosc2.Filter.BITSHUFFLE], [0]
+    split = blosc2.SplitMode.NEVER_SPLIT
     if column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS):
-        slots = max(n for n in range(1, top_k + 1) if top_k % n == 0 and size * n <= _MAX_STREAMS)
-        size, block, level = size * slots, 2 * BLOCK_BYTES, 1
-    elif column is EXPERT_IDS and sorted_experts:
-        filters, meta = [*filters, blosc2.Filter.BYTEDELTA], [0, size]
-    elif column in (EXPERT_IDS, PROMPT_IDS):
-        filters, level = [blosc2.Filter.BITSHUFFLE], 1
+        size *= max(n for n in range(1, top_k + 1) if top_k % n == 0 and size * n <= _MAX_UNIT)
+    elif column not in (EXPERT_IDS, PROMPT_IDS) or (sorted_experts and column is EXPERT_IDS):
+        level, filters, split = 3, [blosc2.Filter.SHUFFLE], blosc2.SplitMode.ALWAYS_SPLIT
+        if column is EXPERT_IDS:
+            filters, meta = [*filters, blosc2.Filter.BYTEDELTA], [0, size]
     return {
         "codec": blosc2.Codec.ZSTD,
         "clevel": level,
         "typesize": size,
         "filters": filters,
         "filters_meta": meta,
-        "blocksize": block // size * size,
-        "splitmode": blosc2.SplitMode.ALWAYS_SPLIT,
+        "blocksize": BLOCK_BYTES // size * size,
+        "splitmode": split,
         "nthreads": 1,
     }
 
@@ -79,7 +75,6 @@ class ColumnWriter:
     def __init__(self, path: Path, column: StoredColumn, per_row: int, cparams: dict[str, Any]) -> None:
         import blosc2
 
-        path.unlink(missing_ok=True)
         self._path, self._column, self._per_row = path, column, per_row
         size = cparams["typesize"]
         self._chunk_bytes = CHUNK_BYTES // size * size

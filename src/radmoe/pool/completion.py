@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from radmoe.errors import PoolBusy, PoolMismatch, PoolNotFound
 from radmoe.pool import documents, files, journal, schema
@@ -20,10 +21,12 @@ from radmoe.pool.lease import Lease
 from radmoe.pool.schema import disk_errors
 from radmoe.pool.sense import Contents, check_places, check_rollout
 from radmoe.pool.shard import Shard, publish, remove_journal, seal
-from radmoe.pool.tables import RUN_FIELDS, read_table, write_table
+from radmoe.pool.tables import BEHAVIOUR_FIELDS, LABEL_FIELDS, RUN_FIELDS, read_table, write_table
 from radmoe.vocab import Vocab
 
 ROUTER = ("layers", "experts", "top_k", "vocab")  # what a pool's header holds beside the run record
+_PLACE = ("run_id", "shard", "row")  # where a run lies, of the fields of the run table
+_TABLES = {schema.LABELS: LABEL_FIELDS, schema.BEHAVIOURS: BEHAVIOUR_FIELDS, schema.RUNS: RUN_FIELDS}
 
 
 class Dropped(NamedTuple):
@@ -43,12 +46,14 @@ class Dropped(NamedTuple):
         return f"{name} was there twice and differs: the older one, in {older}, is kept; that in {newer} is left out"
 
 
-def recover(path: Path) -> tuple[Dropped | SetAside, ...]:
+def recover(path: Path, without: Collection[str] = ()) -> tuple[Dropped | SetAside, ...]:
     """Complete a pool whose writers were killed, and return what was left out: duplicates, and records that are no rollouts.
 
-    Raises PoolBusy if a process still writes to the pool.
+    The problems `without` are deleted. Once pool.open.json names them, whoever completes the pool finishes that. Raises PoolBusy
+    if a process still writes to the pool.
     """
-    if not files.exists(path / schema.OPEN_JSON) and not files.exists(path / schema.POOL_JSON):
+    open_json, pool_json = path / schema.OPEN_JSON, path / schema.POOL_JSON
+    if not files.exists(open_json) and not files.exists(pool_json):
         raise PoolNotFound(f"{path} is not a pool: it has neither {schema.POOL_JSON} nor {schema.OPEN_JSON}")
     files.check_tree(path)
     with disk_errors(path):
@@ -60,10 +65,15 @@ def recover(path: Path) -> tuple[Dropped | SetAside, ...]:
                     raise PoolBusy(
                         f"{path} still has {live} live writer(s): let them close, or stop them, then recover"
                     )
-                if not files.exists(path / schema.OPEN_JSON):
+                if without:
+                    header = header_of(documents.read_open(open_json if files.exists(open_json) else pool_json))
+                    files.write_atomic(open_json, schema.seal_json(header | {"without": sorted(without)}))
+                    _purge(path)
+                if not files.exists(open_json):
                     return aside
                 table, dropped = _without_duplicates(path, _all_runs(path))
                 right.check()
+                pool_json.unlink(missing_ok=True)  # a kill may have left both
                 _complete(path, table)
                 return (*dropped, *aside)
         finally:
@@ -91,7 +101,65 @@ def seal_orphans(path: Path) -> tuple[int, tuple[SetAside, ...]]:
             aside += seal(local, shape, profile, check=partial(check_rollout, contents))
             publish(local, directory)
             remove_journal(local, directory)
+    if not files.in_store(path) and files.exists(path / schema.OPEN_JSON):
+        _purge(path)
     return live, tuple(aside)
+
+
+def _purge(path: Path) -> None:
+    """Finish the deletion that pool.open.json names, if any. Needs the pool's lock."""
+    header = documents.read_open(path / schema.OPEN_JSON)
+    if not (without := header.get("without")):
+        return
+    (path / schema.POOL_JSON).unlink(missing_ok=True)
+    shards = schema.shard_files(path)
+    number = max(map(schema.shard_number, (directory.name for directory in shards)), default=-1)
+    for directory, table in zip(schema.shard_dirs(path), shard_runs(path), strict=True):
+        shard, rows = Shard(directory, _entry(directory / schema.SHARD_META)), _others(table, without)
+        if len(rows) < shard.meta["runs"] or schema.REFUSED in shards[directory]:
+            number += 1
+            _rewrite(shard, rows, path / schema.shard_name(number), header)
+    for name, fields in _TABLES.items():
+        if files.exists(path / name):
+            write_table(_others(read_table(path / name, fields, restore="remove it"), without), path / name)
+    files.write_atomic(path / schema.OPEN_JSON, schema.seal_json(header_of(header)))
+
+
+def _others(table: pa.Table, without: Collection[str]) -> pa.Table:
+    """The rows of other problems."""
+    return table.filter(pc.invert(pc.is_in(table["problem_id"], pa.array(without, pa.string()))))
+
+
+def _rewrite(shard: Shard, rows: pa.Table, directory: Path, header: dict[str, Any]) -> None:
+    """Replace a shard by one that has only these of its runs.
+
+    A journal of them appears beside the columns and is from then on what the shard holds. It is sealed as every journal is, in
+    another directory, so that whoever has the pool open finds no file rather than a wrong one.
+    """
+    records = _records(shard, rows, header["columns"])
+    files.write_atomic(shard.path / schema.JOURNAL, lambda f: f.writelines(records))
+    shard.path.rename(directory)
+    files.sync(directory.parent)
+    seal(directory, *documents.stored_router(header))
+    remove_journal(directory, directory)
+    if not len(rows):
+        for name in (schema.RUNS, schema.SHARD_META):
+            (directory / name).unlink()
+        directory.rmdir()
+
+
+def _records(shard: Shard, table: pa.Table, columns: dict[str, list[int]]) -> Iterator[bytes]:
+    """A journal of these runs of a shard."""
+    yield journal.frame(journal.encode({"provenance": shard.meta["provenance"]}, {}))
+    for row in table.to_pylist():
+        arrays = {
+            column.name: rows.reshape(-1, *columns[column.name])
+            for column in schema.COLUMNS
+            if (rows := shard.read(column, row["row"])) is not None
+        }
+        captured_bytes = row["tokens"] * shard.meta["captured_bytes"] // shard.meta["tokens"]  # all tokens have as many
+        meta = {name: value for name, value in row.items() if name not in _PLACE}
+        yield journal.frame(journal.encode(meta | {"captured_bytes": captured_bytes}, arrays))
 
 
 def complete(path: Path, right: Hold | Lease, live: int) -> bool:
@@ -143,7 +211,7 @@ def _without_duplicates(path: Path, table: pa.Table) -> tuple[pa.Table, tuple[Dr
 
 def _same_rollout(shards: dict[int, Shard], one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two rows of the run table describe equal rollouts: all fields but the place, and all columns."""
-    if any(one[name] != other[name] for name in RUN_FIELDS.names if name not in ("run_id", "shard", "row")):
+    if any(one[name] != other[name] for name in RUN_FIELDS.names if name not in _PLACE):
         return False
     for column in schema.COLUMNS:
         ours, theirs = (shards[run["shard"]].read(column, run["row"]) for run in (one, other))
@@ -178,6 +246,11 @@ def write_manifest(path: Path, header: dict[str, Any], table: pa.Table) -> None:
         files.write_atomic(path / schema.POOL_JSON, schema.seal_json(body), new=True)
     except FileExistsError:
         raise PoolBusy(f"{path} was completed by another process meanwhile: run it again") from None
+
+
+def header_of(body: dict[str, Any]) -> dict[str, Any]:
+    """What of pool.json or pool.open.json is known from the start."""
+    return {key: body[key] for key in ("schema_version", *ROUTER, "run", "columns") if key in body}
 
 
 def contradiction(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, Any, Any] | None:

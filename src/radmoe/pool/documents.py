@@ -219,6 +219,8 @@ def stored_router(header: dict[str, Any]) -> tuple[RouterShape, Profile]:
 
 
 def _header(path: Path, body: dict[str, Any]) -> dict[str, Any]:
+    if "without" in body:
+        _checked(path, body, _object(without=_list(_TEXT)))
     if "columns" in body:
         _checked(path, body, _object(columns=_COLUMNS))
         files.check_names(body["columns"], _COLUMN_NAMES, path)

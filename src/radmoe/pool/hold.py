@@ -58,7 +58,7 @@ class Hold:
         """Nobody can take a lock away."""
 
     def share(self) -> None:
-        """Let workers in beside this process, which alone had the right until now."""
+        """Allow workers to write to the pool beside this process, which until now was the only one allowed to."""
         if not _try_lock(self._file, fcntl.LOCK_SH):  # the lock is let go for a moment
             raise PoolBusy(
                 f"{self._file.name} was taken by {_holder(self._file)} meanwhile: wait until it has finished"

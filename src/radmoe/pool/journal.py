@@ -63,7 +63,7 @@ class Journal:
         size = self.size
         try:
             for payload in payloads:
-                record = memoryview(_HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload)
+                record = memoryview(frame(payload))
                 written = 0
                 while written < len(record):
                     written += self._file.write(record[written:])
@@ -84,6 +84,11 @@ def encode(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     return b"".join(
         [struct.pack("<I", len(header)), header, *(np.ascontiguousarray(a).tobytes() for a in arrays.values())]
     )
+
+
+def frame(payload: bytes) -> bytes:
+    """A payload as it stands in a journal."""
+    return _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload
 
 
 def is_live(path: Path) -> bool:

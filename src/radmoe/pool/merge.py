@@ -13,15 +13,13 @@ import pyarrow as pa
 
 from radmoe.errors import InputError, PoolMismatch
 from radmoe.pool import files, schema
-from radmoe.pool.completion import ROUTER, contradiction, describe, numbered, write_manifest
+from radmoe.pool.completion import contradiction, describe, header_of, numbered, write_manifest
 from radmoe.pool.lease import Lease
 from radmoe.pool.reader import Pool, open_pool
 from radmoe.pool.schema import disk_errors
 from radmoe.pool.stores import StorePath
 from radmoe.system.scratch import Scratch
 from radmoe.types import Kind
-
-_HEADER = ("schema_version", *ROUTER, "run", "columns")
 
 
 def merge_pools(
@@ -129,7 +127,7 @@ def _fill(out: Path, pools: Sequence[Pool], progress: Callable[[int], None]) -> 
         renumbered = pa.array([numbers[shard] for shard in table["shard"].to_pylist()], pa.int32())
         tables.append(table.set_column(table.schema.get_field_index("shard"), "shard", renumbered))
     merged = pa.concat_tables(tables)
-    header = next((_header(pool) for pool in pools if len(pool)), _header(pools[0]))
+    header = next((header_of(pool.meta) for pool in pools if len(pool)), header_of(pools[0].meta))
     write_manifest(out, header, numbered(merged, merged["rollout_index"].to_pylist()))
 
 
@@ -137,7 +135,3 @@ def _files(meta: dict[str, Any]) -> list[str]:
     """The names of the files of a shard. They are the format's own, not those that its description writes down."""
     columns = [column.file for column in schema.COLUMNS if column.name in meta["columns"]]
     return [*columns, *(schema.pointer_file(name) for name in meta["pointers"])]
-
-
-def _header(pool: Pool) -> dict[str, Any]:
-    return {key: pool.meta[key] for key in _HEADER if key in pool.meta}

@@ -117,7 +117,7 @@ def spans(rows: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
 
 
 def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ascending ranges, of which those that touch are one."""
+    """Merge ascending ranges that touch or overlap."""
     out: list[tuple[int, int]] = []
     for start, stop in ranges:
         out.append((out.pop()[0] if out and out[-1][1] >= start else start, stop))

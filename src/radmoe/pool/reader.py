@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +33,7 @@ from radmoe.types import (
     check_ids,
     check_weights,
     html_table,
+    places_of,
     rows_at,
 )
 from radmoe.vocab import Vocab
@@ -120,22 +122,27 @@ class StoredRollout:
 
     def rows(self, start: int, stop: int, *, weights: bool = True) -> Rows:
         first, last = rows_at(self.positions, start, min(stop, len(self)), f"a rollout in {self._shard.path}")
-        shape = (-1, self._shape.layers, self._shape.top_k)
-        ids = self._routing(schema.EXPERT_IDS, first, last)
-        mass = self._routing(schema.EXPERT_WEIGHTS, first, last) if weights else None
-        assert ids is not None
-        return ids.reshape(shape), None if mass is None else mass.reshape(shape)
+        return self._rows(slice(first, last), weights)
 
     def rows_of(self, tokens: NDArray[np.integer[Any]], *, weights: bool = True) -> Rows:
+        if self.positions is not None:  # few rows are kept, and all are read at once
+            return self._rows(places_of(self.positions, tokens, f"a rollout in {self._shard.path}"), weights)
         parts = [self.rows(start, stop, weights=weights) for start, stop in spans(tokens) or [(0, 0)]]
         mass = [one for _, one in parts if one is not None]
         return np.concatenate([ids for ids, _ in parts]), np.concatenate(mass) if mass else None
 
-    def _routing(self, column: schema.StoredColumn, first: int, last: int) -> NDArray[Any] | None:
+    def _rows(self, at: Any, weights: bool) -> Rows:
+        shape = (-1, self._shape.layers, self._shape.top_k)
+        ids = self._routing(schema.EXPERT_IDS, at)
+        mass = self._routing(schema.EXPERT_WEIGHTS, at) if weights else None
+        assert ids is not None
+        return ids.reshape(shape), None if mass is None else mass.reshape(shape)
+
+    def _routing(self, column: schema.StoredColumn, at: Any) -> NDArray[Any] | None:
         if self.positions is None:
-            return self._stretch.window(column, self._row, first, last)
+            return self._stretch.window(column, self._row, at.start, at.stop)
         rows = self._stretch.read(column, self._row)
-        return None if rows is None else rows[first:last]
+        return None if rows is None else rows[at]
 
     def _checked(self, check: Callable[[], None]) -> None:
         try:
@@ -194,6 +201,30 @@ class Pool:
         from radmoe.pool.verify import verify
 
         return verify(self, progress=progress)
+
+    def delete(self, problem_ids: Collection[str]) -> Pool:
+        """Delete problems with all that the pool holds of them, and open what is left.
+
+        The shards that hold them are written anew, which needs room for the largest one without compression. A kill leaves a pool
+        that recovery, or the next writer, finishes. Raises PoolBusy if a process writes to the pool.
+        """
+        from radmoe.pool.completion import recover
+        from radmoe.pool.verify import verify
+
+        for problem_id in problem_ids:
+            self.check_problem(problem_id)
+        if files.in_store(self.path):
+            raise InputError(
+                f"{self.path} is in a store, where nothing is deleted from a pool: copy it to a disk first"
+            )
+        stay = Counter(run[1] for problem, runs in self._index.items() if problem not in problem_ids for run in runs)
+        changed = [number for number, shard in self.shards.items() if stay[number] < shard.meta["runs"]]
+        if faults := verify(self, shards=changed):
+            raise PoolCorrupt(
+                f"{self.path} is damaged, and new shards would hide it: {faults[0]}; restore it from a copy"
+            )
+        recover(self.path, problem_ids)
+        return Pool(self.path)
 
     @property
     def provenance(self) -> dict[str, dict[str, Any]]:
@@ -273,7 +304,7 @@ class Pool:
         members = zip(self.rollout_indices(problem_id), self.group(problem_id).rollouts, strict=True)
         decode = self.vocab.decode_bytes
         return [
-            decode(rollout.token_ids).decode("utf-8", "replace") if kept[index] is None else kept[index]
+            decode(rollout.token_ids).decode("utf-8", "replace") if kept.get(index) is None else kept[index]
             for index, rollout in members
         ]
 
@@ -304,7 +335,7 @@ class Pool:
         return read_table(self.path / schema.RUNS, RUN_FIELDS, columns=columns, where=where)
 
     def _stretches(self, problem_id: str) -> Iterator[Stretch]:
-        """The rollouts of a problem in their order, as stretches of neighbours on disk."""
+        """The rollouts of a problem in their order. Those that lie next to each other on disk are one stretch."""
         runs = self._index[problem_id]
         first = 0
         while first < len(runs):

@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ TOKENIZER_JSON = "tokenizer.json"
 VOCAB_TABLE = "tokenizer.bytes"  # tokenizer.json compiled to token bytes, so that opening stays cheap
 RUNS = "runs.parquet"
 LABELS = "labels.parquet"
+BEHAVIOURS = "behaviours.parquet"
 SHARD_META = "moe_meta.json"
 JOURNAL = "journal.bin"
 REFUSED = "journal.refused"  # records of a shard's journal that hold no rollout, as they were found
@@ -75,14 +76,16 @@ def shard_name(number: int) -> str:
 
 def shard_files(pool: Path) -> dict[Path, set[str]]:
     """The shard directories of a pool, sorted by number, and the names of what is in each. A link in place of one is refused."""
+    names: dict[Path, set[str]] = {}
     if isinstance(pool, StorePath):  # one request
-        names: dict[Path, set[str]] = {}
         for path in pool.walk_keys():
             if is_shard_name(path.parent.name) and path.parent.parent == pool:
                 names.setdefault(path.parent, set()).add(path.name)
     else:
         named = [p for p in pool.iterdir() if is_shard_name(p.name) and files.is_directory(p)]
-        names = {p: {inner.name for inner in p.iterdir()} for p in named}
+        for p in named:
+            with suppress(FileNotFoundError):  # a deletion replaces shards
+                names[p] = {inner.name for inner in p.iterdir()}
     return dict(sorted(names.items(), key=lambda entry: shard_number(entry[0].name)))
 
 

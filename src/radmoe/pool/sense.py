@@ -127,7 +127,7 @@ def check_rollout(pool: Contents, record: Record) -> None:
 
 
 def check_values(column: StoredColumn, array: NDArray[Any], shape: RouterShape, words: int) -> None:
-    """Refuse values of a column, with a RolloutError, that the router, the vocabulary or arithmetic do not have."""
+    """Raise a RolloutError for values that cannot be: no expert of the router, no token of the vocabulary, or NaN."""
     if column in (EXPERT_IDS, PROMPT_IDS):
         check_ids(array, shape.experts, column.name)
     elif column in (EXPERT_WEIGHTS, PROMPT_WEIGHTS):

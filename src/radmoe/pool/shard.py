@@ -36,13 +36,16 @@ def seal(
     is removed. So a kill at any moment leaves a finished shard, or the journal to start sealing from again.
     """
     source = directory / schema.JOURNAL
-    files.remove_temporary(directory)
     writers: dict[StoredColumn, ColumnWriter] = {}
     pointers: dict[str, list[int]] = {}
     rows: list[dict[str, Any]] = []
     captured_bytes = 0
     refused: list[journal.Entry] = []
     provenance, entries = journal.read(source)
+    for other in [
+        path for path in directory.iterdir() if path != source and not path.is_dir()
+    ]:  # left by a kill, or to be replaced
+        other.unlink()
     for entry in entries:
         try:
             if entry.record is None:
@@ -144,7 +147,8 @@ class Shard:
                 self.columns[column.name] = ColumnReader(directory / column.file, column, entry)
                 raw_bytes += self.columns[column.name].row_bytes * entry["rows"]
                 stored_bytes += entry["bytes"] if self._remote else files.on_disk(directory / column.file)
-                if self.pointer(column)[-1] != entry["rows"]:
+                pointer = self.pointer(column)
+                if len(pointer) != self.meta["runs"] + 1 or pointer[-1] != entry["rows"]:
                     raise PoolCorrupt(
                         f"{directory / column.file} has {entry['rows']} rows, its pointer ends elsewhere: restore it"
                     )
@@ -196,7 +200,7 @@ class Shard:
 
 
 class Stretch:
-    """Neighbouring runs of a shard, as the rollouts of a problem mostly are. A column is read for all of them at once."""
+    """Rollouts that lie next to each other in a shard, as those of a problem mostly do. A column is read for all of them at once."""
 
     def __init__(self, shard: Shard, first: int, runs: int) -> None:
         self.shard, self.first, self.runs, self.stop = shard, first, runs, first + runs

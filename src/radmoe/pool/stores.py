@@ -148,7 +148,7 @@ class StorePath(PosixPath):
         return {name: value for name, value in version.items() if value is not None}
 
     def version(self) -> dict[str, Any]:
-        """What `put` takes as `over`."""
+        """The version of the object in the store. `put` takes it as `over`, to replace this version and no other."""
         head = self.head()
         return {name: head[name] for name in ("e_tag", "version") if head[name] is not None}
 

@@ -48,6 +48,8 @@ LABEL_FIELDS = pa.schema(
     ]
 )
 
+BEHAVIOUR_FIELDS = pa.schema([("problem_id", pa.string()), ("rollout_index", pa.int64()), ("behaviour", pa.string())])
+
 
 def read_table(
     path: Path,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ from radmoe.pool.shard import Shard
 _SLICE_BYTES = 4 << 20  # of rows that are checked at a time
 
 
-def verify(pool: Pool, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
-    """Every fault of a pool that could be opened (`Pool.verify`).
+def verify(
+    pool: Pool, *, progress: Callable[[int], None] | None = None, shards: Collection[int] | None = None
+) -> list[Fault]:
+    """Every fault of a pool that could be opened (`Pool.verify`), or of its tables and these shards.
 
     `progress` is called after each column with the number of bytes in it.
     """
@@ -29,7 +31,8 @@ def verify(pool: Pool, *, progress: Callable[[int], None] | None = None) -> list
         faults += _check_file(pool.path, name, entry)
     faults += _check_sense(pool, faults)
     runs = _runs_by_row(pool)
-    for number, shard in pool.shards.items():
+    for number in pool.shards if shards is None else shards:
+        shard = pool.shards[number]
         faults += _check_file(pool.path, f"{shard.path.name}/{schema.SHARD_META}", pool.meta["shards"][shard.path.name])
         for reader in shard.columns.values():
             faults += _check_column(pool, shard, reader, runs[number])

@@ -1,4 +1,4 @@
-"""Work that fills a pool: rollouts by name, made by one process here or by many (`radmoe.capture.on_ray`)."""
+"""Work that fills a pool: rollouts by name, made by one process here or by many (`radmoe.system.cluster`)."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def rules(view: RootView) -> list[tuple[str, int]]:
 
 
 def private(view: RootView, *, parents: bool) -> bool:
-    """Whether another user would not be let at some of the files in view, or, with `parents`, not at their directories."""
+    """Whether another user may not read some file in the view, or, with `parents`, may not enter a directory above one."""
     for path in map(Path, view.read):
         files = [path, *path.iterdir()] if path.is_dir() else [path]
         if any(not file.stat().st_mode & stat.S_IROTH for file in files if file.exists()):

@@ -150,7 +150,7 @@ class Sandbox:
         return Outcome(status, data, self.timeout, most)
 
     def _ask(self, request: dict[str, Any], text: bytes | None, most: int) -> tuple[int, bytes] | None:
-        """How the program ended and what it wrote; None if the helper did not survive it."""
+        """Let the helper process run a program. Returns its exit status and what it wrote, or None if the helper died."""
         try:
             self._start()
             self._probe()

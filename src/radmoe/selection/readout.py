@@ -200,7 +200,7 @@ def locate_all(
 
 
 def _places(group: RolloutGroup, readout: Readout, place: Place, anchors: Anchors | None) -> list[Window]:
-    """The window of each rollout, at `anchors` where they are known. `place` says all but the tokens."""
+    """The window of each rollout, at `anchors` where they are known. Each rollout is read at `place` with its own tokens."""
     if anchors is not None:
         return [(a, _spans(readout, a, len(rollout))) for a, rollout in zip(anchors, group.rollouts, strict=True)]
     if readout.occurrence == SHARED:

@@ -54,7 +54,7 @@ async def sample_adaptively(backend: Backend, ask: ApiRequest, best: Best, progr
 
 
 def _with(whole: SampledRollouts, rollouts: list[Rollout]) -> SampledRollouts:
-    """A copy whose rollouts have been read already."""
+    """Return a copy of `whole` with these rollouts, so that they are not decoded again."""
     return replace(whole, rollouts=lambda: rollouts)
 
 

@@ -75,7 +75,7 @@ class Connection(H11Protocol):
         return self.cycle is not None and bool(self.cycle.more_body) and not self.cycle.response_started
 
     def late(self, now: float) -> bool:
-        """Whether the client has taken too long, for its next request or for what was answered."""
+        """Whether the client takes too long to send its next request, or to read an answer."""
         if not self.transport.get_write_buffer_size():
             self._unread_since = None
         elif self._unread_since is None:

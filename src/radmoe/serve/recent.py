@@ -15,7 +15,8 @@ from radmoe.serve.backends import SampledRollouts
 from radmoe.serve.best_of import Pick
 from radmoe.types import Rollout, RolloutGroup, Selection
 
-_LONGEST_TEXT = 400  # characters of an answer in the list
+_LONGEST_TEXT = 400  # characters of a question and of an answer in the list
+_LISTED = ("method", "reason", "kind", "margin", "within_noise", "probability", "sampled", "seconds")  # of `radmoe`
 
 
 class Recent:
@@ -23,43 +24,35 @@ class Recent:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._entries: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._shown: dict[str, ShownSelection] = {}
+        self._kept: OrderedDict[str, tuple[dict[str, Any], ShownSelection | None]] = OrderedDict()
         self.count = 0  # of all selections so far
+        self.started = _now()
 
-    def add(
-        self, identity: str, ask: ApiRequest, sampled: SampledRollouts, pick: Pick, shown: ShownSelection | None
-    ) -> None:
-        """Keep what the pages show of a selection."""
+    def add(self, ask: ApiRequest, answer: dict[str, Any], shown: ShownSelection | None) -> None:
+        """Keep what the pages show of a selection: of its request, of the whole answer and of the rollouts."""
         self.count += 1
         if not self._most:
             return
-        self._entries[identity] = _entry(ask, sampled, pick) | {"id": identity, "number": self.count}
-        if shown is not None:
-            self._shown[identity] = shown
-        while len(self._entries) > self._most:
-            oldest, _ = self._entries.popitem(last=False)
-            self._shown.pop(oldest, None)
+        entry = _entry(ask, answer) | {"number": self.count, "routing": shown is not None}
+        self._kept[answer["id"]] = entry, shown
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
 
     def listed(self, after: int = 0) -> list[dict[str, Any]]:
         """The selections after number `after`, the latest first. Those with `routing` have a page of their own."""
-        entries = [entry for entry in reversed(self._entries.values()) if entry["number"] > after]
-        return [entry | {"routing": entry["id"] in self._shown} for entry in entries]
+        return [entry for entry, _ in reversed(self._kept.values()) if entry["number"] > after]
 
     def blocks(self, identity: str) -> tuple[bytes, bytes] | None:
         """The index and the problem of one selection for the explorer's page; None where it is not kept."""
-        shown = self._shown.get(identity)
+        entry, shown = self._kept.get(identity, ({}, None))
         if shown is None:
             return None
         setting = Rule(preset=shown.selection.preset).settle(shown.selection.kind, len(shown.group))
         problem = encode_problem(
-            shown.group,
-            settings=[setting],
-            prompt=shown.prompt,
-            finish=shown.finish,
-            full_text=True,
+            shown.group, settings=[setting], prompt=shown.prompt, finish=shown.finish, full_text=True
         )
-        return encode_index([problem.entry], title="radmoe: one selection"), problem.block
+        source = {"name": f"{entry['model']}, {entry['time']}", "facts": []}
+        return encode_index([problem.entry | {"pool": 0}], pools=[source], title="radmoe: one selection"), problem.block
 
 
 @dataclass(frozen=True)
@@ -93,14 +86,38 @@ def shown_selection(sampled: SampledRollouts, pick: Pick) -> ShownSelection | No
     )
 
 
-def _entry(ask: ApiRequest, sampled: SampledRollouts, pick: Pick) -> dict[str, Any]:
+def _entry(ask: ApiRequest, answer: dict[str, Any]) -> dict[str, Any]:
+    radmoe = answer["radmoe"]
     return {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "id": answer["id"],
+        "time": _now(),
         "model": ask.model,
-        "route": ask.route,
-        "answer": choice_text(sampled.choices[pick.order[0]])[:_LONGEST_TEXT],
-        "radmoe": pick.document,
+        "question": _cut(question_of(ask.body)),
+        "answer": _cut(choice_text(answer["choices"][0])),
+        "basin": None if radmoe["basin"] is None else len(radmoe["basin"]),
+        "compared": sum(value is not None for value in radmoe["density"] or ()),
+        **{name: radmoe[name] for name in _LISTED},
     }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _cut(text: str) -> str:
+    """The beginning and the end of a text, where an answer usually stands."""
+    half = _LONGEST_TEXT // 2
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:half]}…{text[-half:]}"
+
+
+def question_of(body: dict[str, Any]) -> str:
+    """What was asked: the last thing that the user said, or the prompt, which may be token ids. A part that is no text is named."""
+    messages, content = body.get("messages"), body.get("prompt")
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, dict) and message.get("role") == "user":
+            content = message.get("content")
+    parts = content if isinstance(content, list) else [content or ""]
+    return " ".join(str(part.get("text", part.get("type")) if isinstance(part, dict) else part) for part in parts)
 
 
 def choice_text(choice: dict[str, Any]) -> str:

@@ -7,12 +7,15 @@ short is told from a whole one.
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from radmoe.errors import PoolMismatch
-from radmoe.pool import PoolWriter, Profile
+from radmoe.errors import PoolMismatch, PoolNotFound
+from radmoe.pool import Pool, PoolWriter, Profile
 from radmoe.pool.files import in_store
 from radmoe.serve.backends import Backend, Router, SampledRollouts
 from radmoe.serve.best_of import Pick
@@ -26,13 +29,14 @@ class PoolRecorder:
         self._path, self._backend, self._logprobs = path, backend, logprobs
         self._writer: PoolWriter | None = None
         self._model = ""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def add(self, identity: str, model: str, sampled: SampledRollouts, pick: Pick) -> None:
         """Write the rollouts of a request, all or none. Raises a PoolError where they do not fit the pool, or the disk refuses."""
         assert pick.group is not None
         assert sampled.router is not None
         rollouts = [self._kept(rollout) for rollout in pick.group.rollouts]
+        extra = {"n": len(pick.group), "pick": pick.order[0], "method": pick.document["method"]}
         with self._lock:
             self._open(model, sampled.router).add_group(
                 identity,
@@ -41,7 +45,7 @@ class PoolRecorder:
                 texts=[pick.group.vocab.decode_bytes(each.token_ids).decode("utf-8", "replace") for each in rollouts],
                 prompt=sampled.prompt,
                 finish_reasons=[choice["finish_reason"] for choice in sampled.choices],
-                extra={"n": len(pick.group), "pick": pick.order[0], "method": pick.document["method"]},
+                extra=extra | {"served": int(time.time())},
             )
 
     def _kept(self, rollout: Trace) -> Rollout:
@@ -51,8 +55,29 @@ class PoolRecorder:
     def close(self) -> None:
         """Seal the pool."""
         with self._lock:
-            if self._writer is not None:
-                self._writer.close()
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                try:
+                    writer.close()
+                finally:
+                    writer.abandon()  # where the disk refused, the next writer finishes it
+
+    def expire(self, days: float) -> dict[str, Any]:
+        """Delete the groups that were served more than so many days ago, and count them. Others wait to be written meanwhile.
+
+        Those that do not say when they were served stay.
+        """
+        with self._lock:
+            self.close()
+            try:
+                pool = Pool.recover(self._path)
+            except PoolNotFound:  # nothing was recorded yet
+                return {}
+            runs = pool.runs(["problem_id", "extra"]).to_pylist()
+            served = {run["problem_id"]: _served(run["extra"]) for run in runs}
+            old = [problem for problem, at in served.items() if at is not None and at < time.time() - days * 86_400]
+            left = pool.delete(old) if old else pool
+            return {"deleted": len(old), "left": len(left.problems), "undated": [*served.values()].count(None)}
 
     def open_now(self, model: str, router: Router) -> None:
         """Open the pool before the first request, so that one which does not fit is an error at the start."""
@@ -77,3 +102,11 @@ class PoolRecorder:
         if model != self._model:
             raise PoolMismatch(f"{self._path} records {self._model}, this group is of {model}: one pool has one model")
         return self._writer
+
+
+def _served(extra: str | None) -> float | None:
+    """When a rollout was served, in seconds since 1970; None where it does not say so."""
+    try:
+        return float(json.loads(extra or "")["served"])
+    except (ValueError, TypeError, KeyError):
+        return None

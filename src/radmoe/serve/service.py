@@ -22,6 +22,8 @@ from radmoe.serve.settings import Settings
 from radmoe.serve.telemetry import Metrics, as_fault, log
 from radmoe.system.printing import json_text
 
+DAY = 86_400.0  # seconds
+
 
 class Service:
     """Answers requests: a backend behind the queue, with metrics, a pool and the last selections."""
@@ -36,6 +38,7 @@ class Service:
         if self.calibration is not None:
             preset_of(self.calibration)  # one that cannot be applied is an error now
         self.recorder: PoolRecorder | None = None
+        self._retention: asyncio.Task[None] | None = None
         if settings.record is not None:
             self.recorder = PoolRecorder(settings.record, backend, logprobs=self.forwarder is None)
 
@@ -44,6 +47,17 @@ class Service:
         router, models = self.backend.router(), list(self.backend.models())
         if self.recorder is not None and router is not None and models:
             await in_thread(self.recorder.open_now, models[0], router)
+        if self.settings.keep is not None:
+            self._retention = asyncio.create_task(self._expire(self.settings.keep))
+
+    async def _expire(self, days: float) -> None:
+        """Delete what was served more than so many days ago, now and every day."""
+        while self.recorder is not None:
+            try:
+                log("retention", days=days, **await in_thread(self.recorder.expire, days))
+            except Exception as error:  # the next day it is tried again
+                log("retention", level="error", detail=str(error))
+            await asyncio.sleep(DAY)
 
     async def answer(self, ask: ApiRequest, progress: RequestProgress) -> dict[str, Any]:
         """The answer to a request whose rollouts are sampled for it; an ApiError where there is none."""
@@ -88,6 +102,8 @@ class Service:
 
     async def close(self) -> None:
         """End what is under way, and seal the pool."""
+        if self._retention is not None:
+            self._retention.cancel()
         await self.backend.close()
         if self.recorder is not None:
             await in_thread(self.recorder.close)
@@ -133,12 +149,13 @@ class Service:
             "total": round(progress.seconds, 4),
         }
         shown = await in_thread(shown_selection, sampled, picked) if self.settings.recent else None
-        self.recent.add(identity, ask, sampled, picked, shown)
         self.metrics.picks.labels(picked.document["method"]).inc()
         self.metrics.rollouts.inc(len(sampled.choices))
         self.metrics.tokens.inc(sampled.tokens)
         choices = [sampled.choices[i] for i in picked.order[: ask.choices]]
-        return replies.whole(ask, identity, choices, sampled.usage, radmoe)
+        answer = replies.whole(ask, identity, choices, sampled.usage, radmoe)
+        self.recent.add(ask, answer, shown)
+        return answer
 
     async def _record(self, identity: str, ask: ApiRequest, sampled: SampledRollouts, picked: Pick) -> bool:
         """Write a group to the pool. A failure is logged and does not fail the request."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from radmoe.errors import InputError
+from radmoe.pool.files import in_store
 from radmoe.types import PresetName, check_noise
 
 _ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]+")  # as browsers write it, in lower case and without a path
@@ -36,6 +37,7 @@ class Settings:
     calibration       a file of `radmoe calibrate`, which says how sure picks of its preset are
     noise             numeric noise of densities, as radmoe doctor measures it; answers say which picks are ahead by less
     record            the pool that every served group is kept in
+    keep              days after which a group is deleted from it
     recent            selections that the page at / shows
     log_prompts       whether prompts and picks go into the log
     batch_size        rollouts that the model in this process samples at a time
@@ -63,6 +65,7 @@ class Settings:
     calibration: Path | None = None
     noise: float | None = None
     record: Path | None = None
+    keep: float | None = None
     recent: int = 100
     log_prompts: bool = False
     batch_size: int = 64
@@ -93,6 +96,10 @@ class Settings:
         for name in ("deadline", "keep_alive"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name.replace('_', ' ')} must be a positive number of seconds")
+        if self.keep is not None and not 0 < self.keep < math.inf:
+            raise InputError(f"--keep takes a positive number of days, got {self.keep:g}")
+        if self.keep is not None and (self.record is None or in_store(self.record)):
+            raise InputError("--keep deletes from the pool of --record, on a disk alone: give one, or leave --keep out")
         if any(
             not key or len(key) > 512 or not key.isascii() or not key.isprintable() or " " in key for key in self.keys
         ):

@@ -120,6 +120,14 @@ class Metrics:
         for part, seconds in (parts | {"request": total, "own": max(total - sum(parts.values()), 0.0)}).items():
             self._seconds[part].labels(mode).observe(seconds)
 
+    def answered(self) -> dict[str, int]:
+        """How many requests ended with each status."""
+        counts: dict[str, int] = {}
+        for sample in (sample for family in self.requests.collect() for sample in family.samples):
+            if sample.name.endswith("_total"):
+                counts[sample.labels["status"]] = counts.get(sample.labels["status"], 0) + int(sample.value)
+        return counts
+
     def text(self) -> bytes:
         """All metrics in Prometheus' format."""
         return generate_latest(self._registry)

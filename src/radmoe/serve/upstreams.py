@@ -97,7 +97,7 @@ class Upstream:
             self.load -= 1
 
     async def ask(self, path: str, data: bytes, most: int, *, busy: frozenset[int] = BUSY) -> bytes:
-        """The body of an answer to a POST request; raises as `asked` says."""
+        """Send a POST request and return the body of the answer. Errors are translated by `asked`."""
         with self.asked(), self._answers.reading() as grew:
             return await self.client.ask("POST", path, data, most, busy=busy, grew=grew)
 

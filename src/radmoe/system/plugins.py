@@ -1,4 +1,4 @@
-"""What other installed packages add to radmoe: commands, tasks, models, engines, methods and readouts.
+"""What other installed packages add to radmoe: commands, tasks, models, engines, methods, readouts and clusters.
 
 A package describes what it adds in a `Plugin` and names that object under the entry-point group "radmoe":
 
@@ -53,6 +53,7 @@ class Plugin:
     readouts      paths of modules that add families to `radmoe.selection.readout.READERS` when they are imported
     problems      paths of functions from problem ids to the problems among them that they know, with their gold answers
     trajectories  ending of a file for `radmoe agent import`: the path of a function that reads it
+    clusters      scheme of an address for `--on`: the path of a `radmoe.system.cluster.Cluster`
     """
 
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Plugin:
     readouts: Sequence[str] = ()
     problems: Sequence[str] = ()
     trajectories: Mapping[str, str] = field(default_factory=dict)
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -12,7 +12,7 @@ html.py        tables for notebooks
 from radmoe.types.arrays import WEIGHT_SUM_TOLERANCE, check_ids, check_weights
 from radmoe.types.html import html_table
 from radmoe.types.names import KINDS, Compare, Confidence, Fusion, Kernel, Kind, PresetName, check_kind
-from radmoe.types.rollouts import Rollout, RolloutGroup, Rows, Trace, check_routing, rows_at
+from radmoe.types.rollouts import Rollout, RolloutGroup, Rows, Trace, check_routing, places_of, rows_at
 from radmoe.types.router import MAX_EXPERTS, RouterShape, sparse_layers
 from radmoe.types.selections import SELECTION_KEYS, Anchor, Selection, check_noise
 from radmoe.types.steps import Step, check_starts, check_steps
@@ -20,5 +20,5 @@ from radmoe.types.steps import Step, check_starts, check_steps
 __all__ = [
     "KINDS", "MAX_EXPERTS", "SELECTION_KEYS", "WEIGHT_SUM_TOLERANCE", "Anchor", "Compare", "Confidence", "Fusion", "Kernel", "Kind",
     "PresetName", "Rollout", "RolloutGroup", "RouterShape", "Rows", "Selection", "Step", "Trace", "check_ids", "check_kind", "check_noise",
-    "check_routing", "check_starts", "check_steps", "check_weights", "html_table", "rows_at", "sparse_layers",
+    "check_routing", "check_starts", "check_steps", "check_weights", "html_table", "places_of", "rows_at", "sparse_layers",
 ]  # fmt: skip

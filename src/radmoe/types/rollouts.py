@@ -144,7 +144,7 @@ class Rollout:
 
     def rows_of(self, tokens: NDArray[np.integer[Any]], *, weights: bool = True) -> Rows:
         """Expert ids and weights [n, L, K] of these tokens, which ascend."""
-        rows = _places_of(self.positions, tokens, "this rollout")
+        rows = places_of(self.positions, tokens, "this rollout")
         return self.expert_ids[rows], self.weights[rows] if weights and self.weights is not None else None
 
 
@@ -214,7 +214,7 @@ def rows_at(positions: NDArray[np.int32] | None, start: int, stop: int, where: s
     return first, last
 
 
-def _places_of(
+def places_of(
     positions: NDArray[np.int32] | None, tokens: NDArray[np.integer[Any]], where: str
 ) -> NDArray[np.integer[Any]]:
     """The stored rows that hold these tokens, which ascend. Raises a RolloutError if one of them was not captured."""

@@ -144,7 +144,7 @@ SELECTION_KEYS = (  # of `Selection.to_dict`
 
 
 def check_noise(noise: float | None) -> float | None:
-    """The noise, where it is one: a difference of densities, from 0 to 1."""
+    """Return the noise. Raises an InputError unless it is a difference of densities, which lies between 0 and 1."""
     if noise is not None and not 0 <= noise <= 1:
         raise InputError(f"noise is a difference of densities from 0 to 1, as radmoe doctor measures it, got {noise}")
     return noise

@@ -16,6 +16,7 @@ import transformers
 
 import tiny_moe
 from radmoe.engines.base import Completion, Sampling
+from radmoe.engines.doctor import examine
 from radmoe.engines.http import HttpEngine, SglangHttpEngine, VllmHttpEngine
 from radmoe.errors import EngineError, InputError, RadmoeError
 from radmoe.pool import Pool, PoolWriter, open_pool
@@ -45,9 +46,9 @@ def refusal(act: Callable[[], object]) -> str:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("no flag", "this server returns no routing: start it with: .*--enable-return-routed-experts"),
+        ("no flag", "this server returns no routing: start .*--enable-return-routed-experts"),
         ("zeros", r"\d+ of \d+ \(row, layer\) pairs have no routing: .*--moe-"),
-        ("truncated", "characters of routing are no base64|numbers of routing are no rows|rows of routing for"),
+        ("truncated", "(no base64|no rows).*ask the server itself|rows of routing for"),
         ("doubles rows", r"rows of routing for a prompt of \d+ and 2 tokens.*should be"),
         ("drops a layer", "the server returns 2 layers, top-4; tiny has 3 layers"),
         ("out of range", r"outside \[0, 8\)"),
@@ -264,6 +265,32 @@ def test_nothing_is_left_to_the_servers_own_sampling_settings(serve: Serve, chec
     body = server.bodies[-1]
     said = body.get("sampling_params", body)
     assert (said["top_k"], said["min_p"], said["repetition_penalty"]) == (-1, 0, 1)
+
+
+@pytest.mark.parametrize("plugin", [False, True])
+def test_rollouts_come_by_the_route_for_token_ids_where_it_is_open(
+    serve: Serve, checkpoint: Path, plugin: bool
+) -> None:
+    """But for those with log-probabilities, of which it may leave one out."""
+    server = serve("vllm", tokens=True, plugin=plugin)
+    engine, routes = client(server, checkpoint), []
+    for topk in (0, 5):
+        sampling = Sampling(max_tokens=6, seed=1, topk_logprobs=topk)
+        routes.append({(c.prompt_index, c.rollout_index): c.rollout for c in run(engine, sampling=sampling)})
+        assert ("token_ids" in server.bodies[-1]) == (not topk)
+    for key, rollout in routes[0].items():
+        assert np.array_equal(rollout.token_ids, routes[1][key].token_ids)
+        assert np.array_equal(rollout.expert_ids, routes[1][key].expert_ids)
+        assert (rollout.weights is not None) == plugin
+
+
+def test_vllms_rust_frontend_is_named_where_it_leaves_routing_out(serve: Serve, checkpoint: Path) -> None:
+    server = serve("vllm", faults={"no flag"}, rust=True)
+    assert "not with VLLM_USE_RUST_FRONTEND=1" in refusal(lambda: client(server, checkpoint))
+    found = {f.check: f for f in examine(lambda: client(server, checkpoint, probe=False), "vllm-http")}
+    assert "vllm-rs 0.30.0" in found["engine"].seen
+    assert found["routing"].status == "failed"
+    assert "not with VLLM_USE_RUST_FRONTEND=1" in found["routing"].todo
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://host:port", ""])

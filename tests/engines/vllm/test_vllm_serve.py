@@ -127,6 +127,24 @@ def test_of_a_profile_only_its_rows_are_sent(server: Server, checkpoint: Any) ->
     assert json.loads(server.ask(STATUS_PATH)[1])["requests"] == held
 
 
+def test_the_route_for_token_ids_gives_the_same_rollouts(server: Server, checkpoint: Any) -> None:
+    """It is asked where no log-probabilities are wanted."""
+    from radmoe.engines.base import Sampling
+    from radmoe.engines.http import VllmHttpEngine
+
+    engine, asked = VllmHttpEngine(f"http://127.0.0.1:{server.port}", checkpoint("lab-qwen")), list[str]()
+    post = engine.server.post
+    engine.server.post = lambda path, *said: asked.append(path) or post(path, *said)  # type: ignore
+    (mine,), (theirs,) = (
+        engine.generate([PROMPT], 1, sampling=Sampling(temperature=0, max_tokens=24, topk_logprobs=c)) for c in (0, 5)
+    )
+    engine.close()
+    assert asked == ["/inference/v1/generate", "/v1/completions"]
+    assert np.array_equal(mine.rollout.token_ids, theirs.rollout.token_ids)
+    assert np.array_equal(mine.rollout.expert_ids, theirs.rollout.expert_ids)
+    assert mine.rollout.weights is not None
+
+
 def test_a_client_that_leaves_does_not_stay_in_memory(server: Server) -> None:
     """The connection is cut in mid-generation: vLLM aborts, and later requests are served and fetched as ever."""
     for i in range(3):

@@ -147,7 +147,9 @@ def test_a_preempted_request_that_begins_anew_keeps_its_rows(kind: type[Runner])
 def test_a_runner_of_a_third_kind_is_refused() -> None:
     runner: Any = Runner()
     runner.execute_model = runner.forward
-    with pytest.raises(EngineError, match="the model runner Runner is not known"):
+    with pytest.raises(
+        EngineError, match="the model runner Runner is not known: start vLLM with VLLM_USE_V2_MODEL_RUNNER=0"
+    ):
         RowRecorder(runner, configuration(), PluginSettings(memory_mib=1))
 
 

@@ -55,7 +55,7 @@ class ReplayRequest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedTrajectories:
     """The result of an import. `refused` are the trajectories without routing in the pool, and `unfinished` those that
     did not come to their end."""
 
@@ -121,7 +121,7 @@ def import_trajectories(
     template_arguments: dict[str, object] | None = None,
     task: str | None = None,
     **options: Any,
-) -> Imported:
+) -> ImportedTrajectories:
     """Replay the trajectories of N run directories through a local model into `out`; `options` are `import_requests`'.
 
     Run r of an instance is its trajectory in the r-th directory. What is missing, truncated, of another model than
@@ -141,7 +141,7 @@ def import_requests(
     weights: bool = True,
     topk_logprobs: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> Imported:
+) -> ImportedTrajectories:
     """Replay trajectories through a local model into the pool of `out`, and list the candidates beside it."""
     out = Path(out)
     if not source.kinds:
@@ -159,7 +159,7 @@ def import_requests(
     )
     write_candidates(out, source.candidates)
     pool = open_pool(out / POOL)
-    return Imported(
+    return ImportedTrajectories(
         str(out),
         len({one.instance_id for one in source.candidates}),
         len(source.candidates),

@@ -99,15 +99,15 @@ def parts_of(method: str) -> tuple[str, ...]:
     return tuple(name for name in METHODS if name in parts)
 
 
-class Scores(NamedTuple):
+class PatchScores(NamedTuple):
     """What each part of a method gives every trajectory [n], and what the method does in the end."""
 
     parts: dict[str, Floats]
     total: Floats
 
 
-def scores_of(method: str, cohort: Cohort) -> Scores:
+def scores_of(method: str, cohort: Cohort) -> PatchScores:
     """Score every trajectory. The highest wins, the first of equals; NaN is not scored."""
     parts = {name: METHODS[name](cohort) for name in parts_of(method)}
     columns = list(parts.values())
-    return Scores(parts, columns[0] if len(columns) == 1 else rank_sum(np.stack(columns)))
+    return PatchScores(parts, columns[0] if len(columns) == 1 else rank_sum(np.stack(columns)))

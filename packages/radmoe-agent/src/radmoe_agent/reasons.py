@@ -10,7 +10,7 @@ import numpy as np
 from radmoe.selection.kernels import ranks
 from radmoe.selection.rule import Setting
 from radmoe.types import Selection
-from radmoe_agent.methods import Floats, Scores
+from radmoe_agent.methods import Floats, PatchScores
 
 if TYPE_CHECKING:
     from radmoe_agent.patches import Considered
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def why(
     pick: int | None,
     candidates: Sequence[Considered],
-    scores: Scores | None,
+    scores: PatchScores | None,
     selection: Selection | None,
     setting: Setting,
 ) -> str:
@@ -35,10 +35,12 @@ def why(
         return f"fewer than two of {len(usable)} trajectories {lacking}: it is the first that can be submitted"
     if len(chosen.same) == len(usable):
         return f"all {len(usable)} trajectories that can be submitted left this patch"
-    return f"{_reason(chosen, usable, scores, selection)}; {_shared(chosen, len(usable))}"
+    best = {usable[int(i)].same for i in np.flatnonzero(scores.total == np.nanmax(scores.total))}
+    first = f"; it is the first of {len(best)} patches that are equally good" if len(best) > 1 else ""
+    return f"{_reason(chosen, usable, scores, selection)}{first}; {_shared(chosen, len(usable))}"
 
 
-def _reason(chosen: Considered, usable: Sequence[Considered], scores: Scores, selection: Selection | None) -> str:
+def _reason(chosen: Considered, usable: Sequence[Considered], scores: PatchScores, selection: Selection | None) -> str:
     others = [one for one in usable if one.run not in chosen.same]
     names = list(scores.parts)
     if len(names) > 1:

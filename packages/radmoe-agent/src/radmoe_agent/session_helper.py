@@ -84,7 +84,10 @@ def main(order: str, control: str, place: str) -> None:
 
 
 def _enter(wanted: dict[str, Any], place: str) -> tuple[Filter, root.RootView]:
-    """Confine this process to what was ordered, and hide it from commands. Returns the filter they start behind."""
+    """Confine this process as `wanted` says, and hide it from the commands that it will run.
+
+    Returns the system call filter that commands start behind, and their view of the file system.
+    """
     barrier = _for_commands()
     if barrier is None:
         raise OSError(f"there is no seccomp filter for {os.uname().machine}")

@@ -182,6 +182,16 @@ def test_paths_outside_are_refused(path: str) -> None:
         repository_path(path, "/testbed")
 
 
+@pytest.mark.parametrize("last", ["x" * 300, "new/deep/er.txt/y", "away/new.txt", "secret", "away/secret.txt", "pkg/a.py/x", "bin"])  # fmt: skip
+def test_a_patch_that_fails_at_its_last_file_changes_nothing(last: str, tmp_path: Path) -> None:
+    """The file that the system refuses to write (a name of 300 letters) is met when others are in place already."""
+    place = Place(tmp_path / "place")
+    first = "*** Update File: pkg/a.py\n-def f3(x):\n+def f4(x):\n*** Add File: new/deep/er.txt\n+x\n*** Delete File: crlf.txt"
+    text = f"*** Begin Patch\n{first}\n*** Add File: {last}\n+x\n*** End Patch"
+    assert check(text, place, place.state()) == "refused"
+    assert check(text.replace(last, "new/other.txt"), place, place.state()) == "applied"
+
+
 @pytest.mark.slow
 def test_fuzzed_patches_change_all_that_they_say_or_nothing(tmp_path: Path) -> None:
     """On disk and unconfined, so that a patch could reach what its links and paths point at."""

@@ -64,6 +64,13 @@ def test_aliases_are_accepted(arguments: str, expected: tuple[Any, ...]) -> None
     assert tuple(call.arguments[name] for name in ("path", "line_start", "line_end", "line_numbers")) == expected
 
 
+@pytest.mark.parametrize("name", ["query", "pattern"])
+def test_what_is_looked_for_is_a_query_or_a_pattern(name: str) -> None:
+    call = step(f'<|channel|>analysis to=repo_browser.search code<|message|>{{"{name}": "total"}}<|call|>').call
+    assert call is not None
+    assert call.arguments["query"] == "total"
+
+
 @pytest.mark.parametrize("name", ["command", "cmd"])
 @pytest.mark.parametrize("value", ['["bash", "-lc", "ls"]', '"ls"'])
 def test_a_command_is_a_list_or_a_line(name: str, value: str) -> None:

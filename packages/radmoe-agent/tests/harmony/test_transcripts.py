@@ -15,7 +15,7 @@ from radmoe.errors import InputError
 from radmoe.pool import Pool, open_pool
 from radmoe_agent.candidates import read_candidates
 from radmoe_agent.harmony.messages import START
-from radmoe_agent.importer import Imported, import_trajectories
+from radmoe_agent.importer import ImportedTrajectories, import_trajectories
 from radmoe_agent.patches import decide_all
 from scripted_harmony import CONTEXT, FINAL, bash, call, engine, mend, run_script
 
@@ -73,7 +73,7 @@ def tapes(ours: Path, tmp_path: Path) -> list[Path]:
     return [tmp_path / "r0", tmp_path / "r1"]
 
 
-def imported(runs: list[Path], out: Path, **options: Any) -> Imported:
+def imported(runs: list[Path], out: Path, **options: Any) -> ImportedTrajectories:
     return import_trajectories(runs, engine(**options), out)
 
 

@@ -55,7 +55,7 @@ def test_it_says_which_patch_was_picked_and_why(
 ) -> None:
     runs, known = verdicts
     page, made = shown(browser, runs, tmp_path / "p.html", verdicts=known)
-    assert page.text("h1") == "3 issues, 18 trajectories"
+    assert (page.text(".home"), page.text("h1")) == ("radmoe agent select", "3 issues, 18 trajectories")
     assert "15 of 18 trajectories can be submitted" in page.text(".note")
     assert "its patch is empty (3)" in page.text(".note")
     for place, one in enumerate(made, 1):
@@ -78,6 +78,8 @@ def test_it_says_which_patch_was_picked_and_why(
         assert page.run("return document.querySelectorAll('.bar-row line.boundary').length") == sum(
             c.boundaries or 0 for c in one.candidates
         )
+        faint = page.run("return document.querySelectorAll('.bar-row line.unread').length")
+        assert faint == one.candidates[5].boundaries  # it was ruled out
     assert (page.complaints(), page.requests()) == ([], [])
 
 

@@ -29,7 +29,7 @@ _HEADER = "header"
 
 
 @dataclass(frozen=True)
-class Read:
+class MatrixSpec:
     """A readout with its budget and kernel, as in `delimiter@16`, `trajectory:so*@16 budget=256` or `delimiter@16 binary`."""
 
     readout: Readout
@@ -37,7 +37,7 @@ class Read:
     binary: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Read:
+    def parse(cls, text: str) -> MatrixSpec:
         name, *options = text.split()
         budget, binary = None, False
         for option in options:
@@ -86,7 +86,7 @@ class Matrices:
         shape: RouterShape,
         device: Any,
     ) -> None:
-        self._names, self._reads = list(reads), [Read.parse(text) for text in reads]
+        self._names, self._reads = list(reads), [MatrixSpec.parse(text) for text in reads]
         self._problems, self._n, self._vocab, self._shape, self._device = problems, n, vocab, shape, device
         self._waiting: dict[int, dict[int, Completion]] = {}
         self._done: dict[int, dict[str, NDArray[Any]]] = {}

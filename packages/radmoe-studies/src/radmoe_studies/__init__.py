@@ -29,5 +29,7 @@ What is computed over problems:
     beyond/        studies of what the paper does not have
     report/        pages, charts, published tables
 
-calibration/ is apart: how sure a pick is, fitted on graded pools.
+Apart from these:
+    calibration/   how sure a pick is, fitted on graded pools
+    replicate/     one of the paper's cells on the user's own hardware
 """

@@ -17,9 +17,10 @@ Parts = tuple[NDArray[Any], ...]  # of a rollout: one array for each name, all a
 def per_rollout(
     panel: Panel, request: str, names: Sequence[str], measure: Callable[[GradedProblem], list[Parts]]
 ) -> Mapping[str, NDArray[Any]] | None:
-    """`counts` [P, N], and under each name the arrays of all rollouts, one behind the other; None where there is no pool.
+    """Measure every rollout of a panel's pool. Returns None if the panel has no pool.
 
-    `request` names it in the cache; `measure` gives the parts of each rollout of a problem.
+    `measure` returns several arrays for each rollout of a problem, one for each of `names`. The result has under each name
+    these arrays one after the other, and as `counts` [P, N] how long each was. `request` is the key of the result in the cache.
     """
     if panel.pool is None:
         return None

@@ -27,7 +27,7 @@ AFTER = 0.25  # before that, the likelihood of a rollout says little
 
 
 def running_likelihood(sampled_logprobs: Sequence[NDArray[np.float32]]) -> Floats:
-    """The mean log-probability [N, T] of the first 1, 2, ... tokens of rollouts; behind a rollout's end, that of all of it."""
+    """The mean log-probability [N, T] of the first 1, 2, ... tokens of rollouts. After its end a rollout keeps its last mean."""
     out = np.empty((len(sampled_logprobs), max((len(one) for one in sampled_logprobs), default=0)))
     for row, one in zip(out, sampled_logprobs, strict=True):
         row[: len(one)] = np.cumsum(one, dtype=np.float64) / np.arange(1, len(one) + 1)

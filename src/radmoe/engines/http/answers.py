@@ -24,6 +24,7 @@ from radmoe.vocab import MAX_TOKENS
 
 Raw = NDArray[np.integer[Any]]  # [R, layers, K], one row per input position
 Floats = NDArray[np.float32]
+_CUT = "a proxy may have cut it, so ask the server itself (--url)"
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -145,7 +146,7 @@ def unpack_npy(text: str) -> Raw:
         array: Raw = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape)
     except Exception as error:  # a damaged header is parsed as Python: ValueError, SyntaxError, TokenError, MemoryError
         raise EngineError(
-            f"{len(text)} characters of routing are no base64 .npy of [rows, layers, k]: {_line(error)}"
+            f"{len(text)} characters of routing are no base64 .npy of [rows, layers, k] ({_line(error)}): {_CUT}"
         ) from None
     return array
 
@@ -159,18 +160,18 @@ def unpack_int32(text: str, rows: int, layout: RouterLayout) -> Raw:
     try:
         flat = np.frombuffer(base64.b64decode(text, validate=True), "<i4")
     except (ValueError, binascii.Error) as error:
-        raise EngineError(f"{len(text)} characters of routing are no base64 of int32: {_line(error)}") from None
+        raise EngineError(
+            f"{len(text)} characters of routing are no base64 of int32 ({_line(error)}): {_CUT}"
+        ) from None
     k = layout.shape.top_k
     widths = [layers * k for layers in dict.fromkeys((layout.layers, layout.shape.layers))]
-    for width in widths:
-        if flat.size == rows * width:
-            return flat.reshape(rows, -1, k)
-    if flat.size and flat.size % (rows * k) == 0 and flat.size % (rows * widths[0]):
+    other_layers = flat.size and flat.size % (rows * k) == 0 and flat.size % (rows * widths[0])
+    if flat.size in [rows * width for width in widths] or other_layers:
         return flat.reshape(rows, -1, k)
     if flat.size % widths[0] or not flat.size:
         raise EngineError(
             f"{flat.size} numbers of routing are no rows of {layout.layers} layers and top-{k}: "
-            "a cut payload, or a model other than the server's"
+            f"{_CUT}, or give the served model's directory (--model)"
         )
     return flat.reshape(-1, layout.layers, k)
 

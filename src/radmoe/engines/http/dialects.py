@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.engines.advice import SGLANG_KERNEL, VLLM_STOCK_KERNEL
+from radmoe.engines.advice import SGLANG_KERNEL, VLLM_FLAG, VLLM_STOCK_KERNEL
 from radmoe.engines.base import Sampling
 from radmoe.engines.checkpoint import RouterLayout
 from radmoe.engines.http.answers import Answer, Raw, sglang_answer, unpack_int32, unpack_npy, vllm_answers
@@ -49,47 +49,36 @@ class PluginStatus:
     weights: bool
 
 
-class Dialect(Protocol):
-    """A kind of server.
+class Vllm:
+    """`vllm serve`, with its own routed experts or with the radmoe plugin.
 
     `flag` says how to start it so that it returns routing, `kernel` how to start it so that it does not route inside a
-    kernel, where routing is not seen.
+    kernel, where routing is not seen, and `path` is where rollouts are asked for.
     """
 
-    flag: str
-    kernel: str
-    path: str  # where rollouts are asked for
-
-    def version(self, server: ModelServer) -> dict[str, str]:
-        """The version of the server, for a pool's provenance; empty where it does not say."""
-
-    def plugin(self, server: ModelServer) -> PluginStatus | None:
-        """The status of the radmoe plugin in the server; None without the plugin."""
-
-    def body(self, request: RolloutRequest, served: str, key: str | None) -> dict[str, Any]:
-        """What is posted to `path` for one rollout of the model `served`; with a key the plugin records its routing."""
-
-    def read(self, answer: Field, request: RolloutRequest, words: int) -> Answer:
-        """Read the rollout from the answer of `path`; `words` is the size of the vocabulary."""
-
-    def unpack(self, routed: str, rows: int, layout: RouterLayout) -> tuple[Raw, NDArray[np.float16] | None]:
-        """Decode the routing of an answer, which should have `rows` rows: ids, and weights where the server packs them in."""
-
-
-class Vllm:
-    """`vllm serve`, with its own routed experts or with the radmoe plugin."""
-
-    flag = "start it with: vllm serve MODEL --enable-return-routed-experts"
+    flag = VLLM_FLAG
     path = "/v1/completions"
     kernel = f"an MoE kernel that routes by itself: {VLLM_STOCK_KERNEL}"
 
-    def version(self, server: ModelServer) -> dict[str, str]:
+    def door(self, server: ModelServer) -> Vllm:
+        """The dialect for rollouts without log-probabilities: that of the route for token ids, if the server has it open."""
         try:
-            return {"vllm": server.get("/version").get("version").text(_LONGEST_VERSION)}
+            server.post(VllmTokens.path, {})
+        except Refused as error:
+            return VllmTokens() if error.status == 400 else self  # an open route misses the tokens
+        return self
+
+    def version(self, server: ModelServer) -> dict[str, str]:
+        """The versions of the server, for a pool's provenance, and of its Rust frontend; empty where it does not say."""
+        try:
+            said = server.get("/version")
         except Refused:
             return {}
+        found = {"vllm": said.get("version"), "vllm-rs": said.maybe("rust_frontend_version")}
+        return {name: version.text(_LONGEST_VERSION) for name, version in found.items() if version is not None}
 
     def plugin(self, server: ModelServer) -> PluginStatus | None:
+        """The status of the radmoe plugin in the server; None without the plugin."""
         try:
             status = server.get(STATUS_PATH)
         except Refused:  # 404: not installed; 409: installed and not switched on
@@ -103,34 +92,48 @@ class Vllm:
         return _plugin_status(status)
 
     def body(self, request: RolloutRequest, served: str, key: str | None) -> dict[str, Any]:
-        sampling, body = request.sampling, dict[str, Any](NEUTRAL)
-        if sampling.topk_logprobs:
-            body |= {"logprobs": sampling.topk_logprobs, "return_tokens_as_token_ids": True}
+        """What is posted to `path` for one rollout of the model `served`; with a key the plugin records its routing."""
+        body = {"model": served, "prompt": request.prompt, "return_token_ids": True}
+        if request.sampling.topk_logprobs:
+            body |= {"logprobs": request.sampling.topk_logprobs, "return_tokens_as_token_ids": True}
         if key is not None:
             body["vllm_xargs"] = {NAME: key}
-        return body | {
-            "model": served,
-            "prompt": request.prompt,
+        return body | self._sampling(request)
+
+    def _sampling(self, request: RolloutRequest) -> dict[str, Any]:
+        return NEUTRAL | {
             "max_tokens": request.limit,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
             "seed": request.seed,
-            "return_token_ids": True,
             "routed_experts_prompt_start": request.first,
             "skip_special_tokens": False,
         }
 
     def read(self, answer: Field, request: RolloutRequest, words: int) -> Answer:
-        logprobs = request.sampling.topk_logprobs
-        (only,) = vllm_answers(answer, 1, words=words, most=request.limit, logprobs=logprobs)
-        return only
+        """Read the rollout from the answer of `path`; `words` is the size of the vocabulary."""
+        return vllm_answers(answer, 1, words=words, most=request.limit, logprobs=request.sampling.topk_logprobs)[0]
 
     def unpack(self, routed: str, rows: int, layout: RouterLayout) -> tuple[Raw, NDArray[np.float16] | None]:
+        """Decode the routing of an answer, which should have `rows` rows: ids, and weights where the server packs them in."""
         return unpack_npy(routed), None
 
 
+class VllmTokens(Vllm):
+    """vLLM's route for token ids in and out, which `--enable-scale-out` opens.
+
+    Of C log-probabilities it leaves the C-th largest out where the sampled token is none of them.
+    """
+
+    path = "/inference/v1/generate"
+
+    def body(self, request: RolloutRequest, served: str, key: str | None) -> dict[str, Any]:
+        sampling = self._sampling(request) | {"detokenize": False, "extra_args": key and {NAME: key}}
+        return {"model": served, "token_ids": request.prompt, "sampling_params": sampling}
+
+
 class Sglang:
-    """`sglang.launch_server`, which returns expert ids, and with our plugin weights within them."""
+    """`sglang.launch_server`, which returns expert ids, and with our plugin weights within them. Its methods are those of `Vllm`."""
 
     path = "/generate"
     flag = "start it with: python -m sglang.launch_server --model-path MODEL --enable-return-routed-experts"
@@ -171,6 +174,9 @@ class Sglang:
 
     def unpack(self, routed: str, rows: int, layout: RouterLayout) -> tuple[Raw, NDArray[np.float16] | None]:
         return unpack(unpack_int32(routed, rows, layout))
+
+
+Dialect = Vllm | Sglang
 
 
 def answer_limit(request: RolloutRequest, layout: RouterLayout) -> Limit:

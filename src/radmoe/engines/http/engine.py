@@ -89,6 +89,7 @@ class HttpEngine(Engine):
         self.layers = None if self.plugin is None else self.plugin.layers
         self.shape: RouterShape = self._shape()
         self.versions = self.dialect.version(self.server)
+        self._door = self.dialect.door(self.server) if isinstance(self.dialect, Vllm) else self.dialect
         if probe:
             self.check_tokenizer()
             prompt = self.tokenizer(_SPELLING)["input_ids"]
@@ -162,8 +163,8 @@ class HttpEngine(Engine):
             return False
         theirs = answer.get("tokens").integers(MAX_TOKENS)
         if theirs != list(mine):
-            at = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), None)
-            at = min(len(mine), len(theirs)) if at is None else at
+            apart = (i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b)
+            at = next(apart, min(len(mine), len(theirs)))
             raise EngineError(
                 f"the tokenizer of {self.local.path} is not the server's: token {at} of a test text is {_at(mine, at)} here "
                 f"and {_at(theirs, at)} there; pass the directory of the served model"
@@ -212,9 +213,10 @@ class HttpEngine(Engine):
     def _ask(self, request: RolloutRequest) -> tuple[Answer, str | None]:
         """Sample one rollout, unchecked. With the plugin, also returns the key under which the plugin holds its rows."""
         key = None if self.plugin is None else uuid.uuid4().hex
-        body = self.dialect.body(request, self.served, key)
-        answer = self.server.post(self.dialect.path, body, answer_limit(request, self.local.router))
-        return self.dialect.read(answer, request, len(self.vocab)), key
+        dialect = self.dialect if request.sampling.topk_logprobs else self._door
+        body = dialect.body(request, self.served, key)
+        answer = self.server.post(dialect.path, body, answer_limit(request, self.local.router))
+        return dialect.read(answer, request, len(self.vocab)), key
 
     def _rows(self, request: RolloutRequest, key: str, positions: NDArray[np.int32] | None) -> Routing:
         """The rows that the plugin holds under a key, of the tokens at `positions` (None: all). It forgets the others."""

@@ -60,7 +60,7 @@ class Replayed:
 
     @classmethod
     def of(cls, out: str | Path, problems: int, rollouts: int, replayed: int, tokens: int) -> Self:
-        """The counts of a replay into the pool at `out`, where its agreement is read."""
+        """The result of a replay with these counts. Its agreement is read from the pool at `out`."""
         return cls(str(out), problems, rollouts, replayed, tokens, agreement(out))
 
 

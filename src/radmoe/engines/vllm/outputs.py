@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,13 +16,8 @@ from radmoe.errors import EngineError
 from radmoe.types import Kind, Rollout, RolloutGroup, RouterShape, Rows
 from radmoe.vocab import Vocab
 
-
-class _Model(NamedTuple):
-    layout: RouterLayout
-    vocab: Vocab
-
-
-_MODELS: WeakKeyDictionary[Any, _Model] = WeakKeyDictionary()  # a large vocabulary takes half a second to read
+# The router and the vocabulary of each vLLM engine; a large vocabulary takes half a second to read
+_MODELS: WeakKeyDictionary[Any, tuple[RouterLayout, Vocab]] = WeakKeyDictionary()
 
 
 def from_vllm(
@@ -94,13 +89,12 @@ def to_rollout(
     return Rollout(tokens, *rows, *_logprobs(completion, tokens, topk_logprobs), positions)
 
 
-def _model(llm: Any) -> _Model:
+def _model(llm: Any) -> tuple[RouterLayout, Vocab]:
     """The router and the vocabulary of a vLLM engine, which are read once."""
     if llm not in _MODELS:
         config = getattr(llm, "llm_engine", llm).vllm_config.model_config
-        _MODELS[llm] = _Model(
-            RouterLayout.of_config(config.hf_text_config, config.model), Vocab.from_tokenizer(llm.get_tokenizer())
-        )
+        layout = RouterLayout.of_config(config.hf_text_config, config.model)
+        _MODELS[llm] = layout, Vocab.from_tokenizer(llm.get_tokenizer())
     return _MODELS[llm]
 
 

@@ -3,8 +3,29 @@
 
 const THEMES = ["system", "light", "dark"];
 
-function mount(host, source) {
-  const state = { readout: null, tab: "text", colouring: "right", search: "", outcome: "all", pool: "", theme: remembered("theme", "system") };
+// The button that changes the theme, which `redraw` follows.
+function themeSwitch(redraw) {
+  let theme = remembered("theme", "system");
+  const next = () => {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    remember("theme", theme);
+    apply();
+  };
+  const node = button("", "Change the theme (t)", next, { class: "theme" });
+  function apply() {
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    replaceChildren(node, { system: "◐", light: "○", dark: "●" }[theme], el("span", { class: "word" }, ` ${theme}`));
+    node.setAttribute("aria-label", `Theme: ${theme}`);
+    redraw();
+  }
+  apply();
+  return { node, next };
+}
+
+// With `back`, the address of a list, the page is of one problem, and leads there.
+function mount(host, source, back) {
+  const state = { readout: null, tab: "text", colouring: "right", search: "", outcome: "all", pool: "", single: Boolean(back) };
   const blocks = keeping(source);
   let index = null;
   let shown = null; // the page on show: {kind, node, ...}
@@ -13,29 +34,19 @@ function mount(host, source) {
   const main = el("main", { id: "content", tabindex: "-1" }, el("p", { class: "about" }, "Reading…"));
   const readouts = el("span", { class: "switch" });
   const steps = el("span", { class: "steps" });
-  const theme = button("", "Change the theme (t)", () => nextTheme(), { class: "theme" });
+  const theme = themeSwitch(redraw);
   const help = helpDialog();
+  const name = el("span", {}, " report");
   const bar = el("header", { class: "bar" },
     el("a", { class: "skip", href: "#content", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
-    el("a", { class: "home", href: "#" }, "radmoe", el("span", {}, " report")), steps, el("span", { class: "spacer" }), readouts, theme,
+    back ? el("a", { class: "home back", href: back }, "‹ All requests") : el("a", { class: "home", href: "#" }, "radmoe", name),
+    steps, el("span", { class: "spacer" }), readouts, theme.node,
     button("?", "How to read this page, and its keys (?)", () => help.showModal(), { "aria-label": "Help" }));
   replaceChildren(host, bar, main, help);
 
-  function applyTheme() {
-    if (state.theme === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = state.theme;
-    replaceChildren(theme, { system: "◐", light: "○", dark: "●" }[state.theme], el("span", { class: "word" }, ` ${state.theme}`));
-    theme.setAttribute("aria-label", `Theme: ${state.theme}`);
-    redraw();
-  }
   function redraw() {
     themeColours.clear();
     shown?.redraw?.();
-  }
-  function nextTheme() {
-    state.theme = THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length];
-    remember("theme", state.theme);
-    applyTheme();
   }
 
   // Links: #problem/3, #problem/3/rollout/7, #problem/3/rollout/7/with/2, each with ?readout=NAME behind.
@@ -43,7 +54,7 @@ function mount(host, source) {
     const [path, query] = hash.replace(/^#/, "").split("?");
     const parts = path.split("/");
     const readout = new URLSearchParams((query ?? "").replaceAll("+", "%2B")).get("readout");
-    if (parts[0] !== "problem") return { place: null, readout };
+    if (parts[0] !== "problem") return { place: back ? 0 : null, rollout: null, other: null, readout };
     const named = (word) => (parts.includes(word) ? Number(parts[parts.indexOf(word) + 1]) : null);
     return { place: Number(parts[1]) - 1, rollout: named("rollout"), other: named("with"), readout };
   }
@@ -83,7 +94,7 @@ function mount(host, source) {
     const change = shown?.problem !== problem;
     shown = { ...page, problem };
     page.show();
-    document.title = `${visible(problem.id)} · radmoe report`;
+    document.title = `${visible(problem.id)} · ${visible(index.title)}`;
     showBar(link.place, problem);
     if (change) scrollTo(0, 0);
     idle(() => own === round && link.place + 1 < index.problems.length && blocks.problem(link.place + 1).catch(() => {}));
@@ -106,7 +117,7 @@ function mount(host, source) {
     const current = names.includes(state.readout) ? state.readout : problem ? names[0] : "";
     const options = [...(problem ? [] : [["", "each kind's own"]]), ...names.map((name) => [name, visible(name)])];
     replaceChildren(readouts, names.length > (problem ? 1 : 0) ? el("label", { class: "inline" }, el("span", { class: "word" }, "readout "), choiceOf(options, current, switchReadout)) : null);
-    replaceChildren(steps, place === null ? null : [
+    replaceChildren(steps, place === null || back ? null : [
       button("‹", `Previous ${NOUNS.problem} (←)`, () => stepProblem(-1), { disabled: place === 0, "aria-label": `Previous ${NOUNS.problem}` }),
       el("span", { class: "where" }, `${place + 1} / ${index.problems.length}`),
       button("›", `Next ${NOUNS.problem} (→)`, () => stepProblem(1), { disabled: place === index.problems.length - 1, "aria-label": `Next ${NOUNS.problem}` })]);
@@ -134,6 +145,7 @@ function mount(host, source) {
     const typing = event.target.closest?.("input, select, textarea");
     if (event.key === "Escape") {
       if (typing) typing.blur();
+      else if (back) bar.querySelector(".back").click();
       else if (shown?.problem) go(null);
       return;
     }
@@ -146,9 +158,9 @@ function mount(host, source) {
       ArrowDown: reading ? null : () => shown?.step(1),
       p: () => shown?.toPick?.(),
       r: nextReadout,
-      t: nextTheme,
+      t: theme.next,
       "?": () => help.showModal(),
-      "/": () => {
+      "/": back ? null : () => {
         finding = shown?.problem !== undefined;
         if (finding) go(null);
         else shown?.search.focus();
@@ -169,13 +181,14 @@ function mount(host, source) {
     const { header } = await source.index();
     const more = header.problems.length !== index?.problems.length;
     index = header;
+    name.textContent = visible(index.title).replace(/^radmoe/, "");
     nameAfter(index);
+    if (back) NOUNS.problem = "request";
     fillHelp(help);
     if (!more || document.activeElement?.closest?.("input, select")) return; // somebody is typing: the next time will do
     if (shown?.problem) showBar(shown.problem.place, shown.problem);
     else await show();
   }
-  applyTheme();
   refresh().then(() => { document.documentElement.dataset.ready = "yes"; }).catch(failed);
   return refresh;
 }
@@ -206,6 +219,7 @@ function remember(key, value) {
 globalThis.radmoe = { mount, fileSource, fetchSource, visible, decodeTokens, diffWords, wordsOf, percent };
 const meta = (name) => document.querySelector(`meta[name="radmoe-${name}"]`)?.content;
 if (meta("index")) {
-  const refresh = mount(document.getElementById("app"), fetchSource(meta("index"), meta("problem")));
+  const refresh = mount(document.getElementById("app"), fetchSource(meta("index"), meta("problem")), meta("back"));
   if (meta("refresh")) setInterval(() => refresh().catch(() => {}), 1000 * Number(meta("refresh"))); // a server may be away
 } else if (document.getElementById("index")) mount(document.getElementById("app"), fileSource());
+else PAGES.start?.(document.getElementById("app"));

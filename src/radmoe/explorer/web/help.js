@@ -42,10 +42,10 @@ function helpDialog() {
   return dialog;
 }
 
-function fillHelp(dialog) {
+function fillHelp(dialog, keys = KEYS()) {
   replaceChildren(dialog,
-    el("h2", { id: "help-title" }, "How to read this page"), wordList(),
-    el("h2", {}, "Keys"), el("dl", { class: "key-list" }, KEYS().map(([key, meaning]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, meaning)))),
+    el("h2", { id: "help-title", tabindex: "-1", autofocus: true }, "How to read this page"), wordList(),
+    el("h2", {}, "Keys"), el("dl", { class: "key-list" }, keys.map(([key, meaning]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, meaning)))),
     button("Close", "Close this help", () => dialog.close()));
 }
 

@@ -1,9 +1,11 @@
 // Tables that sort and filter.
 
-// `columns` are [{title, number, value(row), cell(row)}]; rows are put on the page in chunks.
+// `columns` are [{title, number, value(row), cell(row)}]; rows are put on the page in chunks. Whoever changes `rows` filters again:
+// what is shown already stays where it is. With `most` among the options, so many rows are shown.
 function sortableTable(label, columns, rows, options = {}) {
   let [sorted, falling] = [null, false];
   let kept = rows;
+  const nodes = new WeakMap();
   const body = el("tbody", {});
   const heads = columns.map((column, k) => el("th", { scope: "col", class: column.number ? "number" : null },
     el("button", { type: "button", title: `Sort by ${column.title}`, onclick: () => sort(k) }, column.title)));
@@ -28,15 +30,19 @@ function sortableTable(label, columns, rows, options = {}) {
         return falling ? -sign : sign;
       });
     }
+    order = order.slice(0, options.most);
     const round = ++drawing;
-    replaceChildren(body);
-    let at = 0;
+    let [at, next] = [0, body.firstChild];
     const step = () => {
       if (round !== drawing) return;
-      const chunk = document.createDocumentFragment();
-      for (const stop = Math.min(order.length, at + 150); at < stop; at++) chunk.append(options.row ? options.row(order[at], columns) : plainRow(order[at], columns));
-      body.append(chunk);
+      for (const stop = Math.min(order.length, at + 150); at < stop; at++) {
+        const row = order[at];
+        if (!nodes.has(row)) nodes.set(row, options.row ? options.row(row, columns) : plainRow(row, columns));
+        if (nodes.get(row) === next) next = next.nextSibling;
+        else body.insertBefore(nodes.get(row), next);
+      }
       if (at < order.length) requestAnimationFrame(step);
+      else while (body.childNodes.length > order.length) body.lastChild.remove();
     };
     step();
   };

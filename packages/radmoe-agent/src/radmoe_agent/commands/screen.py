@@ -52,7 +52,7 @@ def show_decisions(decisions: list[PatchDecision]) -> None:
     routing = f" ({decisions[0].setting})" if "rad" in decisions[0].method.split("+") else ""
     table = ScreenTable(title=f"Picked by {decisions[0].method}{routing}", box=None)
     table.add_column("issue", no_wrap=True)
-    for heading in ("trajectories", "usable", "patches", "pick", "left it too", "steps", "lines"):
+    for heading in ("trajectories", "usable", "patches", "pick", "left it", "steps", "lines"):
         table.add_column(heading, justify="right")
     for one in decisions:
         usable = [c for c in one.candidates if c.problem is None]

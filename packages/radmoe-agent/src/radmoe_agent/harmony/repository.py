@@ -120,7 +120,7 @@ class Shell(Protocol):
     def __call__(self, command: str, *, stdin: bytes = b"") -> Finished: ...
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """An entry of a directory: its path below that directory, and whether it is a directory itself."""
 
     path: str
@@ -128,18 +128,18 @@ class Entry(NamedTuple):
 
 
 class Repository:
-    """The work tree at `root` of whatever place `shell` runs its commands in.
+    """The work tree at `root`, on the machine or in the container in which `shell` runs commands.
 
-    What is asked of a path that is missing, of the wrong kind, binary or outside raises InputError.
+    A path that is missing, of the wrong kind, binary, or outside the tree raises InputError.
     """
 
     def __init__(self, shell: Shell, root: str = WORKDIR) -> None:
         self.shell, self.root = shell, root
 
-    def entries(self, path: str, depth: int) -> list[Entry]:
+    def entries(self, path: str, depth: int) -> list[TreeEntry]:
         """What lies below a directory, down to a depth, without `.git`, in the order of a tree."""
         raw = self._asked(_LIST, path, depth).split("\0")[:-1]
-        found = [Entry(line[1:], line[0] == "d") for line in raw]
+        found = [TreeEntry(line[1:], line[0] == "d") for line in raw]
         return sorted(found, key=lambda one: one.path.split("/"))
 
     def search(self, path: str, query: str, most: int) -> list[str]:

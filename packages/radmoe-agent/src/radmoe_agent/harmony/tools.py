@@ -23,7 +23,7 @@ _ALIASES = {"path": ("file_path",), "line_start": ("start_line",), "line_end": (
 _HERE_DOCUMENT = re.compile(r"\s*apply_patch\s*<<\s*(['\"]?)(\w+)\1\n(.*\n)\2\s*", re.DOTALL)
 
 
-class Answer(NamedTuple):
+class ToolResult(NamedTuple):
     """What a tool answers: a text, and an exit code, which is 0 where it did what it was asked."""
 
     code: int
@@ -53,7 +53,7 @@ class Tool:
     name: str
     description: str
     parameters: tuple[Parameter, ...]
-    use: Callable[..., Answer]
+    use: Callable[..., ToolResult]
 
 
 class Call(NamedTuple):
@@ -63,7 +63,7 @@ class Call(NamedTuple):
     arguments: Mapping[str, Any]
 
 
-def _exec(repository: Repository, *, command: list[str], workdir: str | None) -> Answer:
+def _exec(repository: Repository, *, command: list[str], workdir: str | None) -> ToolResult:
     if (patch := _patch_in(command)) is not None:
         return _apply_patch(repository, patch=patch)
     words = join(command)
@@ -73,7 +73,7 @@ def _exec(repository: Repository, *, command: list[str], workdir: str | None) ->
         text += f"\n[{done.left_out:,} more bytes were left out]"
     if done.stopped:
         text += f"\n[the command was stopped: {done.stopped}]"
-    return Answer(-1 if done.stopped else done.code, text, bool(done.stopped))
+    return ToolResult(-1 if done.stopped else done.code, text, bool(done.stopped))
 
 
 def _patch_in(command: list[str]) -> str | None:
@@ -86,8 +86,8 @@ def _patch_in(command: list[str]) -> str | None:
     return None
 
 
-def _print_tree(repository: Repository, *, path: str, depth: int) -> Answer:
-    return Answer(
+def _print_tree(repository: Repository, *, path: str, depth: int) -> ToolResult:
+    return ToolResult(
         0,
         "\n".join(
             f"{'  ' * one.path.count('/')}{one.path.rpartition('/')[2]}{'/' * one.directory}"
@@ -96,35 +96,35 @@ def _print_tree(repository: Repository, *, path: str, depth: int) -> Answer:
     )
 
 
-def _list_dir(repository: Repository, *, path: str, depth: int) -> Answer:
-    return Answer(0, "\n".join(f"{one.path}{'/' * one.directory}" for one in repository.entries(path, depth)))
+def _list_dir(repository: Repository, *, path: str, depth: int) -> ToolResult:
+    return ToolResult(0, "\n".join(f"{one.path}{'/' * one.directory}" for one in repository.entries(path, depth)))
 
 
-def _search(repository: Repository, *, path: str, query: str, max_results: int) -> Answer:
+def _search(repository: Repository, *, path: str, query: str, max_results: int) -> ToolResult:
     if not query:
         raise InputError("query is empty: give a text or a pattern to look for")
     found = repository.search(path, query, max_results + 1)
     more = [f"[there are more: only {max_results} are shown]"] if len(found) > max_results else []
-    return Answer(0, "\n".join([*found[:max_results], *more])) if found else Answer(1, "no line matches")
+    return ToolResult(0, "\n".join([*found[:max_results], *more])) if found else ToolResult(1, "no line matches")
 
 
 def _open_file(
     repository: Repository, *, path: str, line_start: int, line_end: int | None, line_numbers: bool
-) -> Answer:
+) -> ToolResult:
     last = line_start + MOST_LINES - 1 if line_end is None else line_end
     if line_start < 1 or last < line_start:
         raise InputError(f"lines {line_start} to {last} are none: the first line is 1, and line_end follows line_start")
     lines, count = repository.lines(path, line_start, last)
     if not lines:
-        return Answer(0, f"[line {line_start} is not there: the file has {count:,} lines]")
+        return ToolResult(0, f"[line {line_start} is not there: the file has {count:,} lines]")
     shown = [f"{at:6}\t{line}" for at, line in enumerate(lines, line_start)] if line_numbers else lines
     more = [f"[the file has {count:,} lines]"] if line_end is None and line_start + len(lines) <= count else []
-    return Answer(0, "\n".join([*shown, *more]))
+    return ToolResult(0, "\n".join([*shown, *more]))
 
 
-def _apply_patch(repository: Repository, *, patch: str) -> Answer:
+def _apply_patch(repository: Repository, *, patch: str) -> ToolResult:
     done = repository.patch(patch)
-    return Answer(0, "\n".join(["The patch was applied:", *done]) if done else "The patch changes nothing.")
+    return ToolResult(0, "\n".join(["The patch was applied:", *done]) if done else "The patch changes nothing.")
 
 
 _PLACE = Parameter("path", "string", "A directory or file; the empty string is the repository.", otherwise="")
@@ -232,12 +232,12 @@ def read_call(tool: str, content: str) -> Call:
     return Call(tool, arguments)
 
 
-def use(call: Call, repository: Repository) -> Answer:
+def use(call: Call, repository: Repository) -> ToolResult:
     """What a tool answers. What it cannot do is said in its answer, so that the model may try something else."""
     try:
         return TOOLS[call.tool].use(repository, **call.arguments)
     except InputError as error:
-        return Answer(1, str(error))
+        return ToolResult(1, str(error))
 
 
 def shortened(text: str) -> str:

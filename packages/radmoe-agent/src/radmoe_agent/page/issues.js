@@ -187,7 +187,7 @@ function trajectoriesPanel(problem, order, choose) {
         bar.addEventListener("mouseleave", () => tip.hide());
         return bar;
       }),
-      compared.map((at) => svg("line", { x1: at, x2: at, y1: 0, y2: 10, class: "boundary" })));
+      compared.map((at) => svg("line", { x1: at, x2: at, y1: 0, y2: 10, class: one.fired === null ? "boundary unread" : "boundary" })));
     const facts = [
       one.patch === null ? null : el("span", { class: "letter-of" }, `patch ${letterOf(one.patch)}`),
       i === problem.pick ? el("span", { class: "badge pick" }, "submitted") : picked.includes(one.run) ? el("span", { class: "badge" }, "routing nearest to it") : null,
@@ -203,7 +203,7 @@ function trajectoriesPanel(problem, order, choose) {
   const facts = el("p", { class: "line" });
   const list = el("ol", { class: "turns" });
   const node = el("section", { class: "panel" }, el("h2", {}, "Trajectories, step by step"),
-    el("p", { class: "about" }, `A bar is as long as the tokens that the agent generated, and a new shade is a new step. A mark is a boundary, where thinking ends and acting begins: its routing was read (${visible(problem.readout ?? "no routing")}). All of a trajectory's, as one set, are compared with those of the others that can be submitted. Click one to read its steps.`),
+    el("p", { class: "about" }, `A bar is as long as the tokens that the agent generated, and a new shade is a new step. A mark is a boundary, where thinking ends and acting begins: its routing was read (${visible(problem.readout ?? "no routing")}). All of a trajectory's, as one set, are compared with those of the others that can be submitted; a faint mark is a boundary that was not. Click one to read its steps.`),
     scroller("Steps of every trajectory", bars), facts, list);
   const select = (i) => {
     for (const [k, row] of rows) {

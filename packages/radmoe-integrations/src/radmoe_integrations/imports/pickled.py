@@ -1,7 +1,7 @@
 """Reads a pickle as data. Nothing that it names is imported, looked up or called.
 
 A pickle is a program: it names functions and says with which arguments they are called. Here a name stays a name, and a call
-is noted as a `Call` with its arguments, for the reader of a format to make sense of. Names that no reader knows are refused at
+is noted as a `PickledCall` with its arguments, for the reader of a format to make sense of. Names that no reader knows are refused at
 once, and so is every instruction that an honest file does not need.
 """
 
@@ -37,21 +37,21 @@ NUMPY = {f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for nam
 NUMPY |= {"numpy.ndarray", "numpy.dtype", "_codecs.encode", "collections.OrderedDict"}
 
 
-class Name:
+class PickledName:
     """What a pickle names, as in "torch.FloatStorage"."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
 
-class Call:
+class PickledCall:
     """What a pickle would have had called: the name, its arguments, and the state that the object is given."""
 
     def __init__(self, path: str, arguments: tuple[Any, ...]) -> None:
         self.path, self.arguments, self.state = path, arguments, None
 
 
-class Span:
+class FileSpan:
     """Bytes that stay in the file, from `start` on."""
 
     def __init__(self, start: int, size: int) -> None:
@@ -59,7 +59,7 @@ class Span:
 
 
 def read_pickle(file: BinaryIO, where: Path, names: Collection[str]) -> Any:
-    """What a pickle holds, with its calls as `Call`. It may name what `names` lists, and what numpy's arrays need.
+    """What a pickle holds, with its calls as `PickledCall`. It may name what `names` lists, and what numpy's arrays need.
 
     A long list of numbers comes as an array, and bytes of a megabyte or more as their place in the file.
     """
@@ -76,7 +76,7 @@ def read_pickle(file: BinaryIO, where: Path, names: Collection[str]) -> Any:
 
 def plain(value: Any) -> Any:
     """A value with numpy's arrays and scalars in place of the calls that make them; other calls stay."""
-    if not isinstance(value, Call):
+    if not isinstance(value, PickledCall):
         return value
     name = value.path.rpartition(".")[2]
     if name == "scalar" and len(value.arguments) == 2:
@@ -105,7 +105,7 @@ def _product(shape: tuple[int, ...]) -> int:
 def _dtype(value: Any) -> np.dtype[Any] | None:
     """A plain number type that a pickle describes; None for anything else."""
     match value:
-        case Call(path="numpy.dtype", arguments=(str(code), *_), state=(_, "<" | "|", *_)) if code in _NUMBERS:
+        case PickledCall(path="numpy.dtype", arguments=(str(code), *_), state=(_, "<" | "|", *_)) if code in _NUMBERS:
             return np.dtype(code).newbyteorder("<")
     return None
 
@@ -145,29 +145,29 @@ class _Reader(pickle._Unpickler):
             "have it written again by the framework itself"
         )
 
-    def find_class(self, module: str, name: str) -> Name:
+    def find_class(self, module: str, name: str) -> PickledName:
         path = f"{module}.{name}"
         if path not in self._names:
             self._refuse(f"the name {path[:120]!r}")
-        return Name(path)
+        return PickledName(path)
 
-    def persistent_load(self, pid: Any) -> Call:
-        return Call("storage", pid if isinstance(pid, tuple) else (pid,))
+    def persistent_load(self, pid: Any) -> PickledCall:
+        return PickledCall("storage", pid if isinstance(pid, tuple) else (pid,))
 
     def _call(self) -> None:
         arguments, name = self.stack.pop(), self.stack.pop()
-        if type(name) is not Name or type(arguments) is not tuple:
+        if type(name) is not PickledName or type(arguments) is not tuple:
             self._refuse("a call of something that has no name")
         if name.path == "collections.OrderedDict" and not arguments:
             self.append({})
         elif name.path == "_codecs.encode" and arguments[1:] == ("latin1",) and isinstance(arguments[0], str):
             self.append(arguments[0].encode("latin1"))  # how bytes are written for Python 2
         else:
-            self.append(Call(name.path, arguments))
+            self.append(PickledCall(name.path, arguments))
 
     def _build(self) -> None:
         state = self.stack.pop()
-        if type(self.stack[-1]) is not Call:
+        if type(self.stack[-1]) is not PickledCall:
             self._refuse("a state of something that has none")
         self.stack[-1].state = state
 
@@ -227,7 +227,7 @@ class _Reader(pickle._Unpickler):
                 raise EOFError("it ends within bytes")
             self.append(content)
             return
-        self.append(Span(self._source.tell(), size))
+        self.append(FileSpan(self._source.tell(), size))
         self._source.seek(size, 1)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radmoe.errors import InputError
-from radmoe_integrations.imports.pickled import NUMPY, Call, Name, read_pickle
+from radmoe_integrations.imports.pickled import NUMPY, PickledCall, PickledName, read_pickle
 
 _TYPES = {  # storages of torch, and the names of its types in a TensorDict's description
     **dict.fromkeys(("torch.LongStorage", "torch.int64"), "<i8"),
@@ -199,11 +199,11 @@ class _Storages:
     where: Path
     places: dict[str, tuple[int, int]]
 
-    def tensor(self, call: Call) -> FileTensor:
+    def tensor(self, call: PickledCall) -> FileTensor:
         """The tensor that a call describes. It must lie row after row, within its storage."""
         match call.arguments:
             case (
-                Call(path="storage", arguments=("storage", kind, str(key), _, _)),
+                PickledCall(path="storage", arguments=("storage", kind, str(key), _, _)),
                 int(first),
                 tuple(shape),
                 tuple(strides),
@@ -242,7 +242,12 @@ class _Storages:
     def ragged(self, described: Any) -> Ragged:
         """A nested tensor of torch, whose first dimension alone is of different lengths."""
         match described:
-            case {"values": Call() as values, "offsets": Call() as offsets, "lengths": None, "_ragged_idx": 1}:
+            case {
+                "values": PickledCall() as values,
+                "offsets": PickledCall() as offsets,
+                "lengths": None,
+                "_ragged_idx": 1,
+            }:
                 whole, places = self.made(values), self.made(offsets)
             case _:
                 raise InputError(
@@ -262,25 +267,30 @@ class _Storages:
             )
         return Ragged(whole, starts)
 
-    def made(self, call: Call) -> Any:
+    def made(self, call: PickledCall) -> Any:
         """What a call makes, where it makes tensors; else the call itself."""
         match call:
-            case Call(path=path) if path == _TENSOR:
+            case PickledCall(path=path) if path == _TENSOR:
                 return self.tensor(call)
-            case Call(path=path, arguments=(Name(path=function), _, tuple(arguments), *_)) if path == _TYPED:
+            case PickledCall(path=path, arguments=(PickledName(path=function), _, tuple(arguments), *_)) if (
+                path == _TYPED
+            ):
                 if function == _TENSOR:
-                    return self.tensor(Call(function, arguments))
+                    return self.tensor(PickledCall(function, arguments))
                 return self.ragged(arguments[0]) if function == _NESTED and arguments else call
-            case Call(path=path, arguments=(_, {"_tensordict": dict(tensors)})) if path == _TENSORDICT:
-                return {name: self.made(value) if isinstance(value, Call) else value for name, value in tensors.items()}
-            case Call(path=path) if path == _CONSOLIDATED:
+            case PickledCall(path=path, arguments=(_, {"_tensordict": dict(tensors)})) if path == _TENSORDICT:
+                return {
+                    name: self.made(value) if isinstance(value, PickledCall) else value
+                    for name, value in tensors.items()
+                }
+            case PickledCall(path=path) if path == _CONSOLIDATED:
                 return self.tensordict(call)
         return call
 
-    def tensordict(self, call: Call) -> dict[str, FileTensor]:
+    def tensordict(self, call: PickledCall) -> dict[str, FileTensor]:
         """The tensors of a consolidated TensorDict: one storage of bytes, and which part of it is which tensor."""
         match call.arguments:
-            case ({"leaves": dict(leaves)}, Call() as storage):
+            case ({"leaves": dict(leaves)}, PickledCall() as storage):
                 whole = self.tensor(storage)
             case _:
                 raise InputError(
@@ -305,7 +315,7 @@ def _resolved(content: Any, storages: _Storages) -> Any:
     while todo:
         container = todo.pop()
         for key, item in list(container.items() if isinstance(container, dict) else enumerate(container)):
-            if isinstance(item, Call):
+            if isinstance(item, PickledCall):
                 container[key] = storages.made(item)
             elif isinstance(item, dict | list) and id(item) not in seen:
                 seen.add(id(item))

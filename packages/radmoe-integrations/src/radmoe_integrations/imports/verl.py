@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from radmoe.errors import InputError
 from radmoe_integrations.imports.found import Found, Raw, numbers
-from radmoe_integrations.imports.pickled import Call, Span, plain, read_pickle
+from radmoe_integrations.imports.pickled import FileSpan, PickledCall, plain, read_pickle
 from radmoe_integrations.imports.tensors import FileTensor, Ragged, is_torch, read_torch
 
 _PROTO = "verl.protocol.DataProto"
@@ -65,7 +65,7 @@ def _content(file: BinaryIO, where: Path, stack: ExitStack) -> dict[str, Any]:
             )
         return content
     match read_pickle(file, where, {_PROTO}):
-        case Call(path=path, state=(Span() | bytes() as packed, dict(others), _)) if path == _PROTO:
+        case PickledCall(path=path, state=(FileSpan() | bytes() as packed, dict(others), _)) if path == _PROTO:
             pass
         case _:
             raise InputError(
@@ -75,7 +75,7 @@ def _content(file: BinaryIO, where: Path, stack: ExitStack) -> dict[str, Any]:
         file = stack.enter_context(TemporaryFile())  # noqa: SIM115
         file.write(packed)
         file.flush()
-        packed = Span(0, len(packed))
+        packed = FileSpan(0, len(packed))
     inner = read_torch(file, where, start=packed.start, size=packed.size)
     if not isinstance(inner, dict):
         raise InputError(f"{where} holds a DataProto whose batch is no TensorDict: have verl write it again")

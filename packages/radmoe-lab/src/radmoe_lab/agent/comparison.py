@@ -35,7 +35,7 @@ COMMITTED = Path(__file__).parent / "comparison.json"
 MODEL = "lab-agent-qwen"
 
 
-class Judged(NamedTuple):
+class JudgedIssue(NamedTuple):
     """An issue: its trajectories, their routing, and the verdict on each (a word of `verdicts.VERDICTS`) by its run."""
 
     candidates: Sequence[Candidate]
@@ -43,7 +43,7 @@ class Judged(NamedTuple):
     verdicts: Mapping[int, str]
 
 
-def shipped(model: str = MODEL, *, limit: int | None = None) -> Iterator[Judged]:
+def shipped(model: str = MODEL, *, limit: int | None = None) -> Iterator[JudgedIssue]:
     """The issues of the shipped trajectories, with routing and log-probabilities as they were sampled."""
     vocab, config = Vocab.from_file(weights(model) / "tokenizer.json"), model_named(model).config()
     shape = RouterShape.from_config(config.to_dict())
@@ -61,7 +61,7 @@ def shipped(model: str = MODEL, *, limit: int | None = None) -> Iterator[Judged]
         rollouts = [_rollout(one, vocab, shape) for one in members]
         numbers = tuple(one.number for one in members)
         group = RolloutGroup(name, rollouts, shape, vocab, "agent", rollout_indices=numbers)
-        yield Judged(candidates, group, {one.number: one.verdict for one in members})
+        yield JudgedIssue(candidates, group, {one.number: one.verdict for one in members})
 
 
 def _rollout(one: AgentTrajectory, vocab: Vocab, shape: RouterShape) -> Rollout:
@@ -83,7 +83,7 @@ def _rollout(one: AgentTrajectory, vocab: Vocab, shape: RouterShape) -> Rollout:
     )
 
 
-def compare(issues: Iterable[Judged]) -> Table:
+def compare(issues: Iterable[JudgedIssue]) -> Table:
     """Every method on the issues that some trajectories resolve and some do not: on others nothing that chooses matters."""
     setting = Rule().settle("agent")
     columns: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -110,8 +110,8 @@ def compare(issues: Iterable[Judged]) -> Table:
     return Table("agent-choice", title, heads, tuple(rows) if mixed > 1 else (), sections="chosen from")
 
 
-def _passing(one: Judged) -> list[Candidate]:
-    """The candidates, of which those that fail the visible tests cannot be submitted; all stay where nobody passes."""
+def _passing(one: JudgedIssue) -> list[Candidate]:
+    """The candidates, with those that fail the visible tests marked as unusable. If none passes, they are unchanged."""
     passes = {run for run, word in one.verdicts.items() if word in (RESOLVED, HIDDEN_FAIL)}
     if not passes:
         return list(one.candidates)

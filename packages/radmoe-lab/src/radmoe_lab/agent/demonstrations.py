@@ -13,7 +13,7 @@ from random import Random
 from radmoe_lab.agent import shell
 from radmoe_lab.agent.functions import KINDS, Function, key
 from radmoe_lab.agent.reasoning import body_of, compare, compare_entry, find_number, say
-from radmoe_lab.agent.repositories import Edit, Repository, draw_repository
+from radmoe_lab.agent.repositories import BuggyRepository, Edit, draw_repository
 from radmoe_lab.agent.shell import ShellResult
 from radmoe_lab.agent.templates import Message, observation, opening, reply
 from radmoe_lab.tasks.draw import chance, pick, shuffled
@@ -33,7 +33,7 @@ class DemonstrationTurn:
 
 @dataclass(frozen=True)
 class Demonstration:
-    repository: Repository
+    repository: BuggyRepository
     turns: tuple[DemonstrationTurn, ...]
 
     @property
@@ -54,7 +54,7 @@ class _Work:
     """The state of a demonstration that is being written."""
 
     rng: Random
-    repository: Repository
+    repository: BuggyRepository
     files: dict[str, str]
     numbered: bool
     careful: bool
@@ -71,7 +71,7 @@ def training_demonstration(rng: Random) -> Demonstration:
     return demonstrate(rng, draw_repository(rng, "training", test=False))
 
 
-def demonstrate(rng: Random, repository: Repository) -> Demonstration:
+def demonstrate(rng: Random, repository: BuggyRepository) -> Demonstration:
     """Write a demonstration that fixes a repository."""
     work = _Work(rng, repository, dict(repository.files), chance(rng, 0.5), chance(rng, 0.5))
     _begin(work)
@@ -217,7 +217,7 @@ def _go_wrong(work: _Work, finding: str) -> bool:
     return work.turns[-1].ran.code != 0
 
 
-def _mistake(rng: Random, repository: Repository) -> Edit | None:
+def _mistake(rng: Random, repository: BuggyRepository) -> Edit | None:
     """Draw a mistake: a wrong number, or a change to a function that was right."""
     if repository.number_open and len(repository.edit.lines) == 1:
         assert repository.target is not None

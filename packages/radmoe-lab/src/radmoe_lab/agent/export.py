@@ -16,14 +16,14 @@ from radmoe.errors import RadmoeError
 from radmoe.problems import DEFAULT_SEED
 from radmoe.system.printing import say
 from radmoe_lab.agent.records import AgentTrajectory, judged, read_trajectories, write_trajectories
-from radmoe_lab.agent.repositories import SIZE, Repository, repositories
+from radmoe_lab.agent.repositories import SIZE, BuggyRepository, repositories
 from radmoe_lab.agent.templates import CONFIG
 from radmoe_lab.agent.verdicts import RESOLVED, UNKNOWN
 
 VISIBLE_TESTS = "python3 check.py"  # what the repositories ship, and the agent runs too
 
 
-def write_instances(folder: Path, tasks: Iterable[Repository]) -> Path:
+def write_instances(folder: Path, tasks: Iterable[BuggyRepository]) -> Path:
     """Write the instances of repositories, and mini-swe-agent's configuration, into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from radmoe_lab.agent.functions import KINDS, Function, key
-from radmoe_lab.agent.repositories import Repository
+from radmoe_lab.agent.repositories import BuggyRepository
 from radmoe_lab.agent.running import parse_call, results
 from radmoe_lab.agent.sketches import SketchStep
 from radmoe_lab.tasks.draw import chance, pick
@@ -32,7 +32,7 @@ def compare(function: Function, source: str) -> tuple[str, bool]:
     return f"{function.name}: {product}should be {right}, but it has {has}.", True
 
 
-def compare_entry(repository: Repository, source: str) -> tuple[str, bool]:
+def compare_entry(repository: BuggyRepository, source: str) -> tuple[str, bool]:
     """The same for the entry function: which functions it should call, and which it calls."""
     wanted = [f"{step.function.name} of {step.module}" for step in repository.steps]
     homes = {line.split()[3]: line.split()[1] for line in source.split("\n") if line.startswith("from ")}
@@ -43,7 +43,9 @@ def compare_entry(repository: Repository, source: str) -> tuple[str, bool]:
     return f"It should call {', '.join(wanted)}, but it calls {', '.join(have)}.", True
 
 
-def find_number(rng: Random, repository: Repository, files: Mapping[str, str], *, tested: bool, careful: bool) -> str:
+def find_number(
+    rng: Random, repository: BuggyRepository, files: Mapping[str, str], *, tested: bool, careful: bool
+) -> str:
     """Reason from a failing case, that of the issue or one that the tests showed, to the right number of the target."""
     assert repository.target is not None
     step = repository.target
@@ -101,7 +103,7 @@ def _value(files: Mapping[str, str], step: SketchStep, values: Sequence[int]) ->
     return value
 
 
-def _expected(repository: Repository, call: str) -> str:
+def _expected(repository: BuggyRepository, call: str) -> str:
     cases = [case.split(" == ") for case in (*repository.visible, *repository.hidden)]
     return next(value for case, value in cases if case == call)
 

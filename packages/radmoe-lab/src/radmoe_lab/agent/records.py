@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from radmoe.errors import InputError
 from radmoe.system.foreign import read_file
 from radmoe_lab.agent.loop import EXIT_STATUSES, Encode, LabConversation
-from radmoe_lab.agent.repositories import TASK, Repository
+from radmoe_lab.agent.repositories import TASK, BuggyRepository
 from radmoe_lab.agent.verdicts import UNKNOWN, VERDICTS, judge_many
 from radmoe_lab.packed_arrays import unpack_arrays
 from radmoe_lab.sample import FINISH_REASONS
@@ -72,7 +72,9 @@ class AgentTrajectory:
                 conversation.go_on(step.observation)
 
 
-def judged(trajectories: Sequence[AgentTrajectory], tasks: Sequence[Repository], *, jobs: int) -> list[AgentTrajectory]:
+def judged(
+    trajectories: Sequence[AgentTrajectory], tasks: Sequence[BuggyRepository], *, jobs: int
+) -> list[AgentTrajectory]:
     """Return the trajectories with a verdict each. Raises an InputError if patches cannot be judged."""
     known = {task.repository_id: task for task in tasks}
     verdicts = judge_many([(known[each.repository_id], each.patch) for each in trajectories], jobs=jobs)

@@ -41,7 +41,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Repository:
+class BuggyRepository:
     """A repository as the agent finds it (`files`), the issue, and what the agent does not see.
 
     `fixed` are the files without the bug, `hidden` the hidden tests as "module.name([..]) == value". `target` is the
@@ -70,14 +70,14 @@ class Repository:
     content: str
 
 
-def repositories(*, seed: int = DEFAULT_SEED, limit: int = SIZE) -> list[Repository]:
+def repositories(*, seed: int = DEFAULT_SEED, limit: int = SIZE) -> list[BuggyRepository]:
     """Return the first test repositories of a seed, all different."""
     if not 1 <= limit <= _MOST:
         raise InputError(f"limit must lie between 1 and {_MOST}, got {limit}")
     return list(islice(stream(seed=seed), limit))
 
 
-def stream(*, seed: int = DEFAULT_SEED) -> Iterator[Repository]:
+def stream(*, seed: int = DEFAULT_SEED) -> Iterator[BuggyRepository]:
     """Yield test repositories without end, no two with the same content. Their ids contain the seed unless it is the
     default.
     """
@@ -90,7 +90,7 @@ def stream(*, seed: int = DEFAULT_SEED) -> Iterator[Repository]:
             yield repository
 
 
-def repository_named(repository_id: str) -> Repository:
+def repository_named(repository_id: str) -> BuggyRepository:
     """Return a test repository by its id, such as repo-0007 or repo-s3-0007."""
     head, _, number = repository_id.rpartition("-")
     seed = DEFAULT_SEED if head == TASK else head.removeprefix(f"{TASK}-s")
@@ -102,7 +102,7 @@ def repository_named(repository_id: str) -> Repository:
     return repository
 
 
-def draw_repository(rng: Random, repository_id: str, *, test: bool) -> Repository:
+def draw_repository(rng: Random, repository_id: str, *, test: bool) -> BuggyRepository:
     """Draw a test repository or a training repository. A draw whose bug no test shows is discarded."""
     while True:
         sketch = draw_sketch(rng)
@@ -117,7 +117,7 @@ def _module_source(functions: tuple[Function, ...], target: Function | None, bro
     return "\n\n".join(f.source(broken if f is target else None) for f in functions)
 
 
-def _finish(rng: Random, repository_id: str, sketch: Sketch, content: str) -> Repository | None:
+def _finish(rng: Random, repository_id: str, sketch: Sketch, content: str) -> BuggyRepository | None:
     """Draw the texts and tests of a sketch. None if its bug does not show."""
     target = sketch.steps[sketch.target] if sketch.target >= 0 else None
     function = target.function if target else None
@@ -158,7 +158,7 @@ def _finish(rng: Random, repository_id: str, sketch: Sketch, content: str) -> Re
     cases = tuple(f"{call} == {expected[call]}" for call in visible)
     issue = _issue(rng, sketch, failing, results(files, [failing])[0], expected[failing])
     shared = {"check.py": CHECK, "tests.py": cases_file(cases)}
-    return Repository(
+    return BuggyRepository(
         repository_id,
         dict(sorted({**files, **shared}.items())),
         dict(sorted({**fixed, **shared}.items())),

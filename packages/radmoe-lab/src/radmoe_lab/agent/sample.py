@@ -30,7 +30,7 @@ from radmoe.problems import DEFAULT_SEED
 from radmoe.system.printing import say
 from radmoe_lab.agent.loop import BOUNDARY, SUBMITTED, LabConversation
 from radmoe_lab.agent.records import AgentStep, AgentTrajectory, judged, write_trajectories
-from radmoe_lab.agent.repositories import SIZE, Repository, repositories
+from radmoe_lab.agent.repositories import SIZE, BuggyRepository, repositories
 from radmoe_lab.agent.verdicts import RESOLVED
 from radmoe_lab.agent.workplace import Printed, Workplace, probe
 from radmoe_lab.models import AGENTS, model_named, weights
@@ -139,7 +139,7 @@ def sample(
 def _summary(
     path: Path,
     trajectories: Sequence[AgentTrajectory],
-    tasks: Sequence[Repository],
+    tasks: Sequence[BuggyRepository],
     n: int,
     sampled: float,
     judging: float,
@@ -176,7 +176,7 @@ class _Work:
     def __init__(
         self,
         engine: LabEngine,
-        tasks: Sequence[Repository],
+        tasks: Sequence[BuggyRepository],
         n: int,
         place: Path,
         workers: Sequence[ProcessPoolExecutor],

@@ -131,8 +131,9 @@ def draw_sketch(rng: Random) -> Sketch:
 
 
 def _puzzle_chain(rng: Random, length: int) -> list[str]:
-    """Draw the kinds of a chain in which the number can be inferred from the result: it belongs to the last function
-    that changes values.
+    """Draw the kinds of the functions of a chain whose result tells the number that is to be guessed.
+
+    It is the number of the last function that changes values.
     """
     last = pick(rng, sorted(_INVERTIBLE))
     if KINDS[last].ends:

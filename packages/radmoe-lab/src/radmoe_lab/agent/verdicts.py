@@ -18,7 +18,7 @@ from radmoe.errors import InputError, RadmoeError
 from radmoe.sandbox import Sandbox
 from radmoe.system.printing import say
 from radmoe_agent.session import Session
-from radmoe_lab.agent.repositories import Repository, repository_named
+from radmoe_lab.agent.repositories import BuggyRepository, repository_named
 from radmoe_lab.agent.running import parse_call
 from radmoe_lab.agent.workplace import ENVIRONMENT
 
@@ -71,7 +71,7 @@ def call(module, name, argument):
 """
 
 
-def judge(pairs: Sequence[tuple[Repository, str]]) -> list[str]:
+def judge(pairs: Sequence[tuple[BuggyRepository, str]]) -> list[str]:
     """Return the verdict on every (repository, patch), in one process. Equal pairs are judged once."""
     distinct = {(repository.repository_id, patch): repository for repository, patch in pairs if patch.strip()}
     known: dict[tuple[str, str], str] = {}
@@ -85,7 +85,7 @@ def judge(pairs: Sequence[tuple[Repository, str]]) -> list[str]:
     return [known.get((repository.repository_id, patch), NO_PATCH) for repository, patch in pairs]
 
 
-def judge_many(pairs: Sequence[tuple[Repository, str]], *, jobs: int) -> list[str]:
+def judge_many(pairs: Sequence[tuple[BuggyRepository, str]], *, jobs: int) -> list[str]:
     """Return the same verdicts as `judge`, computed by several processes."""
     if jobs <= 1:
         return judge(pairs)
@@ -130,7 +130,7 @@ def _apply(changes: Sequence[tuple[Mapping[str, str], str]]) -> list[dict[str, s
     return [applied.get(f"{number:04d}") for number in range(len(changes))]
 
 
-def _tested(sandbox: Sandbox, repository: Repository, files: Mapping[str, str]) -> str:
+def _tested(sandbox: Sandbox, repository: BuggyRepository, files: Mapping[str, str]) -> str:
     kept = {**files, **{name: repository.files[name] for name in _PROTECTED}}
     cases = [*repository.visible, *repository.hidden]
     calls, expected = zip(*(case.split(" == ") for case in cases), strict=True)

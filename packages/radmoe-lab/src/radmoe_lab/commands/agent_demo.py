@@ -36,7 +36,7 @@ def demo_command(
     from radmoe_agent.page import PAGE, write_page
     from radmoe_agent.page.write import read_records
     from radmoe_agent.patches import RECORDS
-    from radmoe_lab.agent.comparison import Judged, compare, read_committed
+    from radmoe_lab.agent.comparison import JudgedIssue, compare, read_committed
     from radmoe_lab.agent.export import write_instances, write_verdicts
     from radmoe_lab.agent.repositories import repositories
     from radmoe_lab.agent.templates import CONFIG
@@ -58,7 +58,7 @@ def demo_command(
     say("")
     labels = write_verdicts(place, verdicts)
     own = compare(
-        Judged(
+        JudgedIssue(
             members,
             replace(pool.group(name), kind="agent") if name in pool.kinds else None,
             {one.run: verdicts[name, one.run] for one in members},
@@ -87,6 +87,10 @@ def demo_command(
     full = read_committed()
     title = f"At full size: {full.title} (a committed result, which python -m radmoe_lab.agent.comparison makes again)"
     show_table(replace(full, title=title), console())
+    say(
+        "It says: leave out what cannot be submitted first, and pick by the patches' text, the default, among the rest. Routing (rad) "
+        "gains less here, where right patches are nearly all the same line; where they differ more it may be otherwise: docs/agents.md."
+    )
     resolved = {key: one == RESOLVED for key, one in verdicts.items()}
     tables = [table_block(table) for table in ([own] if own.rows else []) + [replace(full, title=title)]]
     write_page(runs, read_records(runs / RECORDS), runs / PAGE, verdicts=resolved, tables=tables)

@@ -74,7 +74,7 @@ def step(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Ten
 def step_by_products(
     query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor
 ) -> Tensor:
-    """`step` for a GPU: matrix products over the state, which is read and written twice and read twice more."""
+    """`step` for a GPU, as matrix products. The state is read four times and written twice."""
     query, key, value = (x.float() for x in (query * query.shape[-1] ** -0.5, key, value))
     state.mul_(log_decay.float().exp()[..., None, None])
     known = (key[..., None, :] @ state)[..., 0, :]

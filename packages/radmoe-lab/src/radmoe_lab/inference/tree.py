@@ -1,9 +1,8 @@
 """Continuations of one prompt as a tree, in which tokens that follow the same tokens are one node.
 
-Rollouts of a prompt begin alike, so that a quarter to a third of their tokens need not be passed again. Nodes are numbered so
-that all before a node on its path have smaller numbers, and each rollout's own nodes, those that no rollout before it
-has, follow each other. A pass takes some nodes in a row. Of every rollout it has at most one segment: its own nodes
-among them.
+Rollouts of a prompt begin alike, so that a quarter to a third of their tokens need not be passed again. A node has a larger
+number than its parent. The nodes that a rollout adds to those of the rollouts before it have consecutive numbers, and are
+called its own. A pass takes nodes of consecutive numbers; the own nodes of one rollout among them are a segment.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _plan(pipeline: Pipeline, slot: int) -> str:
 
 
 def _order(rng: Random, right: PipelineOp, hinted: bool) -> Iterator[PipelineOp]:
-    """The operations in the order in which they are tried: sort by sort, each in an order of its own."""
+    """The operations in the order in which they are tried: one kind after another, shuffled within each."""
     for sort in [FAMILY[right]] if hinted else shuffled(rng, _SORTS):
         yield from shuffled(rng, FAMILIES[sort])
 

@@ -105,7 +105,7 @@ def fusion(evidence: Evidence, options: Options) -> Findings:
 
 
 def _groups(panels: Sequence[Panel]) -> dict[str, list[Panel]]:
-    """Configurations; efforts that several models share; all."""
+    """The panels of each configuration, of each effort that several models share, and all panels."""
     out = groups(panels, configuration)
     for effort in EFFORTS:
         own = [panel for panel in panels if panel.style == effort]

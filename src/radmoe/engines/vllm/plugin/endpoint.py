@@ -52,8 +52,7 @@ async def call(engine: Any, method: str, *args: Any) -> dict[str, Any]:
     """Call a method of the plugin in an asynchronous engine's workers; returns the answer of the one that records."""
     if not asked(engine):
         return {"error": OFF}
-    answers = await engine.collective_rpc(method, args=args)
-    return answered(answers)
+    return answered(await engine.collective_rpc(method, args=args))
 
 
 def answered(answers: list[dict[str, Any] | None]) -> dict[str, Any]:

@@ -236,7 +236,7 @@ def _refuse(runner: Any, config: Any) -> None:
     for wrong, line in (
         (
             not hasattr(runner, "input_batch") and not hasattr(runner, "prepare_inputs"),
-            f"the model runner {type(runner).__name__} is not known: docs/engines.md names the versions that are",
+            f"the model runner {type(runner).__name__} is not known: start vLLM with VLLM_USE_V2_MODEL_RUNNER=0, or install {', '.join(VLLM_RUN)}",
         ),
         (parallel.pipeline_parallel_size > 1, "pipeline parallelism splits the layers: use --tensor-parallel-size"),
         (parallel.data_parallel_size > 1, "data parallelism is not supported: start one server per replica"),

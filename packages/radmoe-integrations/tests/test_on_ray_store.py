@@ -15,9 +15,10 @@ pytest.importorskip(
 
 import ray_cluster
 from radmoe.capture import capture_pool
-from radmoe.capture.on_ray import Crew, capture_on_ray
 from radmoe.pool import open_pool
 from radmoe.pool.stores import StorePath
+from radmoe.system.cluster import Crew
+from radmoe_integrations.on_ray import capture_on_ray
 from ray_cluster import Killer, content, make_plan
 from seaweed import SeaweedFS
 

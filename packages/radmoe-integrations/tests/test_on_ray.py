@@ -16,10 +16,11 @@ pytest.importorskip(
 
 import ray_cluster
 from radmoe.capture import CaptureInterrupted, Progress, capture_pool
-from radmoe.capture.on_ray import Crew, capture_on_ray, fill_on_ray
 from radmoe.engines.replay import agreement, replay
 from radmoe.errors import ClusterError, InputError, PoolBusy, PoolMismatch
 from radmoe.pool import PoolWriter, open_pool
+from radmoe.system.cluster import Crew
+from radmoe_integrations.on_ray import capture_on_ray, fill_on_ray
 from ray_cluster import Killer, content, cursed_plan, make_plan, poisoned_plan
 
 pytestmark = pytest.mark.slow
@@ -99,7 +100,8 @@ def test_a_problem_that_kills_every_worker_ends_the_capture_and_the_others_are_s
         ClusterError, match=r"no worker is left, and what was made is safe: worker \d was given up: lost 3"
     ):
         capture_on_ray(poisoned_plan, tmp_path / "p", crew)
-    assert capture_on_ray(make_plan, tmp_path / "p", crew).sampled == 8
+    left = capture_on_ray(make_plan, tmp_path / "p", crew).sampled
+    assert 8 <= left <= 8 + crew.workers  # the last piece of each worker has at most two rollouts, of which one kills it
 
 
 def test_an_interrupted_capture_goes_on(crew: Crew, alone: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A pool that workers of a Ray cluster fill together, each with an engine and with shards of its own.
+"""A Ray cluster for `--on`: workers fill a pool together, each with an engine and shards of its own, or evaluate one.
 
 The driver hands out names of rollouts in pieces, and workers say which of them they have added. What a worker did not
 add before it was lost is handed out again, to a new worker in its place or to another. A rollout that a lost worker
@@ -15,7 +15,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from uuid import uuid4
 
 from radmoe import __version__
 from radmoe.capture.plan import Plan
@@ -34,7 +35,9 @@ from radmoe.pool import PoolWriter, files
 from radmoe.pool.completion import difference, recover
 from radmoe.pool.hold import holder
 from radmoe.pool.work import Name, Progress, Tally, Work
-from radmoe.system.cluster import connected
+from radmoe.system.cluster import Cluster, Crew
+from radmoe.system.side_by_side import in_order
+from radmoe_integrations.ray_connection import connected
 
 DEATHS = 3  # in a row, without a rollout between them, after which a worker is given up
 _PASSING = (EngineError, PoolWriteError, PoolUnreachable)  # errors of a worker at work that the next one may not have
@@ -42,20 +45,8 @@ _REPORT_SECONDS = 1.0  # between what a worker tells the driver
 _PUBLISH_SECONDS = 300.0  # the same where only what was sent to a store is safe
 _RELEASE_SECONDS = 120.0  # until a killed process must have let go of the pool; a lease in a store lapses after 90
 
-
-@dataclass(frozen=True)
-class Crew:
-    """Which cluster a command runs `on`, how many workers it has there, and what each of them needs."""
-
-    on: str
-    workers: int = 1
-    gpus_per_worker: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise InputError(f"--workers must be at least 1, got {self.workers}")
-        if not 0 <= self.gpus_per_worker < float("inf"):
-            raise InputError(f"--gpus-per-worker must be 0 or more, got {self.gpus_per_worker:g}")
+Part = TypeVar("Part")
+Made = TypeVar("Made")
 
 
 def capture_on_ray(
@@ -99,6 +90,52 @@ def fill_on_ray(
         finally:
             driver.dismiss()
     return Captured.of(out, work, tally, began, tuple(driver.given_up))
+
+
+def map_on_ray(
+    on: str,
+    start: Callable[..., None],
+    arguments: tuple[Any, ...],
+    function: Callable[[Part], list[Made]],
+    parts: Sequence[Part],
+) -> Iterator[list[Made]]:
+    """What `function` gives for each of the parts, in their order, by all cores of a Ray cluster.
+
+    A process there calls `start` with the arguments before its first part. One that is lost is replaced.
+    """
+    with connected(on) as ray:
+        task, key = ray.remote(_map_there), uuid4().hex
+        boxed = [ray.put((start, arguments))]  # a reference in a list is not fetched for every part
+
+        def work(part: Part) -> list[Made]:
+            made: list[Made] = ray.get(task.remote(key, boxed, function, part))
+            return made
+
+        try:
+            with closing(in_order(work, parts, int(ray.cluster_resources().get("CPU", 1)))) as results:
+                for _, made in results:
+                    yield made
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, RadmoeError):
+                raise cause from None
+            reason = str(cause or error).strip().splitlines()[0]
+            raise ClusterError(f"problems could not be evaluated on the cluster: {reason}") from None
+
+
+_key = ""  # of the map that this process has started last
+
+
+def _map_there(key: str, boxed: list[Any], function: Callable[[Part], list[Made]], part: Part) -> list[Made]:
+    """What a process of a cluster does, which may have worked for other maps before."""
+    global _key
+    if _key != key:
+        import ray
+
+        start, arguments = ray.get(boxed[0])
+        start(*arguments)
+        _key = key
+    return function(part)
 
 
 def _check_room(ray: Any, needs: dict[str, float]) -> None:
@@ -338,3 +375,6 @@ class _Driver:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
+
+
+RAY = Cluster(capture_on_ray, fill_on_ray, map_on_ray)
