@@ -322,3 +322,17 @@ def test_what_is_there_already_is_not_imported_over(dataset: Path, pool_path: Pa
     with pytest.raises(InputError, match="exists already: give a new pool"):
         import_hub(dataset, pool_path)
     assert open_pool(pool_path).problems == before
+
+
+@pytest.mark.slow
+def test_the_command_reads_a_data_set_back_and_refuses_what_it_cannot_use(dataset: Path, tmp_path: Path) -> None:
+    done = radmoe("import", "hub", dataset, "--out", tmp_path / "back")
+    assert done.stdout.startswith(f"{tmp_path / 'back'}: 2 problems, ")
+    assert open_pool(tmp_path / "back").verify() == []
+    assert (
+        "give it and --out alone"
+        in radmoe("import", "hub", dataset, "--kind", "math", "--out", tmp_path / "b", expect=2).stderr
+    )
+    assert "--model is missing" in radmoe("import", "slime", dataset, "--out", tmp_path / "b", expect=2).stderr
+    assert "or hub, got 'foo'" in radmoe("import", "foo", dataset, "--out", tmp_path / "b", expect=2).stderr
+    assert not (tmp_path / "b").exists()

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from radmoe.cli.common import Json, OutPool
+from radmoe.errors import InputError
 from radmoe.system.printing import bar, say, say_json
 
 HEADING = "Capture"
@@ -19,22 +20,32 @@ EXAMPLES = (
     "radmoe import prime-rl responses.jsonl --model ./model --kind math --out pool/",
     "radmoe import vllm responses.jsonl --model ./model --kind math --threshold 0.5 --out pool/",
     "radmoe import sglang responses.jsonl --model ./model --kind math --out pool/",
+    "radmoe import hub dataset/ --out back/",
 )
 
 
 def command(
     form: Annotated[
         str,
-        typer.Argument(metavar="FORMAT", help="slime, verl, prime-rl, vllm or sglang.", show_default=False),
+        typer.Argument(metavar="FORMAT", help="slime, verl, prime-rl, vllm, sglang or hub.", show_default=False),
     ],
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILES...", help="What the framework or the client wrote.", show_default=False),
-    ],
-    model: Annotated[
-        str, typer.Option("--model", help="The checkpoint that sampled: its tokenizer and configuration are read.")
+        typer.Argument(
+            metavar="FILES...",
+            help="What the framework or the client wrote; hub: a directory of radmoe export.",
+            show_default=False,
+        ),
     ],
     out: OutPool,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="The checkpoint that sampled: its tokenizer and configuration are read.",
+            show_default="none: hub alone goes without",
+        ),
+    ] = None,
     kind: Annotated[
         str | None,
         typer.Option(
@@ -59,18 +70,25 @@ def command(
 ) -> None:
     """Make a pool of rollouts that carry their routing already.
 
-    FILES are rollouts of slime or verl, or raw responses of vLLM, SGLang or prime-rl, one per line (docs/integrations.md). Rewards
+    FILES are rollouts of slime or verl, raw responses of vLLM, SGLang or prime-rl, one per line, or a directory of radmoe export (docs/integrations.md). Rewards
     become labels. Nothing in a file is run: pickles are read as data. Everything is checked before the pool is written; run the same
     command again to go on with an import that was interrupted.
     """
     from radmoe.types import check_kind
-    from radmoe_integrations.imports.work import ImportWork, import_rollouts
+    from radmoe_integrations.imports.work import FORMATS, ImportWork, import_rollouts
 
+    if form == "hub":
+        _import_data_set(files, out, [model, kind, threshold, reward_key], as_json)
+        return
+    if model is None and form in FORMATS:
+        raise InputError(
+            f"--model is missing: {form} rollouts do not bring the tokenizer and the configuration they need"
+        )
     with bar("checking") as update:
         work = ImportWork(
             form,
             files,
-            model,
+            model or "",
             kind=None if kind is None else check_kind(kind),
             threshold=threshold,
             reward_key=reward_key,
@@ -98,3 +116,19 @@ def command(
     if done.dense:
         say(f"layers without experts, left out: {', '.join(map(str, done.dense))}")
     say(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
+
+
+def _import_data_set(directories: list[Path], out: Path, options: list[object], as_json: bool) -> None:
+    from radmoe_integrations.hub.reading import import_hub
+
+    if len(directories) > 1 or any(option is not None for option in options):
+        raise InputError(
+            "a data set of radmoe export is one directory, and says itself what it holds: give it and --out alone"
+        )
+    with bar("importing") as update:
+        pool = import_hub(directories[0], out, progress=update)
+    if as_json:
+        say_json({"pool": str(out), "problems": len(pool.problems), "rollouts": len(pool)})
+    else:
+        say(f"{out}: {len(pool.problems):,} problems, {len(pool):,} rollouts")
+        say(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")

@@ -87,7 +87,7 @@ class ImportWork:
         progress: Tell = lambda done, of: None,
     ) -> None:
         if form not in FORMATS:
-            raise InputError(f"the format must be one of {', '.join(FORMATS)}, got {form!r:.40}")
+            raise InputError(f"the format must be one of {', '.join(FORMATS)} or hub, got {form!r:.40}")
         if len({path.name for path in files}) < len(files):
             raise InputError("two files have the same name, and a pool tells its files by their names: rename one")
         self.kind = None if kind is None else check_kind(kind)
