@@ -14,7 +14,7 @@ work.py        what fills a pool: rollouts by name, and how far it is
 hold.py        who may write to a pool
 lease.py       who may write to a pool in object storage
 stores.py      paths into object storage
-completion.py  what happens to a pool as a whole: joining, completing and recovering it
+completion.py  what happens to a pool as a whole: joining, completing, recovering it, deleting from it
 reader.py      `Pool` and `open_pool`
 fault.py       what a check reports
 sense.py       whether what a pool says makes sense

@@ -1,4 +1,4 @@
-"""Operations on a whole pool: joining it as a writer, sealing shards, completing and recovering it."""
+"""Operations on a whole pool: joining it as a writer, sealing shards, completing and recovering it, deleting problems."""
 
 from __future__ import annotations
 
