@@ -195,6 +195,25 @@ def test_servers_and_load_are_shown_and_a_gateway_that_is_gone(
         assert page.every_violation() == []
 
 
+def test_a_gateway_that_was_started_again_begins_anew(
+    browser: Chrome, gateway: Callable[..., Any], upstream: Any
+) -> None:
+    server = upstream()
+    first = gateway(upstreams=(server.url,))
+    first.ask(messages=said("before"))
+    page = Page(browser, first.url)
+    rows(page, 1)
+    first.__exit__()
+    page.wait("document.querySelector('.note')")
+    second = gateway(upstreams=(server.url,), port=int(first.url.rpartition(":")[2]), recent=2)
+    for text in ("one", "two", "three"):
+        second.ask(messages=said(text))
+    page.wait("document.querySelector('.requests tbody')?.textContent.includes('three')")
+    rows(page, 2)
+    assert "before" not in page.text(".requests")
+    assert page.texts(".note") == []
+
+
 @pytest.mark.parametrize(
     ("body", "question"),
     [

@@ -138,7 +138,7 @@ const COLUMNS = [
   { title: "sure", number: true, value: (entry) => entry.probability, cell: (entry) => numberCell("sure", entry.probability, percent) },
   { title: "seconds", number: true, value: (entry) => entry.seconds.total, cell: (entry) => el("td", { class: "number" }, duration(entry.seconds.total), under(plural(entry.sampled.tokens, "token"))) },
 ];
-const duration = (seconds) => (seconds < 0.1 ? `${Math.round(1000 * seconds)} ms` : `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`);
+const duration = (seconds) => (seconds < 0.9995 ? `${Math.round(1000 * seconds)} ms` : `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`);
 const under = (text) => el("div", { class: "under-value" }, theirs(text));
 const numberCell = (label, value, shown) => el("td", { class: "number", "data-label": label }, value === null ? "–" : shown(value));
 
