@@ -22,7 +22,7 @@ ELSEWHERE = """
 | command | measures | figures |
 | --- | --- | --- |
 | `python -m benchmarks.capture --model lab-oss` | what capture costs while sampling, and what radmoe's attention saves | [capture.md](capture.md) |
-| `python -m benchmarks.llamacpp` | how far llama.cpp's routing agrees with transformers', and tokens/s | [engines.md](engines.md) |
+| `python -m benchmarks.llamacpp` | how far llama.cpp's routing agrees with transformers', and tokens/s | [llamacpp.md](../packages/radmoe-llamacpp/docs/llamacpp.md) |
 | `.engines/venv/bin/python -m benchmarks.vllm CHECKPOINT` | what the vLLM plugin costs | [engines.md](engines.md) |
 | `python -m benchmarks.vllm_gpu` | the same on a GPU with CUDA graphs, on random weights of Qwen3-30B-A3B's shape | [engines.md](engines.md) |
 | `.engines/venv/bin/python -m benchmarks.agreement` | how much of vLLM's routing a replay gives again | [engines.md](engines.md) |
@@ -33,7 +33,7 @@ ELSEWHERE = """
 | `python -m benchmarks.imports` | what importing rollouts of RL frameworks costs, in MB/s and memory | [integrations.md](integrations.md) |
 | `python -m benchmarks.leakage POOL...` | how much of the text a linear decoder reads from routing | [security.md](security.md) |
 | `python -m benchmarks.readouts` | what readouts of whole answers cost in time and memory | [readouts.md](readouts.md) |
-| `python -m benchmarks.replay` | what replay in batches costs, against one rollout after another | [engines.md](engines.md) |
+| `python -m benchmarks.replay` | what replay in batches costs, against one rollout after another | [replay.md](replay.md) |
 | `python -m benchmarks.sandbox` | what a program costs in the sandbox, against a bare interpreter | [grading.md](grading.md) |
 """
 

@@ -5,7 +5,7 @@
 Lab models, written as GGUF files, sample math-1 with one thread. Every rollout is then run through a float32
 transformers pass over the same tokens, and (token, layer) expert sets are compared; rollouts are compared with those
 transformers samples by the same seed. Tokens/s are of the wall and of this process's CPU time. Prints the table of
-docs/engines.md.
+packages/radmoe-llamacpp/docs/llamacpp.md.
 """
 
 from __future__ import annotations
