@@ -115,9 +115,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("runs", "verdicts.jsonl"):
         (place / "agent" / name).rename(place / name)
     shutil.copy(place / "verdicts.jsonl", place / "issues")
-    for file in (ROOT / "tests/data/frameworks").glob(
-        "*.xz"
-    ):  # rollout_0.pt, gen_batch.dp, tq_batch.pt, responses.jsonl
+    for file in (ROOT / "tests/data/frameworks").glob("*.xz"):  # rollout_0.pt, gen_batch.dp, responses.jsonl, ...
         (place / file.stem).write_bytes(lzma.decompress(file.read_bytes()))
     for name in ("problems", "answers"):
         ids = [f"math-2-{i:03}" for i in range(README_PROBLEMS)]

@@ -13,10 +13,11 @@ from planted_pools import faults_of
 from pool_attacks import SHARD, forge_runs, relist, reseal
 from radmoe.errors import PoolCorrupt
 from radmoe.grading.labels import Label, read_labels, write_labels
-from radmoe.pool import PoolWriter, open_pool, schema
+from radmoe.pool import PoolWriter, Profile, open_pool, schema
 from radmoe.pool.tables import LABEL_FIELDS, write_table
 from radmoe.types import Rollout, Step
 from radmoe_lab.planted import PlantedGroup
+from small_pools import rollout, writer
 
 Rows = list[dict[str, Any]]
 META = f"{SHARD}/moe_meta.json"
@@ -218,3 +219,15 @@ def test_a_run_record_of_other_types_is_refused(pool_path: Path, change: dict[st
     reseal(pool_path / "pool.json", run=schema.read_json(pool_path / "pool.json")["run"] | change)
     with pytest.raises(PoolCorrupt):
         open_pool(pool_path)
+
+
+def test_a_missing_pointer_is_refused_even_where_it_points_at_nothing(tmp_path: Path) -> None:
+    """`verify` found nothing wrong with such a pool, and `select` ended in an IndexError."""
+    path = tmp_path / "pool"
+    with writer(path, profile=Profile(readouts=("boundary@16",))) as pool:
+        pool.add("p", rollout(9), rollout_index=0)
+    pointers = schema.read_json(path / META)["pointers"]
+    del pointers[schema.MOE_PTR]
+    reseal(path / META, pool=path, pointers=pointers)
+    with pytest.raises(PoolCorrupt, match="its pointer ends elsewhere"):
+        open_pool(path)

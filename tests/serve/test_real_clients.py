@@ -121,6 +121,7 @@ doc_to_target: "{{{{answer}}}}"
 generation_kwargs:
   until: ["\\n\\n\\n"]
   max_gen_toks: 64
+  temperature: 1.0
 metric_list:
   - metric: bypass
     aggregation: bypass

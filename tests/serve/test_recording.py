@@ -154,11 +154,18 @@ def test_groups_are_deleted_at_the_start_once_they_are_too_old(
         picks[answer["id"]] = answer["radmoe"]["pick"]
         made.__exit__()
     assert list(open_pool(path).problems) == list(picks)
-    capfd.readouterr()
+    said = capfd.readouterr().err
     made = gateway(upstreams=(server.url,), record=path, keep=30)
+
+    def deleted() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return bool(retentions(said))
+
+    until(deleted)
     assert made.ask(model="planted#rad-4").json()["radmoe"]["recorded"]
     made.__exit__()
-    assert retentions(capfd.readouterr().err) == [{"days": 30, "deleted": 1, "left": 2, "undated": 0}]
+    assert retentions(said) == [{"days": 30, "deleted": 1, "left": 2, "undated": 0}]
     pool = open_pool(path)
     assert pool.verify() == []
     assert len(pool.problems) == 3

@@ -270,6 +270,12 @@ def write(form: str, folder: Path, every: list[Sequence]) -> Path:
     """A file of each format, by the name that the test gives it."""
     if form == "slime":
         return write_slime(folder / "rollout_0.pt", every)
+    if form == "slime arrays":  # as earlier versions had them
+        samples = [
+            sample(one) | {"rollout_routed_experts": one.rows, "reward": np.float64(one.reward)} for one in every
+        ]
+        torch.save({"rollout_id": 0, "samples": samples}, folder / "rollout_0.pt")
+        return folder / "rollout_0.pt"
     if form == "verl":
         return write_dataproto(folder / "gen_batch.dp", every)
     if form == "verl dict":

@@ -1,8 +1,10 @@
-"""Makes tests/data/frameworks: the same six rollouts of lab-qwen, written by slime's, verl's and prime-rl's own code.
+"""Makes tests/data/frameworks: the same six rollouts of lab-qwen, written by slime's, verl's and prime-rl's own code, and six of vLLM's.
 
     git clone https://github.com/THUDM/slime (624b824), https://github.com/PrimeIntellect-ai/prime-rl (559b447)
     pip install --no-deps verl==0.9.1 tensordict==0.10.0 pybase64 and what verl's import asks for
     PYTHONPATH=slime:prime-rl/src:tests/support python tests/support/made_by_frameworks.py POOL
+
+    .engines/venv/bin/python tests/support/made_by_frameworks.py vllm      # by a real `vllm serve`, 0.30.0 on a CPU (make test-engines)
 
 POOL is graded and of lab-qwen, `radmoe lab pools -n 3 --config lab-qwen-thinking --task math-2 --limit 2`. The tests read what lies
 there, since neither slime nor prime-rl is on PyPI, and verl wants another transformers than radmoe.
@@ -16,6 +18,7 @@ import json
 import lzma
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -145,7 +148,37 @@ def prime(every: list[Sequence], path: Path) -> None:
     path.write_text("".join(lines))
 
 
+def vllm(path: Path) -> None:
+    """Two responses of three choices each, as the server sends them, with their problem's name."""
+    from transformers import AutoTokenizer
+
+    from radmoe.engines.models import resolve_model
+    from radmoe_lab.tasks import problems
+    from vllm_parts import untie
+    from vllm_server import running
+
+    with TemporaryDirectory() as scratch:
+        model = untie(resolve_model("lab-qwen"), Path(scratch) / "model")
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        with running(model, Path(scratch) / "log") as server, path.open("w") as file:
+            for problem in problems("math-2", limit=2):
+                asked = [{"role": "user", "content": problem.prompt}]
+                prompt = list(tokenizer.apply_chat_template(asked, add_generation_prompt=True)["input_ids"])
+                options = {"max_tokens": 60, "temperature": 1.0, "logprobs": 5, "ignore_eos": False}
+                answer = server.complete(None, 3, prompt=prompt, **options)
+                file.write(json.dumps({"problem_id": problem.problem_id, **answer}) + "\n")
+
+
+def packed(path: Path) -> None:
+    path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(path.read_bytes(), preset=9))
+    path.unlink()
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "vllm":
+        vllm(DATA / "vllm.jsonl")
+        packed(DATA / "vllm.jsonl")
+        raise SystemExit
     rollouts, digest = sequences(Path(sys.argv[1])), hashlib.sha256()
     DATA.mkdir(exist_ok=True)
     for one in rollouts:  # tokens and routing as a pool has them
@@ -160,5 +193,4 @@ if __name__ == "__main__":
         (prime, "responses.jsonl"),
     ):
         write(rollouts, DATA / name)
-        (DATA / f"{name}.xz").write_bytes(lzma.compress((DATA / name).read_bytes(), preset=9))
-        (DATA / name).unlink()
+        packed(DATA / name)

@@ -18,7 +18,7 @@ from radmoe import Rollout, RolloutGroup, open_pool, select
 from radmoe.grading.labels import read_labels
 from radmoe_integrations.imports.work import ImportWork, import_rollouts
 
-FORMS = ("slime", "verl", "verl dict", "prime-rl", "vllm", "sglang")
+FORMS = ("slime", "slime arrays", "verl", "verl dict", "prime-rl", "vllm", "sglang")
 TOP = ("prime-rl", "vllm", "sglang")  # formats that carry the largest log-probabilities
 DATA = Path(__file__).parents[3] / "tests/data/frameworks"
 
@@ -52,7 +52,7 @@ def test_an_import_gives_the_captured_rollouts_and_the_same_picks(
     out = brought_in(form.split()[0], files.write(form, tmp_path, every), tmp_path / "pool")
     before, after = open_pool(captured), open_pool(out)
     assert not list(after.verify())
-    names = dict(zip(before.problems, map(str, range(3)) if form == "slime" else before.problems, strict=True))
+    names = dict(zip(before.problems, map(str, range(3)) if form.startswith("slime") else before.problems, strict=True))
     assert after.problems == list(names.values())
     for problem, name in names.items():
         old, new = before.group(problem), after.group(name)
@@ -124,6 +124,18 @@ def test_files_that_the_frameworks_wrote_themselves_hold_the_same_rollouts(
 
 
 @pytest.mark.slow
+def test_routing_that_a_real_vllm_sent_is_that_of_a_replay(tmp_path: Path) -> None:
+    """Responses of `vllm serve` 0.30.0 on a CPU in float32, and a pass of the same model by transformers."""
+    source = tmp_path / "vllm.jsonl"
+    source.write_bytes(lzma.decompress((DATA / "vllm.jsonl.xz").read_bytes()))
+    pool = brought_in("vllm", source, tmp_path / "pool")
+    assert (len(open_pool(pool).problems), len(open_pool(pool))) == (2, 6)
+    (done,) = lines(radmoe("replay", pool, "--model", "lab-qwen", "--out", tmp_path / "again", "--json"))
+    assert done["agreement"]["of"] == 360 * 11
+    assert done["agreement"]["same"] >= 0.999 * done["agreement"]["of"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["vllm", "prime-rl", "sglang"])
 def test_rows_from_a_later_position_on_are_those_of_the_same_tokens(
     form: str, captured: Path, every: list[Sequence], tmp_path: Path
@@ -177,3 +189,20 @@ def test_rewards_of_any_size_become_labels_by_a_threshold(every: list[Sequence],
     source = files.write_slime(tmp_path / "r.pt", [one._replace(reward=one.reward * 0.8 - 0.2) for one in every])
     labels = read_labels(brought_in("slime", source, tmp_path / "pool", threshold=0.5))
     assert sum(one.correct for own in labels.values() for one in own.values()) == sum(one.reward for one in every)
+
+
+@pytest.mark.slow
+def test_what_is_left_out_is_said(every: list[Sequence], tmp_path: Path) -> None:
+    """A choice without log-probabilities, one without routing, and a problem of which one rollout remains."""
+    made = [files.vllm_line([one]) for one in every[:8]]
+    del made[0]["choices"][0]["logprobs"]
+    del made[7]["choices"][0]["routed_experts"]
+    source, out = files.write_lines(tmp_path / "r.jsonl", made), tmp_path / "pool"
+    done = radmoe("import", "vllm", source, "--model", "lab-qwen", "--kind", "math", "--out", out)
+    assert [line.removeprefix("radmoe: ") for line in done.stderr.splitlines()] == [
+        "1 rollouts are left out: they have no routing: see the section of their server in docs/integrations.md",
+        "log-probabilities are left out: not all rollouts have them, or as many for each token",
+        "1 problems have one rollout: there is nothing to choose from",
+    ]
+    assert done.stdout.startswith(f"{out}: 2 problems, 7 rollouts, 7 imported now; ")
+    assert not open_pool(out).has_logprobs

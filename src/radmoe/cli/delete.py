@@ -28,13 +28,8 @@ def command(
         left = opened.delete(set(problems))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"finish it with: radmoe verify --recover {pool}") from None
-    facts = {
-        "pool": str(pool),
-        "deleted": len(opened) - len(left),
-        "problems": len(left.problems),
-        "rollouts": len(left),
-    }
+    deleted, problems_left = len(opened) - len(left), len(left.problems)
     if as_json:
-        say_json(facts)
-        return
-    say(f"{pool}: {facts['deleted']:,} rollouts deleted; {len(left.problems):,} problems, {len(left):,} rollouts left")
+        say_json({"pool": str(pool), "deleted": deleted, "problems": problems_left, "rollouts": len(left)})
+    else:
+        say(f"{pool}: {deleted:,} rollouts deleted; {problems_left:,} problems, {len(left):,} rollouts left")

@@ -52,7 +52,8 @@ def recover(path: Path, without: Collection[str] = ()) -> tuple[Dropped | SetAsi
     The problems `without` are deleted. Once pool.open.json names them, whoever completes the pool finishes that. Raises PoolBusy
     if a process still writes to the pool.
     """
-    if not files.exists(path / schema.OPEN_JSON) and not files.exists(path / schema.POOL_JSON):
+    open_json, pool_json = path / schema.OPEN_JSON, path / schema.POOL_JSON
+    if not files.exists(open_json) and not files.exists(pool_json):
         raise PoolNotFound(f"{path} is not a pool: it has neither {schema.POOL_JSON} nor {schema.OPEN_JSON}")
     files.check_tree(path)
     with disk_errors(path):
@@ -65,13 +66,14 @@ def recover(path: Path, without: Collection[str] = ()) -> tuple[Dropped | SetAsi
                         f"{path} still has {live} live writer(s): let them close, or stop them, then recover"
                     )
                 if without:
-                    _mark(path, without)
+                    header = header_of(documents.read_open(open_json if files.exists(open_json) else pool_json))
+                    files.write_atomic(open_json, schema.seal_json(header | {"without": sorted(without)}))
                     _purge(path)
-                if not files.exists(path / schema.OPEN_JSON):
+                if not files.exists(open_json):
                     return aside
                 table, dropped = _without_duplicates(path, _all_runs(path))
                 right.check()
-                (path / schema.POOL_JSON).unlink(missing_ok=True)  # a kill may have left both
+                pool_json.unlink(missing_ok=True)  # a kill may have left both
                 _complete(path, table)
                 return (*dropped, *aside)
         finally:
@@ -104,15 +106,8 @@ def seal_orphans(path: Path) -> tuple[int, tuple[SetAside, ...]]:
     return live, tuple(aside)
 
 
-def _mark(path: Path, without: Collection[str]) -> None:
-    """Begin to delete problems: from here on the pool is not complete, and says what is deleted."""
-    open_json = path / schema.OPEN_JSON
-    header = header_of(documents.read_open(open_json if files.exists(open_json) else path / schema.POOL_JSON))
-    files.write_atomic(open_json, schema.seal_json(header | {"without": sorted(without)}))
-
-
 def _purge(path: Path) -> None:
-    """Finish what `_mark` began, if anything. Needs the pool's lock."""
+    """Finish the deletion that pool.open.json names, if any. Needs the pool's lock."""
     header = documents.read_open(path / schema.OPEN_JSON)
     if not (without := header.get("without")):
         return

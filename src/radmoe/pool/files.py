@@ -113,18 +113,13 @@ def is_directory(path: Path) -> bool:
 
 def size_of(path: Path) -> int:
     """The size of a regular file; one that is missing or is something else is refused."""
-    try:
-        status = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        raise _missing(path) from None
-    _check_regular(path, status)
-    return status.st_size
+    return _status(path).st_size
 
 
 def on_disk(path: Path) -> int:
     """The bytes that a regular file really takes: a sparse file has a size, and little behind it."""
-    size = size_of(path)
-    return size if in_store(path) else min(size, path.lstat().st_blocks * 512)
+    status = _status(path)
+    return status.st_size if in_store(path) else min(status.st_size, status.st_blocks * 512)
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -132,7 +127,10 @@ def open_file(path: Path) -> BinaryIO:
     if isinstance(path, StorePath):
         return path.open_object()
     size_of(path)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:  # by now
+        raise _missing(path) from None
     try:
         _check_regular(path, os.fstat(descriptor))
     except BaseException:
@@ -272,10 +270,18 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
         return list(entries)
 
 
+def _status(path: Path) -> os.stat_result:
+    """The status of a regular file; one that is missing or is something else is refused."""
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(path) from None
+    _check_regular(path, status)
+    return status
+
+
 def _missing(path: Path) -> PoolCorrupt:
-    return PoolCorrupt(
-        f"{path} is missing: open the pool again if it was changed meanwhile, else restore it from a copy"
-    )
+    return PoolCorrupt(f"{path} is missing: open the pool again if it was changed, or restore it from a copy")
 
 
 def _check_regular(path: Path, status: os.stat_result) -> None:

@@ -147,7 +147,8 @@ class Shard:
                 self.columns[column.name] = ColumnReader(directory / column.file, column, entry)
                 raw_bytes += self.columns[column.name].row_bytes * entry["rows"]
                 stored_bytes += entry["bytes"] if self._remote else files.on_disk(directory / column.file)
-                if self.pointer(column)[-1] != entry["rows"]:
+                pointer = self.pointer(column)
+                if len(pointer) != self.meta["runs"] + 1 or pointer[-1] != entry["rows"]:
                     raise PoolCorrupt(
                         f"{directory / column.file} has {entry['rows']} rows, its pointer ends elsewhere: restore it"
                     )

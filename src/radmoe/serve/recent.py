@@ -49,11 +49,7 @@ class Recent:
             return None
         setting = Rule(preset=shown.selection.preset).settle(shown.selection.kind, len(shown.group))
         problem = encode_problem(
-            shown.group,
-            settings=[setting],
-            prompt=shown.prompt,
-            finish=shown.finish,
-            full_text=True,
+            shown.group, settings=[setting], prompt=shown.prompt, finish=shown.finish, full_text=True
         )
         source = {"name": f"{entry['model']}, {entry['time']}", "facts": []}
         return encode_index([problem.entry | {"pool": 0}], pools=[source], title="radmoe: one selection"), problem.block

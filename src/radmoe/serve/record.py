@@ -29,13 +29,14 @@ class PoolRecorder:
         self._path, self._backend, self._logprobs = path, backend, logprobs
         self._writer: PoolWriter | None = None
         self._model = ""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def add(self, identity: str, model: str, sampled: SampledRollouts, pick: Pick) -> None:
         """Write the rollouts of a request, all or none. Raises a PoolError where they do not fit the pool, or the disk refuses."""
         assert pick.group is not None
         assert sampled.router is not None
         rollouts = [self._kept(rollout) for rollout in pick.group.rollouts]
+        extra = {"n": len(pick.group), "pick": pick.order[0], "method": pick.document["method"]}
         with self._lock:
             self._open(model, sampled.router).add_group(
                 identity,
@@ -44,12 +45,7 @@ class PoolRecorder:
                 texts=[pick.group.vocab.decode_bytes(each.token_ids).decode("utf-8", "replace") for each in rollouts],
                 prompt=sampled.prompt,
                 finish_reasons=[choice["finish_reason"] for choice in sampled.choices],
-                extra={
-                    "n": len(pick.group),
-                    "pick": pick.order[0],
-                    "method": pick.document["method"],
-                    "served": int(time.time()),
-                },
+                extra=extra | {"served": int(time.time())},
             )
 
     def _kept(self, rollout: Trace) -> Rollout:
@@ -59,12 +55,12 @@ class PoolRecorder:
     def close(self) -> None:
         """Seal the pool."""
         with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                try:
+                    writer.close()
+                finally:
+                    writer.abandon()  # where the disk refused, the next writer finishes it
 
     def expire(self, days: float) -> dict[str, Any]:
         """Delete the groups that were served more than so many days ago, and count them. Others wait to be written meanwhile.
@@ -72,13 +68,13 @@ class PoolRecorder:
         Those that do not say when they were served stay.
         """
         with self._lock:
-            self._close()
+            self.close()
             try:
                 pool = Pool.recover(self._path)
             except PoolNotFound:  # nothing was recorded yet
                 return {}
-            columns = pool.runs(["problem_id", "extra"]).to_pydict().values()
-            served = {problem: _served(extra) for problem, extra in zip(*columns, strict=True)}
+            runs = pool.runs(["problem_id", "extra"]).to_pylist()
+            served = {run["problem_id"]: _served(run["extra"]) for run in runs}
             old = [problem for problem, at in served.items() if at is not None and at < time.time() - days * 86_400]
             left = pool.delete(old) if old else pool
             return {"deleted": len(old), "left": len(left.problems), "undated": [*served.values()].count(None)}

@@ -43,29 +43,21 @@ class Service:
             self.recorder = PoolRecorder(settings.record, backend, logprobs=self.forwarder is None)
 
     async def begin(self) -> None:
-        """Open the pool, where there is one and the model is known, so that one which does not fit is an error now.
-
-        What is too old for it is deleted first, and then every day.
-        """
-        if self.settings.keep is not None:
-            await self._expire(self.settings.keep)
+        """Open the pool, where there is one and the model is known, so that one which does not fit is an error now."""
         router, models = self.backend.router(), list(self.backend.models())
         if self.recorder is not None and router is not None and models:
             await in_thread(self.recorder.open_now, models[0], router)
         if self.settings.keep is not None:
-            self._retention = asyncio.create_task(self._expire_daily(self.settings.keep))
+            self._retention = asyncio.create_task(self._expire(self.settings.keep))
 
     async def _expire(self, days: float) -> None:
-        assert self.recorder is not None
-        log("retention", days=days, **await in_thread(self.recorder.expire, days))
-
-    async def _expire_daily(self, days: float) -> None:
-        while True:
-            await asyncio.sleep(DAY)
+        """Delete what was served more than so many days ago, now and every day."""
+        while self.recorder is not None:
             try:
-                await self._expire(days)
-            except Exception as error:  # tomorrow is another day
+                log("retention", days=days, **await in_thread(self.recorder.expire, days))
+            except Exception as error:  # the next day it is tried again
                 log("retention", level="error", detail=str(error))
+            await asyncio.sleep(DAY)
 
     async def answer(self, ask: ApiRequest, progress: RequestProgress) -> dict[str, Any]:
         """The answer to a request whose rollouts are sampled for it; an ApiError where there is none."""

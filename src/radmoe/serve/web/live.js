@@ -133,7 +133,7 @@ const COLUMNS = [
   { title: "time", value: (entry) => entry.number, cell: (entry) => el("td", {}, timeNode(entry.time)) },
   { title: "question and answer", value: (entry) => entry.question, cell: textCell },
   { title: "method", value: (entry) => entry.method, cell: (entry) => el("td", {}, el("span", { class: `badge${entry.method === "rad" ? " rad" : ""}` }, theirs(entry.method)), under(entry.kind ?? "no kind")) },
-  { title: "margin", number: true, value: (entry) => entry.margin, cell: (entry) => numberCell("margin", entry.margin, (margin) => `${entry.within_noise ? "≈ " : ""}${margin.toFixed(3)}`) },
+  { title: "margin", number: true, value: (entry) => entry.margin, cell: (entry) => numberCell("margin", entry.margin, (margin) => `${entry.within_noise ? "≈ " : ""}${margin.toFixed(4)}`) },
   { title: "basin", number: true, value: (entry) => entry.basin && entry.basin / entry.compared, cell: (entry) => numberCell("basin", entry.basin, (basin) => `${basin} of ${entry.compared}`) },
   { title: "sure", number: true, value: (entry) => entry.probability, cell: (entry) => numberCell("sure", entry.probability, percent) },
   { title: "seconds", number: true, value: (entry) => entry.seconds.total, cell: (entry) => el("td", { class: "number" }, duration(entry.seconds.total), under(plural(entry.sampled.tokens, "token"))) },

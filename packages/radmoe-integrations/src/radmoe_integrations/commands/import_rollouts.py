@@ -83,6 +83,8 @@ def command(
         return
     for reason, count in done.left_out.items():
         say(f"radmoe: {count:,} rollouts are left out: {reason}", err=True)
+    if done.uneven:
+        say("radmoe: log-probabilities are left out: not all rollouts have them, or as many for each token", err=True)
     if done.alone:
         say(f"radmoe: {done.alone:,} problems have one rollout: there is nothing to choose from", err=True)
     labels = f"{done.right:,} of {done.labelled:,} right by their rewards" if done.labelled else "no rewards, no labels"

@@ -64,7 +64,7 @@ class Found:
         """The rollout of a pool. Raises Unusable where rows are missing or hold no routing, and InputError for another model's."""
         every = np.arange(len(self.tokens)) if self.generated is None else np.flatnonzero(self.generated)
         if not len(every):
-            raise Unusable("no token of it was generated")
+            raise Unusable("no token of theirs was generated")
         for part in (self.prompt, self.tokens):
             if part.size and not 0 <= int(part.min()) <= int(part.max()) < words:
                 raise InputError(
@@ -104,7 +104,7 @@ class Found:
         if ids.shape[2] == 1:  # one expert alone cannot come twice: a layer of nothing but zeros is what tells
             unset |= (ids == 0).all((0, 2)) & (len(ids) > _CHANCE)
         if unset.any():
-            raise Unusable(f"{int(unset.sum()):,} of {unset.size:,} (row, layer) pairs hold no routing ({kernel})")
+            raise Unusable(f"they have rows without routing ({kernel})")
         return ids.astype(np.int16)
 
     def _steps(self, every: NDArray[np.intp]) -> tuple[Step, ...]:
@@ -190,8 +190,6 @@ class Alignment:
             )
 
 
-_AGREES, _SAME = (
-    0.5,
-    0.95,
-)  # shares of layers: batches and dtypes change some sets, and a token can have little influence
+_AGREES = 0.5  # the share of layers that agree at least: batches and dtypes change some sets
+_SAME = 0.95  # and at most, behind the token: one can have little influence
 _ENOUGH = 32  # layers, so that one pair of like tokens is no proof

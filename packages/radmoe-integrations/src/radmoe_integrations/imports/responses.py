@@ -70,7 +70,7 @@ def rollouts(
             for index, (choice, reward) in enumerate(zip(choices, rewards, strict=True)):
                 own = place if len(choices) == 1 else f"{place} choice {index}"
                 if choice.routed is None:
-                    yield own, Unusable("it has no routing: see the section of its server in docs/integrations.md")
+                    yield own, Unusable("they have no routing: see the section of their server in docs/integrations.md")
                     continue
                 yield _found(choice, own, problem, reward, None if model is None else model.text(), layout, words)
         except InputError as error:

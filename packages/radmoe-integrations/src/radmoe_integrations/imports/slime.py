@@ -40,7 +40,7 @@ def rollouts(file: BinaryIO, where: Path, *, reward_key: str | None) -> Iterator
 def _found(sample: dict[str, Any], where: str, reward_key: str | None) -> Found:
     status = sample.get("status")
     if status not in _REASONS:
-        raise Unusable(f"its status is {status!r:.30}, not completed or truncated")
+        raise Unusable(f"their status is {status!r:.30}, not completed or truncated")
     tokens, length = numbers(sample.get("tokens"), where, "tokens", np.int32), sample.get("response_length")
     if type(length) is not int or not 0 < length < len(tokens):
         raise InputError(f"{where} has a response of {length!r:.30} tokens and {len(tokens)} in all: it is damaged")

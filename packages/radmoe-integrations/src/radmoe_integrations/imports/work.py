@@ -49,7 +49,8 @@ class Imported:
     """The result of an import. `left_out` says of the rollouts that are not in the pool why, with how many they are.
 
     `alone` are groups of one rollout. `dense` are layers without experts, which a file has and a pool has not. `parting` is
-    how far rollouts of one prompt agree where they part, and behind it.
+    how far rollouts of one prompt agree where they part, and behind it. `uneven` says that log-probabilities are left out, because
+    not all rollouts have them, or as many for each token.
     """
 
     pool: str
@@ -62,6 +63,7 @@ class Imported:
     left_out: dict[str, int]
     dense: tuple[int, ...]
     parting: Parting
+    uneven: bool
 
 
 class ImportWork:
@@ -101,7 +103,7 @@ class ImportWork:
         self._places = {
             problem: place for place, problem in enumerate(dict.fromkeys(problem for problem, _ in self.names))
         }
-        self._logprobs = len(self._columns) == 1
+        self.uneven = len(self._columns) > 1
         sizes = Counter(problem for problem, _ in self.names)
         self.alone = sum(size == 1 for size in sizes.values())
         if self.alone == len(sizes):
@@ -176,7 +178,7 @@ class ImportWork:
             self.alignment.add(group, rollout)
         if not self._known:
             reason, count = self.left_out.most_common(1)[0] if self.left_out else ("there is none", 0)
-            raise InputError(f"no rollout of {self._files[0]} can be imported: of {count}, {reason}")
+            raise InputError(f"no rollout of {self._files[0]} can be imported, {count:,} for one reason: {reason}")
         if len({weights for _, weights, _ in self._columns}) > 1:
             raise InputError(f"{self._files[0]} has rollouts with weights and without: import each apart")
         self.alignment.check(str(self._files[0]))
@@ -188,7 +190,7 @@ class ImportWork:
         def missing(one: _Entry) -> bool:
             return isinstance(one, Found) and one.where in self._known and self._known[one.where].name in wanted
 
-        for found, rollout in self._each(missing, logprobs=self._logprobs):
+        for found, rollout in self._each(missing, logprobs=not self.uneven):
             assert isinstance(found, Found)
             if isinstance(rollout, Unusable):
                 raise InputError(f"{found.where} has changed while it was imported: import it again")
@@ -227,6 +229,7 @@ def import_rollouts(work: ImportWork, out: Path, *, progress: Tell = lambda done
         dict(work.left_out),
         work.dense,
         work.alignment.total,
+        work.uneven,
     )
 
 
