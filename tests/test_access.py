@@ -82,6 +82,7 @@ SELECTION = [
     "kinds",
     "online",
     "calibration",
+    "regime",
     "closing",
     "overlap",
     "rule",

@@ -15,14 +15,14 @@ from typer.testing import CliRunner, Result
 import radmoe
 from planted_pools import graded_pool, write_pool
 from radmoe import find_calibration
-from radmoe.cli import select
+from radmoe.cli import advise, select
 from radmoe.errors import InputError
 from radmoe.pool import open_pool
 from radmoe.selection import calibration
 from radmoe.types import RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe_studies.commands import advise, calibrate
+from radmoe_studies.commands import calibrate
 
 Run = Callable[..., Result]
 CHECKPOINT = "c0ffee" * 10 + "abcd"

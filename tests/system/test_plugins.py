@@ -250,7 +250,6 @@ NO_PLUGINS = "import importlib.metadata; importlib.metadata.entry_points = lambd
         ("lab --help", "radmoe-lab"),
         ("agent run --model m --out runs/", "radmoe-agent"),
         ("agent demo -n 4", "radmoe-agent"),
-        ("advise pool/", "radmoe-studies"),
         ("study all", "radmoe-studies"),
         ("audit", "radmoe-studies"),
     ],

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from radmoe.cli import (
+    advise,
     capture,
     delete,
     doctor,
@@ -214,11 +215,10 @@ _COMPANIONS = {  # commands that stand in the documentation, and the package tha
     "study": "radmoe-studies",
     "audit": "radmoe-studies",
     "calibrate": "radmoe-studies",
-    "advise": "radmoe-studies",
 }
 
 _HEADINGS: dict[str, tuple[Any, ...]] = {  # of `radmoe --help`, each with its commands in their order
-    "Select": (select,),
+    "Select": (select, advise),
     "Capture": (capture, replay, inspect, verify, merge, delete, doctor),
     "Judge": (grade, evaluate, report),
     "Serve": (serve,),

@@ -10,4 +10,5 @@ selector                     the choice: `select`, `select_many`, `medoid`
 online                       the same while rollouts arrive, and when to stop
 origin, curves, calibration  how rollouts came about, and how probable it is that a pick of such rollouts is right
 calibrations/                the calibrations that ship with the package
+regime                       which method to use on a group, from what it shows without labels
 """

@@ -31,6 +31,5 @@ What is computed over problems:
 
 Apart from these:
     calibration/   how sure a pick is, fitted on graded pools
-    regime.py      how to select from a pool, told without labels: an import contract forbids it to see any
     replicate/     one of the paper's cells on the user's own hardware
 """

@@ -1,10 +1,9 @@
-"""The plugin of radmoe-studies: its commands run the paper's analyses, fit calibrations, and advise how to select."""
+"""The plugin of radmoe-studies: it adds the commands that run the paper's analyses, and the one that fits calibrations."""
 
 from radmoe.system.plugins import Plugin
 
 PLUGIN = Plugin(
     commands={
-        "advise": "radmoe_studies.commands.advise.command",
         "calibrate": "radmoe_studies.commands.calibrate.command",
         "study": "radmoe_studies.commands.study.command",
         "replicate": "radmoe_studies.commands.replicate.command",

@@ -11,7 +11,6 @@ import typer
 from radmoe.cli.common import Json, KindName, PoolPath, limited, progress, settled_kinds, sizes_of
 from radmoe.system.printing import say, say_json
 
-HEADING = "Select"
 EXAMPLES = (
     "radmoe advise pool/",
     "radmoe advise pool/ --limit 20 --json",
@@ -31,7 +30,7 @@ def command(
     """
     from radmoe.pool import open_pool
     from radmoe.selection.origin import origin_of
-    from radmoe_studies.regime import advise, survey
+    from radmoe.selection.regime import advise, survey
 
     opened = open_pool(pool)
     problems = limited(limit, opened.problems)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from radmoe.errors import InputError
+from radmoe.selection.regime import FEWEST, SCATTERED, SETTLED, Signs, Survey, advise, survey
 from radmoe.types import RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe_studies.regime import FEWEST, SCATTERED, SETTLED, Signs, Survey, advise, survey
 
 SHAPE = RouterShape(8, 32, 4)
 SIGNS = Signs(0.5, 0.9, 4.0, 0.4, 0.2, 0.05, 0.3)
