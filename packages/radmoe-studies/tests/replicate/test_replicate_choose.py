@@ -16,6 +16,8 @@ from radmoe_studies.replicate.choose import choices, choose, named
 from radmoe_studies.replicate.setup import Setup
 from weightless_engine import WeightlessEngine
 
+pytestmark = pytest.mark.slow  # a real tokenizer is read
+
 
 class Decided(WeightlessEngine):
     """Answers every question by naming a response."""

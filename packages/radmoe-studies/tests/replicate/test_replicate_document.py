@@ -105,6 +105,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_value_in_any_place_is_refused_or_read_back(data: st.DataObject) -> None:
     """Whatever is put anywhere: an InputError, or a document that is as it was written."""

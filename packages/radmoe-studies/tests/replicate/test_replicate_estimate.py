@@ -20,6 +20,8 @@ from weightless_engine import WeightlessEngine
 QUESTIONS = [Question(f"q{i}", "What is 1 + 2?", "math") for i in range(40)]
 PROFILE = Profile(readouts=("delimiter@16",))
 
+pytestmark = pytest.mark.slow  # a real tokenizer is read
+
 
 class Lengths(WeightlessEngine):
     """Rollouts of lengths that are known: drawn from an exponential law with this mean, or without end."""

@@ -27,7 +27,7 @@ _MAIN = {"Avg@64": "average", "Cons@64": "majority", "DeepConf": "deepconf", "RA
 
 
 class PrintedFigures(NamedTuple):
-    """What the paper prints for a cell, by method, as fractions: it has three tables that come near it.
+    """What the paper prints for a cell of so many problems, by method, as fractions: it has three tables that come near it.
 
     `cell` is of this configuration and data set (Tab. marker-only), `pool` of this configuration on all data sets of the kind
     with `pool_n` problems (Tab. per-model, Tab. dc), and `family` of this data set with the model's styles pooled (Tab. main).
@@ -38,6 +38,7 @@ class PrintedFigures(NamedTuple):
     pool_n: int
     pool_name: str
     family: Mapping[str, float]
+    problems: int
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class PaperConfiguration:
         """What the paper prints for this configuration on the data set that a task is, or stands for."""
         column = self.tasks[task]
         (names,) = (r for r in printed("configs") if (r["family"], r["variant"]) == (self.family, self.variant))
-        (pool,) = (row["pool"] for row in printed("datasets") if row["column"] == column)
+        (data,) = (row for row in printed("datasets") if row["column"] == column)
+        pool = data["pool"]
         (split,) = (r for r in printed("per-model") if (r["pool"], r["model"]) == (pool, names["model"]))
         (fused,) = (r for r in printed("dc") if (r["pool"], r["group"]) == (pool, names["group"]))
         strict = {
@@ -99,7 +101,8 @@ class PaperConfiguration:
             for row in printed("main")
             if (row["family"], row["column"]) == (self.family, column)
         }
-        return PrintedFigures(_fractions(cell), _fractions(kind), int(split["n"]), pool, _fractions(family))
+        size, problems = int(split["n"]), int(data["problems"])
+        return PrintedFigures(_fractions(cell), _fractions(kind), size, pool, _fractions(family), problems)
 
     def pooled_tasks(self, pool: str) -> set[str]:
         """The tasks of a pool of the paper: math, gpqa or code."""

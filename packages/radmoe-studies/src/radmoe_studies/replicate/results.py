@@ -156,6 +156,9 @@ def results(body: Mapping[str, Any], options: Options) -> ReplicationResults:
     decisions = _decide(config, by_task, options)
     n = body["sampling"]["n"]
     notes = [] if n == config.n else [f"{n} rollouts of a problem, not {config.n}."]
+    for task, rows in by_task.items():
+        if (here := len(set(rows.problems))) != (there := config.printed(task).problems):
+            notes.append(f"{task} has {here} problems here and {there} in the paper.")
     if config.rehearses:
         notes.append(f"A rehearsal: {config.model} and its tasks stand where the paper's model and data sets stood.")
     sections = [row for task, rows in by_task.items() for row in _section(config, task, rows, options)]
