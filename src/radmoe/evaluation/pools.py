@@ -139,7 +139,7 @@ class GradedPool:
         return self.measure()
 
     def measure(self, progress: Progress = lambda done, of: None) -> Outcomes:
-        """`outcomes`, with `progress` told how many rollouts are done, and how many there are, while they are measured."""
+        """Measure and return `outcomes`. `progress` is called with the number of rollouts that are done, and that of all."""
         if "outcomes" not in self.known:
             request = "outcomes", self.setting
             kept = self.load(request)

@@ -82,7 +82,7 @@ def _answer(program: str, entry: str, calls: list[bytes]) -> list[str]:
 
 
 def _module(name: str, bare: bool) -> dict[str, Any]:
-    """The names of a fresh module; unless it is to be bare, with everything in it that a contest's programs expect."""
+    """The names of a new module. Unless `bare`, they contain everything that programs for a contest expect."""
     module = types.ModuleType(name)
     sys.modules[name] = module
     if not bare:

@@ -204,7 +204,7 @@ def _recorded_agreement(extra: str) -> tuple[int, int] | None:
 
 
 class Pass(NamedTuple):
-    """One pass over a sequence: the tokens before the first generated one, and all behind it.
+    """One pass over a sequence: the tokens before the first generated one, and then, as `tail`, that one and all that follow.
 
     `places` has the place in `tail` of each token that was generated in this pass. R(t) of a generated token is the row
     of the position before its place.

@@ -61,7 +61,7 @@ def import_hub(
 
 
 def _description(directory: Path) -> dict[str, Any]:
-    """What radmoe.json says, once every file that it lists is the one that it means."""
+    """Read radmoe.json, and check that every file that it lists has the checksum it gives."""
     path = directory / layout.DESCRIPTION
     if not files.exists(path):
         raise InputError(f"{directory} has no {layout.DESCRIPTION}: give a directory that radmoe export wrote, whole")

@@ -228,7 +228,7 @@ def _change_by_map(out: _Crowd, op: PipelineOp) -> None:
 
 
 def _by_builtin(out: _Crowd, expression: str, builtin: str) -> None:
-    """Hand a function of an element to filter or map; it is a helper, or stands in place."""
+    """Apply filter or map with a function of one element, which is a helper or a lambda."""
     rule = out.helper(expression) if chance(out.rng, 0.5) else f"lambda {out.element}: {expression}"
     call = f"{builtin}({rule}, {out.current})"
     out.give(pick(out.rng, (f"list({call})", f"[*{call}]")))

@@ -129,7 +129,7 @@ def purity_accuracy(evidence: Evidence, options: Options) -> Findings:
 
 
 def distinct_widths(panels: Sequence[Panel]) -> list[int]:
-    """The widths beyond whose predecessor at least a share WIDER of the located rollouts still has tokens."""
+    """The widths that differ from the next smaller one: at least a share WIDER of the rollouts has tokens that it alone reads."""
     reads = [panel.read(REQUESTS[0]) for panel in panels]
     left = [(panel.lengths - read.start)[read.located] for panel, read in zip(panels, reads, strict=True)]
     behind = np.concatenate(left) if left else np.empty(0)
