@@ -20,6 +20,7 @@ from killed_servers import Recorded
 from radmoe import open_pool, select
 from radmoe.errors import InputError, PoolMismatch
 from radmoe.pool import Pool
+from radmoe.pool.completion import complete
 from radmoe.pool.files import place
 from radmoe.serve import record, service
 from radmoe.serve.settings import Settings
@@ -201,6 +202,36 @@ def test_groups_are_deleted_daily_while_others_are_recorded(
     pool = open_pool(path)
     assert pool.verify() == []
     assert set(pool.problems) == {answer["id"] for answer in answers} - {old}
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_on_one_day_costs_no_group(
+    gateway: Callable[..., Any],
+    upstream: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The pool is sealed before anything is deleted, and that may fail."""
+    monkeypatch.setattr(service, "DAY", 0.5)
+    made = gateway(upstreams=(upstream().url,), record=tmp_path / "pool", keep=30)
+    refusals = [OSError(28, "No space left on device")]
+
+    def refuse_once(*arguments: Any) -> bool:
+        if refusals:
+            raise refusals.pop()
+        return complete(*arguments)
+
+    answers = [made.ask(model="planted#rad-4").json()]
+    monkeypatch.setattr("radmoe.pool.writer.complete", refuse_once)
+    until(lambda: not refusals)
+    answers.append(made.ask(model="planted#rad-4").json())
+    made.__exit__()
+    assert [answer["radmoe"]["recorded"] for answer in answers] == [True, True]
+    assert sum("No space left on device" in line.get("detail", "") for line in retentions(capfd.readouterr().err)) == 1
+    pool = open_pool(tmp_path / "pool")
+    assert pool.verify() == []
+    assert set(pool.problems) == {answer["id"] for answer in answers}
 
 
 @pytest.mark.parametrize(
