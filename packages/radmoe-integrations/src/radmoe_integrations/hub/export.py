@@ -86,7 +86,7 @@ def _write(pool: Pool, directory: Path, full: bool, texts: bool, progress: Calla
         "columns": columns,
         "steps": pool.meta["steps"],
         "texts": texts,
-        "provenance": list({str(one): one for one in pool.provenance.values()}.values()),
+        "provenance": _provenance(pool),
         "layout": layout.VERSION,
     }
     (directory / "data").mkdir()
@@ -113,6 +113,12 @@ def _write(pool: Pool, directory: Path, full: bool, texts: bool, progress: Calla
     )
     files.write_atomic(directory / layout.CARD, card(description, exported).encode())
     return exported
+
+
+def _provenance(pool: Pool) -> list[dict[str, Any]]:
+    """What the shards say of where they come from, each once, without the name of the machine."""
+    told = [{name: what for name, what in one.items() if name != "host"} for one in pool.provenance.values()]
+    return list({str(one): one for one in told}.values())
 
 
 def _kinds(pool: Pool) -> Mapping[str, Kind]:
