@@ -41,7 +41,7 @@ class Crooked:
 
 @contextmanager
 def crooked_store() -> Iterator[Crooked]:
-    state = Crooked()
+    state, one_at_a_time = Crooked(), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -67,6 +67,10 @@ def crooked_store() -> Iterator[Crooked]:
         def do_PUT(self) -> None:
             name, _ = self._asked()
             content = self.rfile.read(int(self.headers["Content-Length"]))
+            with one_at_a_time:
+                self._take(name, content)
+
+        def _take(self, name: str, content: bytes) -> None:
             old = state.objects.get(name)
             state.expires_after -= 1
             if state.expires_after < 0:

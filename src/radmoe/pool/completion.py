@@ -301,7 +301,13 @@ def _begin(path: Path, first: dict[str, bytes]) -> None:
 
     A directory that holds anything else, or one of these files with other content, is somebody's: PoolMismatch.
     """
-    begun = {p for p in path.iterdir() if not files.is_temporary(p) and p.name not in (schema.LOCK, schema.WRITER)}
+    begun = {
+        p
+        for p in path.iterdir()
+        if not files.is_temporary(p)
+        and p.name not in (schema.LOCK, schema.WRITER)
+        and not p.name.startswith(schema.PROBE)
+    }
     if any(p.name not in first or files.read_bytes(p) != first[p.name] for p in begun):
         raise PoolMismatch(f"{path} is not empty and not a pool: choose another directory")
     files.remove_temporary(path)

@@ -40,7 +40,7 @@ class Lease:
         self.text = (
             f"{os.getpid()} {socket.gethostname()} {self.token} {_SHARED.decode() if shared else 'alone'}\n".encode()
         )
-        _probe(pool / f"probe.{self.token}")
+        _probe(pool / f"{schema.PROBE}{self.token}")
         self._version = self._acquire()
         self._claims: list[StorePath] = []
         self._lock, self._ended = threading.RLock(), threading.Event()

@@ -23,6 +23,7 @@ POOL_JSON = "pool.json"
 OPEN_JSON = "pool.open.json"  # exists while a writer works: what pool.json will say of the run record and the router
 LOCK = "pool.lock"
 WRITER = "pool.writer"  # locked by the process that writes to the pool, and names it
+PROBE = "probe."  # how the name of an object begins by which a writer tries a store
 TOKENIZER_JSON = "tokenizer.json"
 VOCAB_TABLE = "tokenizer.bytes"  # tokenizer.json compiled to token bytes, so that opening stays cheap
 RUNS = "runs.parquet"

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
 from pathlib import Path, PosixPath
@@ -136,9 +136,10 @@ class StorePath(PosixPath):
                     self.store, self.key, content, mode=mode, use_multipart=None if mode == "overwrite" else False
                 )
         except FileExistsError:
-            if not isinstance(content, bytes) or self.content() != content:
-                raise
-            return self.version()
+            with suppress(FileNotFoundError):  # it was another's, and is gone
+                if isinstance(content, bytes) and self.content() == content:
+                    return self.version()
+            raise
         try:
             size = self.head()["size"]
         except FileNotFoundError:
