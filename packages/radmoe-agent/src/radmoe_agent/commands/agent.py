@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from radmoe.cli.capturing import path_everywhere
 from radmoe.cli.common import IdsOnly, Json, limited, option, progress, takes, takes_crew, takes_engine, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, json_text, say, say_json
@@ -173,7 +172,7 @@ def run_command(
         instances,
         settings,
         engine,
-        path_everywhere(model),
+        str(Path(model).absolute()) if Path(model).exists() else model,  # workers have other current directories
         options,
         traced,
         {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed},
