@@ -109,7 +109,7 @@ COMMANDS: dict[str, Words] = {
     "merge": lambda inputs, out: ["merge", inputs / "part-1", inputs / "part-2", "--out", out],
     "agent run": lambda inputs, out: [
         *("agent", "run", "--model", inputs / "agent", "--data", inputs / "issues", "--out", out, "-n", 3),
-        *("--config", inputs / "issues" / "mini.yaml", "--max-tokens", 16, "--steps", 3, "--workers", 4),
+        *("--config", inputs / "issues" / "mini.yaml", "--max-tokens", 16, "--steps", 3, "--batch-size", 4),
         *("--threads", 1),
     ],
     "agent run, the lab's model": lambda inputs, out: [
@@ -126,7 +126,7 @@ SAMPLE = {
     "capture, llamacpp": Moment("rename moe_meta.json"),
     "replay of a file": Moment("open .pool.json.*.tmp"),
     "merge": Moment("open .runs.parquet.*.tmp"),
-    "agent run": Moment("open preds.json", 5),
+    "agent run": Moment("open .preds.json.*.tmp", 2),
     "agent import": Moment("open .candidates.jsonl.*.tmp"),
 }
 

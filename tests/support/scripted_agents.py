@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import tiny_moe
+from radmoe.engines.base import Sampling
 from radmoe.engines.torch.engine import TransformersEngine
+from radmoe.errors import EngineError
 from radmoe.pool import Profile
 from radmoe_agent.instances import Instance
-from radmoe_agent.responder import ScriptedResponder
+from radmoe_agent.responder import EngineResponder, ScriptedResponder
 from radmoe_agent.run import AgentPlan, AgentRun, run_agents
 
 TEMPLATE = (
@@ -41,6 +44,35 @@ def engine(template: str = TEMPLATE) -> TransformersEngine:
     return TransformersEngine(model, tokenizer=tokenizer, threads=1, model_name="tiny")
 
 
+class DeadEngine:
+    """The engine, which answers so many requests, and then none."""
+
+    concurrent = True
+
+    def __init__(self, answers: int) -> None:
+        self._left = answers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(engine(), name)
+
+    def generate(self, *arguments: Any, **options: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise EngineError("the GPU fell off the bus")
+        return engine().generate(*arguments, **options)
+
+
+def sampled_plan(dies: Path | None = None) -> AgentPlan:
+    """Three issues, four times each, by a random model. The engine of whoever makes the file `dies` first is soon dead."""
+    asked: Any = engine()
+    if dies is not None:
+        with suppress(FileExistsError):
+            dies.touch(exist_ok=False)
+            asked = DeadEngine(3)
+    responder = EngineResponder(asked, Sampling(max_tokens=12, topk_logprobs=2), batch_size=1)
+    return AgentPlan(instances("one", "two", "three"), responder, CONFIG, n=4, batch_size=1, step_limit=2)
+
+
 def step(command: str, thought: str = "So") -> str:
     """An answer of the model: a thought, the boundary, and one command."""
     return f"<think>{thought}</think>\n```mswea_bash_command\n{command}\n```"
@@ -54,8 +86,12 @@ def instances(*names: str) -> list[Instance]:
     return [Instance(name, "total adds 1", files=BUG) for name in names]
 
 
-def run_script(
-    out: Path,
+def run_script(out: Path, script: dict[str, list[list[str]]], **options: Any) -> AgentRun:
+    """Run mini-swe-agent on a script: for every instance its runs, and for every run its answers."""
+    return run_agents(script_plan(script, **options), out)
+
+
+def script_plan(
     script: dict[str, list[list[str]]],
     *,
     template: str = TEMPLATE,
@@ -64,19 +100,18 @@ def run_script(
     config: dict[str, Any] = CONFIG,
     issues: list[Instance] | None = None,
     **options: Any,
-) -> AgentRun:
-    """Run mini-swe-agent on a script: for every instance its runs, and for every run its answers."""
+) -> AgentPlan:
+    """The plan of `run_script`."""
 
     def answer(key: str, rollout_index: int) -> str:
         name, _, number = key.rpartition("/")
         return script[name][rollout_index][int(number)]
 
-    options = {"workers": 2, "profile": Profile(readouts=("step@union",))} | options
-    plan = AgentPlan(
+    options = {"batch_size": 2, "profile": Profile(readouts=("step@union",))} | options
+    return AgentPlan(
         issues or instances(*script)[:only],
         ScriptedResponder(engine(template), answer),
         config,
         n=n or len(next(iter(script.values()))),
         **options,
     )
-    return run_agents(plan, out)

@@ -83,16 +83,20 @@ def instances(*names: str) -> list[Instance]:
     return [Instance(name, "total adds 1", files=BUG) for name in names]
 
 
-def run_script(
-    out: Path,
+def run_script(out: Path, script: dict[str, list[list[str | list[str]]]], **options: Any) -> AgentRun:
+    """Run the Harmony harness on a script: for every instance its runs, for every run its steps, for a step its samples."""
+    return run_agents(script_plan(script, **options), out)
+
+
+def script_plan(
     script: dict[str, list[list[str | list[str]]]],
     *,
     n: int | None = None,
     issues: list[Instance] | None = None,
     context: int = CONTEXT,
     **options: Any,
-) -> AgentRun:
-    """Run the Harmony harness on a script: for every instance its runs, for every run its steps, for a step its samples."""
+) -> AgentPlan:
+    """The plan of `run_script`."""
 
     def answer(key: str, rollout_index: int) -> str:
         name, step, *attempt = key.split("/")
@@ -100,15 +104,14 @@ def run_script(
         return samples if isinstance(samples, str) else samples[int(attempt[0]) if attempt else 0]
 
     options = {
-        "workers": 2,
+        "batch_size": 2,
         "profile": Profile(readouts=("step@union",)),
         "config": load_config(harness=HARMONY),
     } | options
-    plan = AgentPlan(
+    return AgentPlan(
         issues or instances(*script),
         ScriptedResponder(engine(context), answer),
         n=n or len(next(iter(script.values()))),
         harness=HARMONY,
         **options,
     )
-    return run_agents(plan, out)

@@ -13,12 +13,12 @@ import tiny_moe
 from fake_server import FakeServer
 from radmoe.engines.base import Engine, Sampling
 from radmoe.engines.http.engine import VllmHttpEngine
-from radmoe.errors import InputError
+from radmoe.errors import EngineError, InputError
 from radmoe.pool import Profile, open_pool
 from radmoe_agent.candidates import read_candidates
 from radmoe_agent.responder import EngineResponder, ScriptedResponder
 from radmoe_agent.run import AgentPlan, run_agents
-from scripted_agents import CONFIG, engine, instances
+from scripted_agents import CONFIG, engine, instances, sampled_plan
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=12, topk_logprobs=2)
 PROMPT = [5, 6, 7, 8, 9]
@@ -64,11 +64,11 @@ def test_a_shared_batch_and_requests_one_by_one_give_the_same_answers() -> None:
 
 
 @pytest.mark.slow
-def test_a_sampled_run_is_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
+def test_a_sampled_run_is_the_same_with_any_number_under_way(tmp_path: Path) -> None:
     tokens = []
     for workers in (1, 3):
         responder = EngineResponder(engine(), SAMPLING, batch_size=workers)
-        plan = AgentPlan(instances("one", "two"), responder, CONFIG, n=2, workers=workers, step_limit=4)
+        plan = AgentPlan(instances("one", "two"), responder, CONFIG, n=2, batch_size=workers, step_limit=4)
         try:
             done = run_agents(plan, tmp_path / str(workers))
         finally:
@@ -81,6 +81,17 @@ def test_a_sampled_run_is_the_same_with_any_number_of_workers(tmp_path: Path) ->
             "LimitsExceeded",
         }
     assert tokens[0] == tokens[1]
+
+
+def test_an_engine_that_is_dead_ends_the_run_and_no_trajectory_is_lost(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="2 requests in a row were not answered, the last one for: the GPU fell off"):
+        run_agents(sampled_plan(tmp_path / "dead"), tmp_path / "out")
+    plan = sampled_plan()
+    try:
+        done = run_agents(plan, tmp_path / "out")
+    finally:
+        plan.responder.close()
+    assert (done.trajectories, done.ran, done.lost) == (12, 11, 0)
 
 
 def test_a_script_needs_an_engine_that_replays() -> None:
@@ -101,7 +112,9 @@ def test_a_server_answers_agents_side_by_side(plugin: bool, tmp_path: Path) -> N
         served = VllmHttpEngine(server.url)
         try:
             responder = EngineResponder(served, SAMPLING, profile=profile)
-            plan = AgentPlan(instances("one", "two"), responder, CONFIG, n=2, workers=4, step_limit=3, profile=profile)
+            plan = AgentPlan(
+                instances("one", "two"), responder, CONFIG, n=2, batch_size=4, step_limit=3, profile=profile
+            )
             done = run_agents(plan, tmp_path / "out")
         finally:
             served.close()

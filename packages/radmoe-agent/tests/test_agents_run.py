@@ -115,7 +115,7 @@ def test_a_pool_can_keep_the_rows_of_boundaries_alone(tmp_path: Path) -> None:
 def test_a_request_that_cannot_be_answered_is_tried_again(tmp_path: Path) -> None:
     broken = {"one": [[mend("")], SCRIPT["one"][1]]}  # the script ends before the agent does
     first = run_script(tmp_path, broken)
-    assert (first.lost, first.failure) == (1, "list index out of range")
+    assert (first.lost, first.failure) == (1, "IndexError: list index out of range")
     assert [one.usable for one in read_candidates(tmp_path)["one"]] == [False, True]
     second = run_script(tmp_path, SCRIPT, only=1)
     assert (second.ran, second.lost, second.failure) == (1, 0, None)

@@ -74,7 +74,9 @@ def test_a_pool_whose_workers_are_killed_is_the_undisturbed_one(
         capture_on_ray(partial(make_plan, seconds=0.3), tmp_path / "p", crew)
     assert killer.killed >= 2
     assert capfd.readouterr().out == ""
-    assert open_pool(tmp_path / "p").verify() == []
+    pool = open_pool(tmp_path / "p")
+    assert pool.verify() == []
+    assert sum(shard.meta["runs"] for shard in pool.shards.values()) == len(pool)  # nothing was made twice
     assert content(tmp_path / "p") == content(alone)
 
 

@@ -172,7 +172,7 @@ def open_session(name: str, session: AgentSession) -> None:
 
 
 def solve(plan: AgentPlan, instance: Instance, run: int, directory: Path) -> Solved:
-    """Run one trajectory by mini-swe-agent, which writes it and its patch into a run directory."""
+    """Run one trajectory by mini-swe-agent, which writes it into a run directory."""
     from minisweagent.run.benchmarks.swebench import process_instance
 
     name = f"{run}/{instance.instance_id}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from radmoe.engines.base import Completion, Engine, Sampling, completion_text
-from radmoe.errors import InputError
+from radmoe.errors import EngineError, InputError
 from radmoe.types import Rollout
 
 if TYPE_CHECKING:
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class Responder(Protocol):
-    """Answers requests from any thread."""
+    """Answers requests from any thread. `failures` counts those in a row that its engine could not answer."""
 
     engine: Engine
     sampling: Sampling
+    failures: int
 
     def respond(self, prompt: Sequence[int], *, key: str, rollout_index: int) -> Completion:
         """One completion of a prompt of token ids. `key` and `rollout_index` name it in the random numbers."""
@@ -40,6 +41,7 @@ class EngineResponder(Responder):
         self, engine: Engine, sampling: Sampling, *, batch_size: int = 16, profile: Profile | None = None
     ) -> None:
         self.engine, self.sampling, self._profile = engine, sampling, profile
+        self.failures = 0
         self._batch = None
         if not engine.concurrent:
             self._batch = engine.batcher(
@@ -47,9 +49,17 @@ class EngineResponder(Responder):
             )
 
     def respond(self, prompt: Sequence[int], *, key: str, rollout_index: int) -> Completion:
-        if self._batch is None:
-            return self._generate(prompt, key, rollout_index)
-        return self._batch.submit(prompt, sampling=self.sampling, key=key, rollout_index=rollout_index).result()
+        try:
+            if self._batch is None:
+                done = self._generate(prompt, key, rollout_index)
+            else:
+                asked = self._batch.submit(prompt, sampling=self.sampling, key=key, rollout_index=rollout_index)
+                done = asked.result()
+        except EngineError:
+            self.failures += 1
+            raise
+        self.failures = 0
+        return done
 
     def _generate(self, prompt: Sequence[int], key: str, rollout_index: int) -> Completion:
         (completion,) = self.engine.generate(
@@ -74,6 +84,8 @@ class ScriptedResponder(Responder):
 
     `script(key, rollout_index)` gives the text of an answer; the key is that of `respond`, `INSTANCE/STEP`.
     """
+
+    failures = 0
 
     def __init__(self, engine: Engine, script: Callable[[str, int], str], *, topk_logprobs: int = 0) -> None:
         if not engine.replays:

@@ -8,16 +8,20 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from radmoe.errors import InputError
-from radmoe.pool import PoolWriter, Profile
+from radmoe.errors import EngineError, InputError
+from radmoe.pool import PoolWriter, Profile, open_pool
 from radmoe.pool.files import write_atomic
+from radmoe.pool.work import Making, Name, Progress, fill
+from radmoe.system.cluster import Crew, cluster
 from radmoe.system.plugins import attribute
+from radmoe.system.scratch import Scratch, remove_abandoned
 from radmoe_agent.candidates import (
     POOL,
     SUFFIX,
@@ -36,6 +40,8 @@ COMMAND_SECONDS = 60
 LOG = "minisweagent.log"
 CONFINED = "confined"
 MINI, HARMONY = "mini-swe-agent", "harmony"
+_UNDER_WAY = ".under-way-"  # begins the name of a directory with what is not finished
+_NO_STEP = "it has no step, so there is no routing to compare"
 HARNESSES = {MINI: "radmoe_agent.mini.solve", HARMONY: "radmoe_agent.harmony.agent.solve"}
 _STOCK = "benchmarks/swebench_backticks.yaml"  # mini-swe-agent's own text mode
 REBUILT, KEPT = "rebuilt", "kept"
@@ -43,7 +49,7 @@ REBUILT, KEPT = "rebuilt", "kept"
 
 @dataclass(frozen=True)
 class AgentPlan:
-    """n trajectories of every instance, `workers` at a time.
+    """n trajectories of every instance, `batch_size` at a time.
 
     `harness` is one of `HARNESSES`. `config` is a configuration in mini-swe-agent's form (`load_config`); what it says of the model is replaced. Commands run confined
     (`ConfinedEnvironment`), or in another of mini-swe-agent's environments, such as docker, with the settings of `config`.
@@ -55,7 +61,7 @@ class AgentPlan:
     responder: Responder
     config: dict[str, Any]
     n: int = 16
-    workers: int = 8
+    batch_size: int = 8
     step_limit: int | None = None
     command_seconds: int | None = None
     memory_mb: int = 1024
@@ -90,7 +96,7 @@ class AgentPlan:
         ):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, own or otherwise)
-        for name in ("n", "workers", "step_limit", "command_seconds", "memory_mb"):
+        for name in ("n", "batch_size", "step_limit", "command_seconds", "memory_mb"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.instances:
@@ -103,20 +109,13 @@ class AgentPlan:
             )
 
 
-class AgentProgress(NamedTuple):
-    """How far a run is: trajectories finished in this call and wanted in it, steps taken in it."""
-
-    finished: int
-    of: int
-    steps: int
-
-
 @dataclass(frozen=True)
 class AgentRun:
     """The result of a run.
 
-    `ran` are the trajectories of this call, and `lost` are those that left no routing; `failure` is the first reason
-    for that in this call. `retokenised` counts the requests that did not go on from the one before.
+    `ran` are the trajectories of this call, and `lost` are those that left no routing; `failure` is the reason of the first.
+    `steps` are those of all trajectories, and `retokenised` counts the requests that did not go on from the one before.
+    `given_up` says which workers of a cluster were given up and why.
     """
 
     directory: str
@@ -128,6 +127,7 @@ class AgentRun:
     lost: int
     retokenised: int
     failure: str | None
+    given_up: tuple[str, ...] = ()
 
 
 def load_config(*sources: str | Path, harness: str = MINI) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def load_config(*sources: str | Path, harness: str = MINI) -> dict[str, Any]:
 
 
 def run_agents(
-    plan: AgentPlan, out: str | Path, *, progress: Callable[[AgentProgress], None] = lambda progress: None
+    plan: AgentPlan, out: str | Path, *, progress: Callable[[Progress], None] = lambda progress: None
 ) -> AgentRun:
     """Run the trajectories that the pool in `out` lacks.
 
@@ -158,154 +158,188 @@ def run_agents(
     `INSTANCE/INSTANCE.traj.json`), the pool, and the list of candidates. A trajectory is safe once it is finished, so an
     interrupted run goes on; one that left no routing because its request could not be answered is tried again.
     """
-    silence()
-    if plan.environment == CONFINED:
-        from radmoe_agent.confined import check_confinement
+    work = AgentWork(plan, out)
+    tally = fill(work, work.out / POOL, progress)
+    return _finished(out, work.names, tally.rollouts)
 
-        check_confinement()
-    out = Path(out)
-    work = _Work(plan, out)
-    wanted = []
-    with work.writer:
-        for run in range(plan.n):
-            _complete_predictions(run_directory(out, run))
-            wanted += [(one, run) for one in plan.instances if not work.writer.has(one.instance_id, run)]
-        _run_all(work, wanted, progress)
-    members = [work.described(one, run) for one in plan.instances for run in range(plan.n)]
-    write_candidates(out, members)
-    return AgentRun(
-        str(out),
-        len(plan.instances),
-        len(members),
-        len(wanted),
-        work.steps,
-        sum(one.status == "Submitted" for one in members),
-        sum(not work.writer.has(one.instance_id, one.run) for one in members),
-        work.retokenised,
-        work.failure,
-    )
+
+def run_agents_on(
+    crew: Crew,
+    make_plan: Callable[[], AgentPlan],
+    names: Sequence[Name],
+    out: str | Path,
+    *,
+    cpus: int | None = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> AgentRun:
+    """Run these trajectories as `run_agents` does, by the workers of a cluster, which all see `out` under this path.
+
+    Every worker builds the plan, and with it an engine of its own, by `make_plan`, which is sent to it by `pickle`.
+    """
+    make_work = partial(_work, make_plan, Path(out).absolute())
+    made = cluster(crew.on).fill(make_work, Path(out) / POOL, crew, progress, cpus=cpus)
+    return replace(_finished(out, names, made.sampled), given_up=made.given_up)
+
+
+def _work(make_plan: Callable[[], AgentPlan], out: Path) -> AgentWork:
+    return AgentWork(make_plan(), out)
+
+
+def trajectory_names(instances: Sequence[Instance], n: int) -> list[Name]:
+    """The names of n trajectories of every instance: the first ones of all, and so on."""
+    return [(one.instance_id, run) for run in range(n) for one in instances]
 
 
 def run_directory(out: Path, run: int) -> Path:
     return out / f"run_{run:02d}"
 
 
-def _complete_predictions(directory: Path) -> None:
-    """Write the `preds.json` of a run directory again, from its trajectories, if a kill cut it short.
-
-    mini-swe-agent writes that file in place, and cannot go on from half of one.
-    """
-    path = directory / "preds.json"
-    try:
-        json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return
-    except ValueError:
-        rows = {}
-        for name, file in find_trajectories(directory).items():
-            with suppress(InputError):  # one that was cut short too will be run again
-                one = read_trajectory(file)
-                rows[name] = {"model_name_or_path": one.model, "instance_id": name, "model_patch": one.patch}
-        write_atomic(path, json.dumps(rows, indent=2).encode())
+def _path(out: Path, instance_id: str, run: int) -> Path:
+    return run_directory(out, run) / instance_id / f"{instance_id}{SUFFIX}"
 
 
-class _Work:
-    """One call of `run_agents`: the pool it writes to, and how far it is."""
+class AgentWork:
+    """The trajectories of a plan, to be run by one process or by several, with their files in `out` and their routing in its pool."""
 
-    def __init__(self, plan: AgentPlan, out: Path) -> None:
-        self.plan, self.out = plan, out
-        self.steps = self.retokenised = 0
-        self.stopped = False
-        self.failure: str | None = None
-        self._places = {one.instance_id: place for place, one in enumerate(plan.instances)}
-        self._lock = threading.Lock()
+    def __init__(self, plan: AgentPlan, out: str | Path) -> None:
+        silence()
+        if plan.environment == CONFINED:
+            from radmoe_agent.confined import check_confinement
+
+            check_confinement()
+        for one in plan.instances:
+            if one.repository is not None and not one.repository.is_dir():
+                raise InputError(
+                    f"{one.instance_id}: there is no {one.repository} here: give a --data that all nodes see"
+                )
+        self.plan, self.out, self.batch_size = plan, Path(out), plan.batch_size
+        self.names: Sequence[Name] = trajectory_names(plan.instances, plan.n)
         engine = plan.responder.engine
-        self.writer = PoolWriter(
-            out / POOL,
-            shape=engine.shape,
-            vocab=engine.vocab,
-            model=engine.model_name,
-            task=plan.task,
-            sampling=asdict(plan.responder.sampling)
+        self.record: dict[str, Any] = {
+            "shape": engine.shape,
+            "vocab": engine.vocab,
+            "model": engine.model_name,
+            "task": plan.task,
+            "sampling": asdict(plan.responder.sampling)
             | {"raw": False, "engine": engine.name, "dtype": engine.dtype, "agent": _identity(plan)},
-            profile=plan.profile,
-            provenance=engine.provenance(),
-        )
+            "profile": plan.profile,
+            "provenance": engine.provenance(),
+        }
+        self._places = {one.instance_id: (place, one) for place, one in enumerate(plan.instances)}
+        self._lock = threading.Lock()
+        self._stopped = False
 
-    def __call__(self, instance: Instance, run: int) -> None:
-        """Run one trajectory by the harness, and put it into the pool."""
-        if self.stopped:
-            return
-        directory = run_directory(self.out, run)
-        directory.mkdir(parents=True, exist_ok=True)
-        session: Solved = attribute(HARNESSES[self.plan.harness])(self.plan, instance, run, directory)
-        if session.failure is None and session.turns:
-            self._keep(instance, run, session)
-        elif self.failure is None:
-            self.failure = self._reason(instance.instance_id, run, session.failure)
+    def make(self, names: Sequence[Name], writer: PoolWriter) -> Making:
+        """Run these trajectories and keep them. Who stops in the middle gives up those under way."""
+        from radmoe_agent.confined import stop_commands
 
-    def described(self, instance: Instance, run: int) -> Candidate:
-        """The candidate that describes a trajectory."""
+        scratch = Scratch(self.out, _UNDER_WAY)
         try:
-            made = candidate(instance.instance_id, run, read_trajectory(self._path(instance.instance_id, run)))
-        except InputError as error:
-            return Candidate(instance.instance_id, run, model=self.plan.responder.engine.model_name, problem=str(error))
-        if made.usable and not self.writer.has(instance.instance_id, run):
-            return replace(made, problem="it has no step, so there is no routing to compare")
-        return made
+            with _logged(self.out), ThreadPoolExecutor(self.batch_size, "radmoe-agent") as threads:
+                under_way = {threads.submit(self._run, scratch.path, writer, *name): name for name in names}
+                try:
+                    for one in as_completed(under_way):
+                        if (tokens := one.result()) is not None:
+                            yield under_way[one], tokens
+                except BaseException:
+                    self._stopped = True
+                    for one in under_way:
+                        one.cancel()
+                    self.plan.responder.close()
+                    stop_commands()
+                    raise
+        finally:
+            scratch.remove()
 
-    def _reason(self, instance_id: str, run: int, failure: BaseException | None) -> str:
-        """The reason that a trajectory has no routing."""
-        if failure is not None:
-            return str(failure) or type(failure).__name__
-        try:
-            trajectory = read_trajectory(self._path(instance_id, run))
-        except InputError:  # the agent did not come to its first message
-            return f"see {self.out / LOG}"
-        return f"{trajectory.status}: {trajectory.error}" if trajectory.error else trajectory.status
+    def _run(self, scratch: Path, writer: PoolWriter, instance_id: str, run: int) -> int | None:
+        """Run one trajectory by the harness, and put it into the pool. Returns its tokens; None if it left no routing.
 
-    def _keep(self, instance: Instance, run: int, session: Solved) -> None:
-        trajectory = read_trajectory(self._path(instance.instance_id, run))
-        rollout = joined(session.turns)
+        Harnesses write into a directory that is this process's own, because mini-swe-agent changes `preds.json` in place.
+        """
+        if self._stopped:
+            return None
+        path, made = _path(self.out, instance_id, run), _path(scratch, instance_id, run)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        run_directory(scratch, run).mkdir(exist_ok=True)
+        place, instance = self._places[instance_id]
+        session: Solved = attribute(HARNESSES[self.plan.harness])(self.plan, instance, run, run_directory(scratch, run))
+        if made.exists():
+            made.replace(path)
+        if session.failure is not None or not session.turns:
+            if (failures := self.plan.responder.failures) > self.batch_size and not self._stopped:
+                raise EngineError(
+                    f"{failures} requests in a row were not answered, the last one for: {session.failure}"
+                )
+            return None
+        trajectory, rollout = read_trajectory(path), joined(session.turns)
         with self._lock:
-            self.steps += len(session.turns)
-            self.retokenised += session.retokenised
-            self.writer.add(
-                instance.instance_id,
+            writer.add(
+                instance_id,
                 rollout if self.plan.weights else replace(rollout, weights=None),
                 kind="agent",
                 rollout_index=run,
-                problem_index=self._places[instance.instance_id],
+                problem_index=place,
                 text=trajectory.patch or None,
                 finish_reason=session.turns[-1].finish_reason,
                 extra={"exit_status": trajectory.status, "retokenised": session.retokenised},
             )
-
-    def _path(self, instance_id: str, run: int) -> Path:
-        return run_directory(self.out, run) / instance_id / f"{instance_id}{SUFFIX}"
+        return len(rollout)
 
 
-def _run_all(work: _Work, wanted: Sequence[tuple[Instance, int]], progress: Callable[[AgentProgress], None]) -> None:
-    """Run trajectories in parallel. An interrupt starts no more of them and gives up those under way."""
-    from radmoe_agent.confined import stop_commands
+def _finished(out: str | Path, names: Sequence[Name], made: int) -> AgentRun:
+    """Write the predictions of every run and the candidates, and say what became of a run that made so many trajectories."""
+    root = Path(out)
+    remove_abandoned(root, _UNDER_WAY)
+    pool = open_pool(root / POOL)
+    table = pool.runs(["problem_id", "rollout_index", "steps"]).to_pylist()
+    routed = {(row["problem_id"], row["rollout_index"]): row["steps"] or [] for row in table}
+    members = [_described(root, name, name in routed, pool.model) for name in names]
+    write_candidates(root, members)
+    for run in {run for _, run in names}:
+        _write_predictions(run_directory(root, run), {one.instance_id: one for one in members if one.run == run})
+    steps = [routed[name] for name in names if name in routed]
+    lost = [name for name in names if name not in routed]
+    return AgentRun(
+        str(out),
+        len({name for name, _ in names}),
+        len(names),
+        made + len(lost),
+        sum(map(len, steps)),
+        sum(one.status == "Submitted" for one in members),
+        len(lost),
+        sum(step["kept"] is not None for each in steps for step in each),
+        _reason(root, *lost[0]) if lost else None,
+    )
 
-    with _logged(work.out), ThreadPoolExecutor(work.plan.workers, "radmoe-agent") as pool:
-        under_way: set[Future[None]] = {pool.submit(work, *one) for one in wanted}
-        finished = 0
-        try:
-            while under_way:
-                done, under_way = wait(under_way, timeout=1.0, return_when=FIRST_COMPLETED)
-                for one in done:
-                    one.result()
-                finished += len(done)
-                progress(AgentProgress(finished, len(wanted), work.steps))
-        except BaseException:
-            work.stopped = True
-            for one in under_way:
-                one.cancel()
-            work.plan.responder.close()
-            stop_commands()
-            raise
+
+def _described(out: Path, name: Name, routed: bool, model: str) -> Candidate:
+    """The candidate that describes a trajectory."""
+    try:
+        made = candidate(*name, read_trajectory(_path(out, *name)))
+    except InputError as error:
+        return Candidate(*name, model=model, problem=str(error))
+    return replace(made, problem=_NO_STEP) if made.usable and not routed else made
+
+
+def _reason(out: Path, instance_id: str, run: int) -> str:
+    """The reason that a trajectory has no routing."""
+    try:
+        trajectory = read_trajectory(_path(out, instance_id, run))
+    except InputError:  # the agent did not come to its first message
+        return f"see {out / LOG}"
+    return f"{trajectory.status}: {trajectory.error}" if trajectory.error else trajectory.status
+
+
+def _write_predictions(directory: Path, known: dict[str, Candidate]) -> None:
+    """Write the `preds.json` of a run directory, as mini-swe-agent does: for what is known, and other trajectories there."""
+    directory.mkdir(exist_ok=True)
+    rows = {}
+    for name, file in find_trajectories(directory).items():
+        with suppress(InputError):  # one that was cut short
+            one = known.get(name) or read_trajectory(file)
+            rows[name] = {"model_name_or_path": one.model, "instance_id": name, "model_patch": one.patch}
+    write_atomic(directory / "preds.json", json.dumps(rows, indent=2).encode())
 
 
 def _identity(plan: AgentPlan) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options(model: Path, folder: Path, out: Path, *more: object) -> list[object]:
     run = ["--model", model, "--data", folder, "--config", folder / "mini.yaml", "--out", out, "--threads", 1]
-    return ["run", *run, "--max-tokens", 16, "--steps", 3, "--workers", 4, *more]
+    return ["run", *run, "--max-tokens", 16, "--steps", 3, "--batch-size", 4, *more]
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_a_sampled_run_is_selected_from_and_goes_on(prompts: str, model: Path, f
     """What a random model writes is no step: every trajectory breaks off, and is recorded all the same."""
     out = tmp_path / "runs"
     run = ["run", "--harness", "harmony", "--prompts", prompts, "--model", model, "--data", folder, "--out", out]
-    small = ["--max-tokens", 8, "--threads", 1, "--workers", 4]
+    small = ["--max-tokens", 8, "--threads", 1, "--batch-size", 4]
     done = json.loads(radmoe(*run, *small, "-n", 1, "--json").stdout)
     assert (done["trajectories"], done["ran"], done["lost"], done["failure"]) == (2, 2, 0, None)
     assert "2 issues x 2 trajectories, 2 of them run now" in radmoe(*run, *small, "-n", 2).stdout

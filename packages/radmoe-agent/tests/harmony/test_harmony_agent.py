@@ -259,7 +259,7 @@ def test_what_a_file_says_never_becomes_a_message(tmp_path: Path) -> None:
 
 def test_a_request_that_cannot_be_answered_is_tried_again(tmp_path: Path) -> None:
     first = run_script(tmp_path, {"one": [[mend("")], SCRIPT["one"][1]]})  # the script ends before the agent does
-    assert (first.lost, first.failure) == (1, "list index out of range")
+    assert (first.lost, first.failure) == (1, "IndexError: list index out of range")
     problem = read_candidates(tmp_path)["one"][0].problem
     assert problem == "its patch is empty (it ended with IndexError: list index out of range)"
     second = run_script(tmp_path, {"one": SCRIPT["one"][:2]})

@@ -1,8 +1,8 @@
 """A Ray cluster for `--on`: workers fill a pool together, each with an engine and shards of its own, or evaluate one.
 
 The driver hands out names of rollouts in pieces, and workers say which of them they have added. What a worker did not
-add before it was lost is handed out again, to a new worker in its place or to another. A rollout that a lost worker
-added without having said so is made twice; it has the same name both times, and completing the pool keeps one.
+add before it was lost is handed out again, to a new worker in its place or to another, which looks first what the lost one
+left in the pool. A rollout that is made twice all the same has one name, and completing the pool keeps one.
 """
 
 from __future__ import annotations
@@ -186,8 +186,15 @@ class _Worker:
     def describe(self) -> _Description:
         return _Description(self._work.record, self._work.names, self._work.batch_size)
 
-    def make(self, names: Sequence[Name]) -> Iterator[tuple[list[Name], int]]:
-        """Make a piece; yields from time to time which rollouts were added and are safe, and how many tokens they have."""
+    def make(self, names: Sequence[Name], again: bool) -> Iterator[tuple[list[Name], int]]:
+        """Make a piece; yields from time to time which rollouts were added and are safe, and how many tokens they have.
+
+        Where some of it is handed out again, this worker looks first what the pool has got of lost ones meanwhile.
+        """
+        if again and self._writer is not None:
+            self._writer.publish()
+            self._writer.abandon()
+            self._writer = None
         if self._writer is None:
             if not files.in_store(self._out) and holder(self._out) is None:
                 raise PoolNotFound(f"{self._out} is not the driver's pool here: give an --out that all nodes see")
@@ -247,6 +254,7 @@ class _Driver:
         self._writer: PoolWriter | None = None
         self._tally: Tally | None = None
         self._queue: deque[Name] = deque()
+        self._lost: set[Name] = set()  # handed out once already
         self.given_up: list[str] = []
 
     def run(self) -> tuple[_Description, Tally]:
@@ -331,11 +339,13 @@ class _Driver:
         size = max(len(self._queue) * 3 // (4 * len(self._places)), self._work.batch_size // 4, 1)
         names = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
         place.piece = dict.fromkeys(names)
-        place.answer = place.actor.make.options(num_returns="streaming").remote(names)
+        again = not self._lost.isdisjoint(names)
+        place.answer = place.actor.make.options(num_returns="streaming").remote(names, again)
 
     def _lose(self, place: _Place, error: Any) -> None:
         """Put what a lost worker did not add to the end of the queue, and put another in its place."""
         self._queue.extend(place.piece)
+        self._lost.update(place.piece)
         place.piece, place.answer = {}, None
         place.deaths += 1
         cause = getattr(error, "cause", None) or error

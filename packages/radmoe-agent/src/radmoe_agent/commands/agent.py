@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from radmoe.cli.common import IdsOnly, Json, limited, option, progress, takes, takes_engine, takes_rule
+from radmoe.cli.common import IdsOnly, Json, limited, option, progress, takes, takes_crew, takes_engine, takes_rule
 from radmoe.errors import InputError
 from radmoe.system.printing import bar, json_text, say, say_json
 from radmoe_agent.commands.screen import run_line, say_problems, show_decisions
 from radmoe_agent.defaults import METHOD, TEST_SECONDS
 
 if TYPE_CHECKING:
+    from radmoe.engines import EngineOptions
     from radmoe.engines.base import Engine
     from radmoe.pool import Profile
-    from radmoe_agent.run import AgentPlan, AgentProgress, AgentRun
+    from radmoe.pool.work import Progress
+    from radmoe_agent.instances import Instance
+    from radmoe_agent.run import AgentPlan
 
 HEADING = "Serve"
 HELP = "Pick one patch out of N trajectories of a coding agent."
 EXAMPLES = (
     "radmoe agent run --model MODEL --data issues/ -n 16 --out runs/",
     "radmoe agent run --harness harmony --model MODEL --data issues/ --out runs/",
+    "radmoe agent run --model MODEL --data issues/ --on ray --workers 2 --out runs/",
     "radmoe agent import theirs/run_* --model MODEL --out runs/",
     "radmoe agent select runs/ --out preds.json",
 )
@@ -82,10 +88,12 @@ takes_traced = takes("traced", Traced, _TRACE)
 
 
 @takes_traced
+@takes_crew
 @takes_engine("url", "dtype", "device", "threads")
 def run_command(
     model: Annotated[str, typer.Option("--model", help="A checkpoint directory, or a name of the local cache.")],
     out: Annotated[Path, typer.Option("--out", help="Run directories, the pool and the candidates go there.")],
+    crew: Any,
     data: Data = None,
     config: Annotated[
         list[Path] | None,
@@ -135,7 +143,9 @@ def run_command(
         ),
     ] = None,
     memory: Annotated[int, typer.Option("--command-memory", help="MB of memory per process of a command.")] = 1024,
-    workers: Annotated[int, typer.Option("--workers", help="Trajectories under way at a time.")] = 16,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", help="Trajectories under way at a time; with --on: of each worker.")
+    ] = 16,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first issues.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed: other trajectories.")] = 0,
     as_json: Json = False,
@@ -143,13 +153,10 @@ def run_command(
     """Run mini-swe-agent, or the Harmony harness, n times on every issue, with routing.
 
     Each command is confined, and the routing of every step is kept. A trajectory is safe on disk once finished: run the same command again to go on, or with a higher -n for more. Nothing
-    is graded.
+    is graded. With --on the workers of a Ray cluster share the trajectories; --data and --out lie where all of them see them (docs/scale.md).
     """
-    from radmoe.engines import open_engine
-    from radmoe.engines.base import sampling_for
     from radmoe_agent.instances import load_instances
-    from radmoe_agent.responder import EngineResponder
-    from radmoe_agent.run import AgentPlan, load_config, silence
+    from radmoe_agent.run import load_config, run_agents, run_agents_on, silence, trajectory_names
 
     silence()
     if harness not in SAMPLING:
@@ -160,46 +167,93 @@ def run_command(
         raise InputError("radmoe agent run needs --data: a folder with instances.jsonl")
     instances = limited(limit, load_instances(data))
     settings = load_config(*(config or ()), harness=harness)
-    opened = open_engine(engine, model, options)
-    names = ("temperature", "top_p", "max_new_tokens")
-    own = [opened.suggested(name, otherwise) for name, otherwise in zip(names, SAMPLING[harness], strict=True)]
-    sampling = sampling_for(
-        opened,
-        temperature=own[0] if temperature is None else temperature,
-        top_p=own[1] if top_p is None else top_p,
-        max_tokens=own[2] if max_tokens is None else max_tokens,
-        seed=seed,
-        topk_logprobs=traced.topk_logprobs,
+    make_plan = partial(
+        _plan,
+        instances,
+        settings,
+        engine,
+        str(Path(model).absolute()) if Path(model).exists() else model,  # workers have other current directories
+        options,
+        traced,
+        {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed},
+        n=n,
+        batch_size=batch_size,
+        step_limit=step_limit,
+        command_seconds=command_seconds,
+        memory_mb=memory,
+        task=data.resolve().name,
+        environment=environment,
+        harness=harness,
+        prompts=prompts,
     )
-    profile = traced.profile(opened)
-    responder = EngineResponder(opened, sampling, batch_size=workers, profile=profile)
-    try:
-        plan = AgentPlan(
-            instances,
-            responder,
-            settings,
-            n=n,
-            workers=workers,
-            step_limit=step_limit,
-            command_seconds=command_seconds,
-            memory_mb=memory,
-            profile=profile,
-            weights=not traced.ids_only,
-            task=data.resolve().name,
-            environment=environment,
-            template_arguments=traced.template_arguments(),
-            harness=harness,
-            prompts=prompts,
-        )
-        done = _run_with_bar(plan, out)
-    finally:
-        responder.close()
-        opened.close()
+    with bar("running agents", "trajectories") as update:
+
+        def advance(now: Progress) -> None:
+            crowd = "" if crew is None else f", {now.workers} of {crew.workers} workers"
+            update(now.rollouts, now.of_rollouts, note=f"{now.tokens:,} tokens{crowd}")
+
+        if crew is None:
+            plan = make_plan()
+            try:
+                done = run_agents(plan, out, progress=advance)
+            finally:
+                plan.responder.close()
+                plan.responder.engine.close()
+        else:
+            names = trajectory_names(instances, n)
+            done = run_agents_on(crew, make_plan, names, out, cpus=options.threads, progress=advance)
+    for line in done.given_up:
+        say(f"radmoe: {line}", err=True)
     if as_json:
         say_json(asdict(done))
         return
     say(run_line(done))
     say(f"Now try:  radmoe agent select {quote(str(out))}")
+
+
+def _plan(
+    instances: Sequence[Instance],
+    settings: dict[str, Any],
+    engine: str,
+    model: str | None,
+    options: EngineOptions,
+    traced: Traced,
+    sampling: dict[str, Any],
+    *,
+    harness: str,
+    batch_size: int,
+    **plan: Any,
+) -> AgentPlan:
+    """The plan of a run, with an engine of this process."""
+    from radmoe.engines import open_engine
+    from radmoe.engines.base import sampling_for
+    from radmoe_agent.responder import EngineResponder
+    from radmoe_agent.run import AgentPlan
+
+    opened = open_engine(engine, model, options)
+    names = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_new_tokens"}
+    for (name, theirs), otherwise in zip(names.items(), SAMPLING[harness], strict=True):
+        if sampling[name] is None:
+            sampling = sampling | {name: opened.suggested(theirs, otherwise)}
+    sampled = sampling_for(opened, **sampling, topk_logprobs=traced.topk_logprobs)
+    profile = traced.profile(opened)
+    responder = EngineResponder(opened, sampled, batch_size=batch_size, profile=profile)
+    try:
+        return AgentPlan(
+            instances,
+            responder,
+            settings,
+            harness=harness,
+            batch_size=batch_size,
+            profile=profile,
+            weights=not traced.ids_only,
+            template_arguments=traced.template_arguments(),
+            **plan,
+        )
+    except BaseException:
+        responder.close()
+        opened.close()
+        raise
 
 
 @takes_traced
@@ -328,14 +382,3 @@ def select_command(
         if one.run is None:
             say(f"radmoe: {one.instance_id}: {one.why}", err=True)
     say(f"{len(decisions):,} predictions in {preds}; why in {reasons}, and in {shown}, which a browser opens")
-
-
-def _run_with_bar(plan: AgentPlan, out: Path) -> AgentRun:
-    from radmoe_agent.run import run_agents
-
-    with bar("running agents", "trajectories") as update:
-
-        def advance(now: AgentProgress) -> None:
-            update(now.finished, now.of, note=f"{now.steps:,} steps")
-
-        return run_agents(plan, out, progress=advance)

@@ -21,7 +21,7 @@ def run_line(done: AgentRun) -> str:
 
     line = (
         f"{done.directory}: {done.instances:,} issues x {done.trajectories // done.instances} trajectories, "
-        f"{done.ran:,} of them run now in {done.steps:,} steps, {done.submitted:,} submitted"
+        f"{done.ran:,} of them run now, {done.steps:,} steps, {done.submitted:,} submitted"
     )
     if done.lost:
         line += f", {done.lost:,} left no routing"

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minisweagent.run.benchmarks.swebench import get_sb_environment, remove_from_preds_file, update_preds_file
+from minisweagent.run.benchmarks.swebench import get_sb_environment
 
 from radmoe.errors import EngineError
 from radmoe.pool.files import write_atomic
@@ -111,11 +111,9 @@ class HarmonyAgent:
 
 
 def solve(plan: AgentPlan, instance: Instance, run: int, directory: Path) -> Solved:
-    """Run one trajectory, and write it and its patch into a run directory, in the form of mini-swe-agent's files."""
-    name, model = instance.instance_id, plan.responder.engine.model_name
-    path, predictions = directory / name / f"{name}{SUFFIX}", directory / "preds.json"
-    remove_from_preds_file(predictions, name)
-    path.unlink(missing_ok=True)
+    """Run one trajectory, and write it into a run directory, in the form of mini-swe-agent's files."""
+    name = instance.instance_id
+    path = directory / name / f"{name}{SUFFIX}"
     agent: HarmonyAgent | None = None
     failure: Exception | None = None
     status, patch = "", ""
@@ -146,7 +144,6 @@ def solve(plan: AgentPlan, instance: Instance, run: int, directory: Path) -> Sol
     described = _described(agent, {"exit_status": status, "submission": patch, **said}, plan)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(described | {"instance_id": name}, indent=2).encode())
-    update_preds_file(predictions, name, model, patch)
     turns = agent.turns if agent is not None else []
     retokenised = sum(step.kept is not None for step in joined(turns).steps) if turns else 0
     return Solved(turns, retokenised, failure)

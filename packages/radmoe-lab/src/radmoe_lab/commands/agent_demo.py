@@ -46,7 +46,7 @@ def demo_command(
     issues, runs = place / "issues", place / "runs"
     tasks = repositories(seed=seed, limit=limit)
     write_instances(issues, tasks)
-    run_command(MODEL, runs, issues, [issues / CONFIG.name], n, seed=seed)
+    run_command(MODEL, runs, data=issues, config=[issues / CONFIG.name], n=n, seed=seed)
     say("")
     select_command(runs, data=issues)
     known = {task.repository_id: task for task in tasks}
