@@ -72,6 +72,7 @@ def command(
         raw=raw,
         topk_logprobs=kept.sampling.get("topk_logprobs", Sampling.topk_logprobs),
     )
+    given_up: tuple[str, ...] = ()
     with bar("replaying") as update:
         if crew is None:
             done = replay_work(make_work(), out, progress=update)
@@ -79,15 +80,17 @@ def command(
             made = cluster(crew.on).fill(
                 make_work, out, crew, lambda now: update(now.rollouts, now.of_rollouts), cpus=options.threads
             )
-            done = Replayed.of(out, made.problems, made.rollouts, made.sampled, made.tokens)
+            done, given_up = Replayed.of(out, made.problems, made.rollouts, made.sampled, made.tokens), made.given_up
+    for line in given_up:
+        say(f"radmoe: {line}", err=True)
     if as_json:
         say_json(asdict(done))
         return
-    line = f"{done.pool}: {done.problems:,} problems, {done.rollouts:,} rollouts, {done.replayed:,} replayed now"
+    summary = f"{done.pool}: {done.problems:,} problems, {done.rollouts:,} rollouts, {done.replayed:,} replayed now"
     if done.agreement is None:
-        say(line + "; replay is not capture, and there was none to compare with")
+        say(summary + "; replay is not capture, and there was none to compare with")
     else:
-        say(line + f"; {done.agreement.share:.1%} of expert sets as captured")
+        say(summary + f"; {done.agreement.share:.1%} of expert sets as captured")
     say(f"Now try:  radmoe inspect {quote(str(out))}   |   radmoe select {quote(str(out))}")
 
 
