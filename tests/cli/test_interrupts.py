@@ -12,6 +12,7 @@ from command_line import interrupted, start
 from radmoe.cli import app
 from radmoe.pool import Pool, open_pool, schema
 
+PROGRESS = re.compile(r"radmoe: capturing: [\d,]+ of [\d,]+ rollouts")  # which a slow machine says every few seconds
 LAB = ["capture", "--model", "lab-qwen", "--task", "math-2", "-n", 64, "--limit", 4]
 
 
@@ -26,7 +27,8 @@ def test_an_interrupted_capture_ends_its_threads(threads: list[object], size: in
     out = tmp_path / "pool"
     code, stdout, stderr = interrupted([*LAB, *threads, "--out", out], lambda: journal_bytes(out) > size)
     assert (code, stdout) == (130, ""), stderr
-    (line,) = stderr.splitlines()
+    *told, line = stderr.splitlines()
+    assert all(PROGRESS.match(one) for one in told), stderr
     safe = re.fullmatch(r"radmoe: interrupted: ([\d,]+) rollouts are safe in .*", line)
     assert safe is not None, line
     assert len(Pool.recover(out)) == int(safe[1].replace(",", "")) > 0
@@ -44,7 +46,8 @@ def test_a_capture_on_a_full_disk_ends_its_threads(threads: list[object], tmp_pa
     )
     stdout, stderr = process.communicate(timeout=300)
     assert (process.returncode, stdout) == (2, ""), stderr
-    (line,) = stderr.splitlines()
+    *told, line = stderr.splitlines()
+    assert all(PROGRESS.match(one) for one in told), stderr
     assert line.startswith(f"radmoe: error: cannot write {out}"), line
     assert len(Pool.recover(out)) > 0
 

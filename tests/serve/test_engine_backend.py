@@ -68,7 +68,7 @@ def test_a_shipped_calibration_is_used_as_python_uses_it(tmp_path: Path) -> None
 
     question = r"You have 405. Then multiply by 4. Give the final number modulo 1000 in \boxed{}."
     asked = {"model": "lab-qwen", "messages": [{"role": "user", "content": question}], "seed": 5}
-    thinking = {"chat_template_kwargs": {"enable_thinking": True}}
+    thinking = {"chat_template_kwargs": {"enable_thinking": True}, "temperature": 0.8, "top_p": 1.0}
     with RunningGateway(model="lab-qwen", threads=1, record=tmp_path / "pool") as made:
         answer = made.ask({"n": 8}, **asked, **thinking).json()
         unsaid, hotter = (made.ask({"n": 8}, **asked, **body).json() for body in ({}, thinking | {"temperature": 1.1}))

@@ -118,7 +118,7 @@ def test_the_integrations_know_clusters_and_say_what_these_need(
     wheels: dict[str, Path], shared_pool: Path, tmp_path: Path
 ) -> None:
     home = environment(tmp_path / "venv", [wheels["radmoe"], wheels["radmoe-integrations"]])
-    assert installed(home, "ray", "torch", "scipy", "radmoe_lab", "radmoe_studies") == []
+    assert installed(home, "ray", "torch", "scipy", "radmoe_lab", "radmoe_studies") == ["scipy"]
     cluster = run(home, "replay", shared_pool, "--model", "model", "--on", "ray", "--out", tmp_path / "p", expect=2)
     assert cluster.stderr.endswith("--on ray needs Ray: pip install 'radmoe[ray]'\n")
 

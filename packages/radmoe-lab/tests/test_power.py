@@ -38,4 +38,4 @@ def test_a_pilot_is_sampled_measured_and_shown(tmp_path: Path, capsys: pytest.Ca
         name = next(name for name in pilot.files if "math-1" in name)
         assert pilot[name].shape[0] == 2
     main(["show", str(tmp_path / "pilot.npz")])
-    assert "lab-qwen instruct math-1 0.8/1.0: 2 problems" in capsys.readouterr().out
+    assert "lab-qwen instruct math-1 0.7/0.9: 2 problems" in capsys.readouterr().out
