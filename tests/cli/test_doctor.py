@@ -13,6 +13,8 @@ import radmoe.cli as cli
 import tiny_moe
 from fake_server import FakeServer
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -50,7 +52,6 @@ def test_a_server_that_is_well_is_replayed_with_its_small_checkpoint(run: Run, c
     assert [f["status"] for f in said["findings"] if f["check"] == "reference"] == ["ok"]
 
 
-@pytest.mark.slow
 def test_a_fault_is_an_exit_code_and_a_flag(run: Run, checkpoint: Path) -> None:
     with FakeServer(tiny_moe.engine("qwen3-moe"), "vllm", faults={"zeros"}).running() as server:
         code, out, _ = run("vllm-http", "--url", server.url, "--model", checkpoint, "--reference", "none")

@@ -17,6 +17,8 @@ from radmoe.system.printing import visible
 from radmoe.types import Rollout
 from radmoe_lab import planted
 
+pytestmark = pytest.mark.slow
+
 
 def shown(browser: Chrome, pool: Path, tmp_path: Path, **options: object) -> Page:
     write_report([pool], tmp_path / "report.html", PageOptions(**options))  # type: ignore[arg-type]
@@ -28,7 +30,6 @@ def token_text(page: Page) -> str:
     return str(page.run("return [...document.querySelectorAll('.text .t')].map((x) => x.textContent).join('')"))
 
 
-@pytest.mark.slow
 def test_hostile_text_is_inert_and_seen(browser: Chrome, tmp_path: Path) -> None:
     rollouts = [rollout_of(text, seed=i) for i, text in enumerate(HOSTILE.values())]
     pool = pool_of(
@@ -77,7 +78,6 @@ def test_bytes_that_are_no_text_are_shown_by_their_values(browser: Chrome, tmp_p
     assert page.run("return document.querySelectorAll('.text .escape').length") >= 8
 
 
-@pytest.mark.slow
 def test_a_line_of_100_000_characters_is_cut_and_says_so_or_is_kept(browser: Chrome, tmp_path: Path) -> None:
     pool = pool_of(tmp_path / "pool", {"p": [rollout_of(LINE, seed=i) for i in range(2)]})
     page = shown(browser, pool, tmp_path)
@@ -149,7 +149,6 @@ def test_a_pool_whose_kind_nobody_knows_is_shown_without_a_pick(browser: Chrome,
     assert page.complaints() == []
 
 
-@pytest.mark.slow
 def test_a_thousand_rollouts_are_drawn(browser: Chrome, tmp_path: Path) -> None:
     one = rollout_of("x")
     rng = np.random.default_rng(0)

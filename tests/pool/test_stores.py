@@ -25,6 +25,8 @@ from radmoe_lab.planted import PlantedGroup
 from seaweed import READ_ONLY, SeaweedFS
 from small_pools import rollout, writer
 
+pytestmark = pytest.mark.slow
+
 URL = place("s3://crooked/pool")
 
 
@@ -211,7 +213,6 @@ _KILLED = """
 """
 
 
-@pytest.mark.slow
 def test_what_killed_processes_added_is_there_and_once(bucket: StorePath) -> None:
     support = Path(__file__).parents[1] / "support"
     for added in (3, 5):  # the second takes up what the first added, and adds two more
@@ -222,7 +223,6 @@ def test_what_killed_processes_added_is_there_and_once(bucket: StorePath) -> Non
     assert pool.verify() == []
 
 
-@pytest.mark.slow
 def test_a_store_that_is_stopped_for_a_while_costs_nothing(
     seaweed: SeaweedFS, bucket: StorePath, made: list[PlantedGroup], shared_pool: Path
 ) -> None:
@@ -242,7 +242,6 @@ def test_a_store_that_is_stopped_for_a_while_costs_nothing(
         assert select(pool.group(problem)).density.tobytes() == select(local.group(problem)).density.tobytes()
 
 
-@pytest.mark.slow
 def test_credentials_that_may_only_read_read(
     bucket: StorePath, made: list[PlantedGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:

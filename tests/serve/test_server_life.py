@@ -15,6 +15,8 @@ from radmoe.errors import InputError
 from radmoe.serve.settings import Settings
 from running_gateway import RunningGateway, until
 
+pytestmark = pytest.mark.slow
+
 
 class Log:
     """The lines of the log so far, each of them JSON."""

@@ -29,6 +29,8 @@ from radmoe.errors import InputError
 from radmoe_integrations.inspect_ai import best_of, rad, recorded
 from running_gateway import RunningGateway
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "What is 2 plus 3?"
 
 
@@ -187,7 +189,6 @@ def test_best_of_needs_a_radmoe_server() -> None:
         asyncio.run(best_of(4)(state, generate))
 
 
-@pytest.mark.slow
 def test_the_command_line_finds_model_and_solver_by_the_entry_point(url: str, tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text(
         "from inspect_ai import Task, task\nfrom inspect_ai.dataset import Sample\n\n@task\ndef plain():\n"
@@ -246,7 +247,6 @@ def most(pool: Path) -> int:
     return max(len(group) for group in open_pool(pool).groups())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["paper", "strict"])
 def test_the_reducer_takes_the_score_of_the_pick(shared_pool: Path, logs: Path, preset: Any) -> None:
     pool = open_pool(shared_pool)
@@ -263,7 +263,6 @@ def test_the_reducer_takes_the_score_of_the_pick(shared_pool: Path, logs: Path, 
         assert (score.value == "C") is ("5" in pool.texts(problem)[index].rpartition("</think>")[2])
 
 
-@pytest.mark.slow
 def test_what_cannot_be_evaluated_says_why_in_the_log(shared_pool: Path, logs: Path) -> None:
     """More epochs than there are rollouts, and samples that the pool does not have."""
     for name, says in (

@@ -16,6 +16,8 @@ from radmoe_lab.agent import workplace
 from radmoe_lab.agent.git_stand_in import difference
 from radmoe_lab.agent.workplace import Printed, Workplace, probe
 
+pytestmark = pytest.mark.slow
+
 FILES = {"a.py": "def f(values):\n    return values\n", "b.py": "x = 1\ny = 2\n"}
 
 
@@ -67,7 +69,6 @@ def test_bytecode_is_not_kept_so_that_an_edit_within_a_second_counts(works: Work
     assert "__pycache__" not in works.run("ls").output
 
 
-@pytest.mark.slow
 def test_nothing_is_left_of_a_workplace(works: Workplace, tmp_path: Path) -> None:
     deep = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
     assert works.run(f'mkdir -p a/b; chmod 000 a/b a; python3 -c "{deep}"').code == 0

@@ -17,6 +17,8 @@ from radmoe.engines.doctor import Finding, examine
 from radmoe.engines.doctor.checks import alignment
 from radmoe.engines.http import SglangHttpEngine, VllmHttpEngine
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[..., Any]
 FLAG = "--enable-return-routed-experts"
 KERNEL = {"vllm": "--moe-backend marlin for 4-bit weights", "sglang": "--moe-runner-backend triton"}
@@ -123,7 +125,6 @@ def test_noise_is_measured_where_the_passes_differ_and_only_with_a_replay(
     assert 0 < float(found.seen.split("--noise ")[1].split()[0]) < 0.5
 
 
-@pytest.mark.slow
 def test_alignment_is_judged_alike_whatever_the_prompt() -> None:
     """A router of 3 layers and 8 experts often has the same experts for two tokens: 10 of 100 prompts raised a false alarm."""
     engine = tiny_moe.engine("qwen3-moe")
@@ -188,7 +189,6 @@ def test_an_off_by_one_is_told_apart_without_a_reference(
     assert failed(with_one)["reference"].startswith(f"row p holds position {row}")
 
 
-@pytest.mark.slow
 def test_a_fault_that_is_planted_alone_is_found_alone(serve: Serve, checkpoint: Path) -> None:
     """The advice must not send anyone after something else."""
     for fault in ("late", "early", "forgets cached", "swaps layers", "repeats rows", "unseeded"):

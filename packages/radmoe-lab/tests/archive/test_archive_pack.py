@@ -16,6 +16,8 @@ from radmoe_lab.archive.pack import main, pack
 from radmoe_lab.models import weights
 from radmoe_lab.sample import checksums, read_sampled, write_sampled
 
+pytestmark = pytest.mark.slow
+
 NAME = "lab-qwen-thinking"
 
 
@@ -60,7 +62,6 @@ def test_the_manifest_says_how_it_was_sampled_and_what_came_out(sampled: Path, a
     assert 0 < right["math-1"] < 12  # some of each: labels are not all one
 
 
-@pytest.mark.slow
 def test_another_configuration_is_packed_beside_the_first(sampled: Path, archive_path: Path, tmp_path: Path) -> None:
     pack([sampled], tmp_path / "a")
     other = resampled(sampled, tmp_path / "other.npz", style="instruct")
@@ -85,7 +86,6 @@ def part(sampled: Path, out: Path, tasks: list[str], **settings: Any) -> Path:
     return out
 
 
-@pytest.mark.slow
 def test_two_files_of_one_configuration_are_joined(sampled: Path, archive_path: Path, tmp_path: Path) -> None:
     first = part(sampled, tmp_path / "a.npz", ["math-1", "code"])
     pack([first, part(sampled, tmp_path / "b.npz", ["explain"])], tmp_path / "a")
@@ -96,7 +96,6 @@ def test_two_files_of_one_configuration_are_joined(sampled: Path, archive_path: 
     assert joined.configurations[NAME]["command"] == f"{command} && {command}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("tasks", "settings"), [(["math-1"], {}), (["explain"], {"n": 5})])
 def test_files_of_one_configuration_with_a_task_in_both_or_other_settings_are_refused(
     tasks: list[str], settings: dict[str, Any], sampled: Path, tmp_path: Path
@@ -117,7 +116,6 @@ def test_rollouts_of_other_weights_or_another_tokenizer_are_refused(file: str, s
     assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.slow
 def test_the_command_packs_and_says_how_much(sampled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(sampled), "--out", str(tmp_path / "a"), "--jobs", "1"])
     graded, total = capsys.readouterr().out.splitlines()

@@ -20,6 +20,8 @@ from radmoe_studies.run import run_studies
 from radmoe_studies.trajectories import hit, measure, rank_sum
 from radmoe_studies.verdicts import label_patches
 
+pytestmark = pytest.mark.slow
+
 
 def labelled(out: Path, verdicts: Verdicts) -> Path:
     patches = {(name, one.run): one.patch for name, members in read_candidates(out).items() for one in members}
@@ -100,7 +102,6 @@ def test_chance_among_those_with_a_patch_is_told_apart_from_what_a_selector_gain
         assert gain == pytest.approx(right - np.mean(chance))
 
 
-@pytest.mark.slow
 def test_without_a_signal_nothing_is_supported(tmp_path: Path) -> None:
     pool = labelled(tmp_path, write_runs(tmp_path, signal=0.0, seed=1))
     found = findings([pool])

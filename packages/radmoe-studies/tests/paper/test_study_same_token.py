@@ -18,6 +18,8 @@ from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import gather
 from radmoe_studies.paper.same_token import A, B, Leaks, chosen, judge_length, same_token
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = Options(resamples=300)
 EFFORTS = ("low", "medium", "high")
 SIZE = 10
@@ -76,7 +78,6 @@ def test_routing_that_depends_on_problem_and_effort_tells_them_apart_at_the_same
     assert len(found.charts[0].plots[0].series) == SIZE
 
 
-@pytest.mark.slow
 def test_routing_that_depends_on_nothing_leaks_as_much_as_chance(tmp_path: Path) -> None:
     found = same_token(gather(pools(tmp_path, 0.0, own=False)), OPTIONS)
     assert verdicts(found)["problems"] == ClaimVerdict.REFUTES

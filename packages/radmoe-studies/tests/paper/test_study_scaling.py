@@ -21,6 +21,8 @@ from radmoe_studies.rates import ANCHORS, DELIMITER
 from radmoe_studies.report.charts import draw
 from radmoe_studies.run import chosen, run_studies
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = Options(resamples=300, subcohorts=30)
 
 
