@@ -23,6 +23,8 @@ ELSEWHERE = """
 | --- | --- | --- |
 | `python -m benchmarks.capture --model lab-oss` | what capture costs while sampling, and what radmoe's attention saves | [capture.md](capture.md) |
 | `python -m benchmarks.llamacpp` | how far llama.cpp's routing agrees with transformers', and tokens/s | [llamacpp.md](../packages/radmoe-llamacpp/docs/llamacpp.md) |
+| `.engines/venv/bin/python -m benchmarks.gateway_load --vllm CHECKPOINT` | what best-of-16 costs a vLLM under load, and its prefix cache | [gateway.md](gateway.md) |
+| `python -m benchmarks.noise` | which picks a second pass changes, and whether numeric noise tells them | [engines.md](engines.md) |
 | `.engines/venv/bin/python -m benchmarks.vllm CHECKPOINT` | what the vLLM plugin costs | [engines.md](engines.md) |
 | `python -m benchmarks.vllm_gpu` | the same on a GPU with CUDA graphs, on random weights of Qwen3-30B-A3B's shape | [engines.md](engines.md) |
 | `.engines/venv/bin/python -m benchmarks.agreement` | how much of vLLM's routing a replay gives again | [engines.md](engines.md) |
