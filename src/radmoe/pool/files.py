@@ -18,16 +18,16 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from radmoe.errors import PoolCorrupt, PoolUnsafe
 from radmoe.pool import limits
 from radmoe.pool.stores import StorePath, is_url
-from radmoe.system.scratch import new_file, remove_abandoned
+from radmoe.system.scratch import Scratch, new_file, remove_abandoned
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -293,3 +293,23 @@ def _unsafe(path: Path, mode: int) -> PoolUnsafe:
     what = _SPECIAL.get(stat.S_IFMT(mode), "not a file")
     way_out = "copy the pool with cp -rL" if stat.S_ISLNK(mode) else "remove it"
     return PoolUnsafe(f"{path} is {what}: a pool holds only plain files and directories of them; {way_out}")
+
+
+@contextmanager
+def appearing(out: Path, purpose: str) -> Iterator[Path]:
+    """A directory to write into beside `out`, whose place it takes at the end of the block. It is removed if the block fails.
+
+    `purpose` is part of its name until then. `out` is missing or an empty directory.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Scratch(out.parent, f".{out.name}.{purpose}-")
+    try:
+        yield scratch.path
+        if out.exists():
+            out.rmdir()
+        scratch.path.rename(out)
+        sync(out.parent)
+    except BaseException:
+        scratch.remove()
+        raise
+    scratch.release()

@@ -18,7 +18,6 @@ from radmoe.pool.lease import Lease
 from radmoe.pool.reader import Pool, open_pool
 from radmoe.pool.schema import disk_errors
 from radmoe.pool.stores import StorePath
-from radmoe.system.scratch import Scratch
 from radmoe.types import Kind
 
 
@@ -44,18 +43,8 @@ def merge_pools(
         if isinstance(out, StorePath):
             _fill_store(out, pools, progress)
             return open_pool(out)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Scratch(out.parent, f".{out.name}.merge-")
-        try:
-            _fill(temporary.path, pools, progress)
-            if out.exists():
-                out.rmdir()
-            temporary.path.rename(out)
-            files.sync(out.parent)
-        except BaseException:
-            temporary.remove()
-            raise
-        temporary.release()
+        with files.appearing(out, "merge") as made:
+            _fill(made, pools, progress)
     return open_pool(out)
 
 

@@ -3,5 +3,5 @@
 layout   the files of such a data set, and the columns of its rollouts
 export   a pool becomes a data set
 card     its README.md
-reading  a data set becomes a pool; directory.py lets either appear whole or not at all
+reading  a data set becomes a pool
 """

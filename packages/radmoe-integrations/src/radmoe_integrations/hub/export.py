@@ -21,7 +21,6 @@ from radmoe.selection.rule import Rule
 from radmoe.types import Kind
 from radmoe_integrations.hub import layout
 from radmoe_integrations.hub.card import card
-from radmoe_integrations.hub.directory import appearing
 
 FILE_BYTES = 256 << 20
 _GROUP_BYTES = 64 << 20  # of rows, before they are compressed
@@ -60,7 +59,7 @@ def export_pool(
         raise InputError(f"{out} exists already: give a new directory to export into")
     if not len(pool):
         raise InputError(f"{pool.path} holds no rollouts: there is nothing to export")
-    with disk_errors(out), appearing(out, "export") as directory:
+    with disk_errors(out), files.appearing(out, "export") as directory:
         exported = _write(pool, directory, full, texts, progress)
     return exported._replace(directory=str(out))
 

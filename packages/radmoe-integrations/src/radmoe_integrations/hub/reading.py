@@ -26,7 +26,6 @@ from radmoe.pool.tables import LABEL_FIELDS, read_table
 from radmoe.types import Rollout, RouterShape, Step
 from radmoe.vocab import Vocab
 from radmoe_integrations.hub import layout
-from radmoe_integrations.hub.directory import appearing
 
 _NAME = re.compile(r"data/(rollouts|labels)-[0-9]{5}-of-[0-9]{5}\.parquet")
 _ROWS = 16  # that are in memory at a time, beside the row group they are in
@@ -55,7 +54,7 @@ def import_hub(
         if files.in_store(out):
             _fill(out, description, vocab, tables["rollouts"], labels, progress)
             return open_pool(out)
-        with appearing(out, "import") as made:
+        with files.appearing(out, "import") as made:
             _fill(made, description, vocab, tables["rollouts"], labels, progress)
     return open_pool(out)
 
