@@ -75,7 +75,7 @@ class Checkpoint:
         return any(self.path.glob("*.safetensors"))
 
     def suggested(self, name: str, otherwise: Any) -> Any:
-        """A setting of the generation config, if it has it."""
+        """A setting of the generation config, or `otherwise` if it has none of that name."""
         value = getattr(self._settings, name, None)
         return otherwise if value is None else value
 

@@ -170,7 +170,7 @@ def comma_separated(report: Report) -> str:
 
 
 def csv_of(tables: Iterable[Table], more: Iterable[Sequence[str]] = ()) -> str:
-    """Visible tables as CSV, with a line for each number. Behind them stand the lines of `more`."""
+    """Tables as CSV, with a line for each number and the lines of `more` at the end."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(FIELDS)

@@ -163,7 +163,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Collection:
-    """The pools at hand, as the tables cut them: into groups of configurations, data sets and domains."""
+    """Graded pools, and how tables divide them: by configuration or model family, data set and domain."""
 
     pools: tuple[GradedPool, ...]
     by: str = "configuration"

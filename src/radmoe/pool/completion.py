@@ -249,7 +249,7 @@ def write_manifest(path: Path, header: dict[str, Any], table: pa.Table) -> None:
 
 
 def header_of(body: dict[str, Any]) -> dict[str, Any]:
-    """What of pool.json or pool.open.json is known from the start."""
+    """The entries of pool.json or pool.open.json that are fixed when a pool is begun."""
     return {key: body[key] for key in ("schema_version", *ROUTER, "run", "columns") if key in body}
 
 

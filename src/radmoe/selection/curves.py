@@ -97,11 +97,11 @@ class Fit:
 
     @property
     def tells(self) -> bool:
-        """Whether cross-validation found the probabilities better than the share of right picks in each task."""
+        """Whether the probabilities beat a constant per task, the share of its picks that are right, in cross-validation."""
         return self.measured.get("brier", 1.0) <= self.measured.get("brier_base", 0.0) - GAIN
 
     def near(self, rollouts: int) -> Curve:
-        """The curve of the nearest number of rollouts."""
+        """The curve that was fitted on the number of rollouts nearest to this one."""
         return min(self.curves, key=lambda curve: abs(math.log2(curve.rollouts / rollouts)))
 
     def _at(self, rollouts: int, name: str) -> float:

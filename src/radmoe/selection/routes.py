@@ -26,7 +26,7 @@ class RouteSum:
     held: int = 0
 
     def rows(self, rollout: int, row: int, scale: float, piece: Rows) -> None:
-        """Take rows of a rollout whose mean is row `row` of Z; `scale` is one by the number of all its rows."""
+        """Add rows of a rollout to the mean in row `row` of Z; `scale` is 1 / (the number of all rows in that mean)."""
         mixed = bool(self.pieces) and (self.pieces[-1][3][1] is None) != (piece[1] is None)
         if mixed or self.held + len(piece[0]) > ROWS:  # joining many rows costs as much as adding them up
             self.flush()

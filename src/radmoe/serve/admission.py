@@ -32,7 +32,7 @@ class Gate:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for their turn, or whose bodies are being read."""
+        """The number of requests that wait for their turn or whose bodies are being read."""
         return self._queued + len(self._arriving)
 
     @asynccontextmanager

@@ -44,7 +44,7 @@ class KindReading(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pick:
+class ServedPick:
     """The order in which choices are returned, the pick first, and what the answer says about it."""
 
     order: list[int]
@@ -128,7 +128,7 @@ def pick(
     origin: Origin | None = None,
     calibration: Calibration | None = None,
     noise: float | None = None,
-) -> Pick:
+) -> ServedPick:
     """Choose among the rollouts of a request. Raises EngineError for routing that does not fit.
 
     Where there is no routing, or RAD abstains, the likeliest rollout comes first if the request asked for that
@@ -151,13 +151,13 @@ def pick(
                 origin = replace(origin, routing=f"{origin.routing} without weights")
             rule, source = Rule(preset=best.preset), "the server's calibration"
             selection = find_calibration(origin, calibration, rule=rule, source=source).judge(selection)
-        return Pick(order, _document(best, sampled, "rad", order, selection, ""), group, selection)
+        return ServedPick(order, _document(best, sampled, "rad", order, selection, ""), group, selection)
     if best.fallback == "likelihood" and sampled.likelihoods is not None:
         likelihoods = sampled.likelihoods
         order = sorted(range(len(sampled.choices)), key=lambda i: (-likelihoods[i], i))
-        return Pick(order, _document(best, sampled, "likelihood", order, selection, reason), group, selection)
+        return ServedPick(order, _document(best, sampled, "likelihood", order, selection, reason), group, selection)
     order = list(range(len(sampled.choices)))
-    return Pick(order, _document(best, sampled, "first", order, selection, reason), group, selection)
+    return ServedPick(order, _document(best, sampled, "first", order, selection, reason), group, selection)
 
 
 def _read(

@@ -12,7 +12,7 @@ from radmoe.pool import Profile
 from radmoe.selection.rule import Rule
 from radmoe.serve.api_request import ApiRequest
 from radmoe.serve.backends import SampledRollouts
-from radmoe.serve.best_of import Pick
+from radmoe.serve.best_of import ServedPick
 from radmoe.types import Rollout, RolloutGroup, Selection
 
 _LONGEST_TEXT = 400  # characters of a question and of an answer in the list
@@ -65,7 +65,7 @@ class ShownSelection:
     finish: list[str]
 
 
-def shown_selection(sampled: SampledRollouts, pick: Pick) -> ShownSelection | None:
+def shown_selection(sampled: SampledRollouts, pick: ServedPick) -> ShownSelection | None:
     """What is kept for the page of a selection: of the routing only the rows that were read, so that it takes little
     memory. None where no routing was read."""
     group, selection = pick.group, pick.selection

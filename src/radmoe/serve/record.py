@@ -18,7 +18,7 @@ from radmoe.errors import PoolMismatch, PoolNotFound
 from radmoe.pool import Pool, PoolWriter, Profile
 from radmoe.pool.files import in_store
 from radmoe.serve.backends import Backend, Router, SampledRollouts
-from radmoe.serve.best_of import Pick
+from radmoe.serve.best_of import ServedPick
 from radmoe.types import Rollout, Trace
 
 
@@ -31,7 +31,7 @@ class PoolRecorder:
         self._model = ""
         self._lock = threading.RLock()
 
-    def add(self, identity: str, model: str, sampled: SampledRollouts, pick: Pick) -> None:
+    def add(self, identity: str, model: str, sampled: SampledRollouts, pick: ServedPick) -> None:
         """Write the rollouts of a request, all or none. Raises a PoolError where they do not fit the pool, or the disk refuses."""
         assert pick.group is not None
         assert sampled.router is not None

@@ -15,7 +15,7 @@ from radmoe.serve.admission import Gate
 from radmoe.serve.api_errors import ApiError, broken_routing
 from radmoe.serve.api_request import ApiRequest
 from radmoe.serve.backends import Backend, Forwarder, Plain, RequestProgress, SampledRollouts, in_thread
-from radmoe.serve.best_of import Pick, origin_for, pick, preset_of
+from radmoe.serve.best_of import ServedPick, origin_for, pick, preset_of
 from radmoe.serve.recent import Recent, shown_selection
 from radmoe.serve.record import PoolRecorder
 from radmoe.serve.settings import Settings
@@ -43,7 +43,7 @@ class Service:
             self.recorder = PoolRecorder(settings.record, backend, logprobs=self.forwarder is None)
 
     async def begin(self) -> None:
-        """Open the pool, where there is one and the model is known, so that one which does not fit is an error now."""
+        """Open the pool to record into, if the model is known already, so that a pool that does not fit is an error at the start."""
         router, models = self.backend.router(), list(self.backend.models())
         if self.recorder is not None and router is not None and models:
             await in_thread(self.recorder.open_now, models[0], router)
@@ -136,7 +136,7 @@ class Service:
         try:
             origin = origin_for(ask, sampled, self.backend.provenance.get("checkpoint"))
             own = self.calibration, self.settings.noise
-            picked: Pick = await in_thread(pick, ask.best, sampled, identity, origin, *own)
+            picked: ServedPick = await in_thread(pick, ask.best, sampled, identity, origin, *own)
         except RadmoeError as error:
             raise broken_routing(str(error)) from None
         radmoe = dict(picked.document)
@@ -157,7 +157,7 @@ class Service:
         self.recent.add(ask, answer, shown)
         return answer
 
-    async def _record(self, identity: str, ask: ApiRequest, sampled: SampledRollouts, picked: Pick) -> bool:
+    async def _record(self, identity: str, ask: ApiRequest, sampled: SampledRollouts, picked: ServedPick) -> bool:
         """Write a group to the pool. A failure is logged and does not fail the request."""
         assert self.recorder is not None
         if picked.group is None:

@@ -103,10 +103,10 @@ class Upstream:
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Translate the errors of a request into those that a client sees.
+        """Translate the errors of a request to the server into those that a client sees.
 
-        Busy stays, as another attempt may succeed; what the server said about the request itself is passed on, and all
-        else is an ApiError that says nothing of the server.
+        Busy stays, as another attempt may succeed. The reason why the server refused the request itself is passed on;
+        every other error becomes an ApiError that tells nothing about the server.
         """
         try:
             yield

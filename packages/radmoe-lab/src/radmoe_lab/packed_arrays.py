@@ -20,8 +20,8 @@ _NUMBERS = "biuf"  # kinds of numpy types: truth values, whole numbers and fract
 def unpack_arrays(data: bytes) -> dict[str, NDArray[Any]]:
     """The arrays of an npz archive inside one xz stream. Raises a ValueError, or what xz and zip raise, for anything else.
 
-    Members are stored, not compressed, and lie in the stream as often as they are named; an array has the bytes that its
-    header claims. So no more memory is taken than 64 times the bytes on disk (64 MB where that is more).
+    Takes no more memory than 64 times the bytes on disk (at least 64 MB): compressed or overlapping members are refused, and
+    so is an array whose header claims another size than it has.
     """
     most = max(_SMALL, _RATIO * len(data))
     opened = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_DECODER)

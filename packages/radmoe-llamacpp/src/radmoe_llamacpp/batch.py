@@ -71,7 +71,7 @@ class TensorRecorder:
         self._weights.clear()
 
     def probed(self) -> bool:
-        """Whether the model routes, after a pass that was a probe."""
+        """Read what the probing pass showed, and return whether the model has routers."""
         names, self._on = self._names or set(), False
         self._topk = _layers(names, _IDS)
         self._final = next(filter(None, (_layers(names, kind) for kind in _WEIGHTS)), {})

@@ -1,9 +1,9 @@
 """Rollouts with their routing from any GGUF MoE model, through llama.cpp's evaluation callback.
 
-The same is captured as by the transformers engine (torch/engine.py): R(t) of the pass that predicts y_t, and logprobs
-of the raw logits. Random numbers have the same names too, so that the same seed gives the same rollout in both.
-llama.cpp computes the last layer of a prompt for its last token only. Here that token is the first step of a row, so
-that the rows of all layers are seen.
+It captures what the transformers engine (torch/engine.py) does: the routing R(t) of the pass that predicts token t, and
+log-probabilities of the raw logits. Both draw the same random numbers, so a seed gives the same rollout in both.
+llama.cpp computes the last layer of a prompt for its last token only. So the prompt is fed without that token, which
+is then the first step of each rollout and has rows in all layers.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Options:
 
     @property
     def draws(self) -> int:
-        """Resamples of every interval: at least 200, so that an interval is one."""
+        """The number of resamples for every interval, at least 200: with fewer its ends would be noise."""
         return max(self.resamples // 10, 200) if self.quick else max(self.resamples, 200)
 
     @property

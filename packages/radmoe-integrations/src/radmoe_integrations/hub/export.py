@@ -49,9 +49,8 @@ def export_pool(
 ) -> Exported:
     """Write a pool as a data set into a new directory.
 
-    Of a pool that keeps the routing of every token only the windows of the default preset are written, and no routing of prompts,
-    unless `full`. Texts, prompts, what the writer was told besides (`extra`) and what the steps of trajectories were given are
-    written with `texts` alone; token ids always are. `progress` is called with the number of rollouts done. A failed export leaves
+    Where a pool keeps the routing of every token, only the windows of the default preset are written, and no routing of
+    prompts, unless `full`. Token ids are always written; texts, prompts, `extra` and the observations of an agent's steps only with `texts`. `progress` is called with the number of rollouts done. A failed export leaves
     nothing behind.
     """
     out = Path(out)

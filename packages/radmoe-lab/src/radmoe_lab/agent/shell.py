@@ -74,7 +74,7 @@ def replace_lines(files: Files, name: str, first: int, removed: int, lines: Sequ
 
 
 def substitute(files: Files, name: str, old: str, new: str) -> ShellResult | None:
-    """Replace a text by sed, the first time in every line; None where sed would read it as something else."""
+    """Run sed to replace the first `old` in every line; None where sed would read one of the texts as a pattern."""
     if not (_PLAIN.fullmatch(old) and _PLAIN.fullmatch(new)):
         return None
     lines = [line.replace(old, new, 1) for line in files[name].split("\n")]
@@ -82,7 +82,7 @@ def substitute(files: Files, name: str, old: str, new: str) -> ShellResult | Non
 
 
 def python_replace(files: Files, name: str, old: str, new: str) -> ShellResult:
-    """Replace a text everywhere in a file by a Python program."""
+    """Run a Python program that replaces `old` by `new` everywhere in a file."""
     program = f'p = "{name}"\ns = open(p).read()\nopen(p, "w").write(s.replace("{old}", "{new}"))'
     return ShellResult(f"python3 - <<'EOF'\n{program}\nEOF", "", 0, {**files, name: files[name].replace(old, new)})
 

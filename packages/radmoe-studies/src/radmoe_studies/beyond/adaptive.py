@@ -205,7 +205,10 @@ class Costs(NamedTuple):
         return first, first + 1, first + 2
 
     def fixed_at(self, tokens: Floats, estimate: float) -> tuple[float, Floats]:
-        """The accuracy of a fixed N that costs so many tokens in the mean, in the estimate and in each draw [R]."""
+        """The accuracy that fixed numbers of rollouts reach at the same mean cost: for the estimate, and for each draw [R].
+
+        `estimate` and `tokens` [R] are the mean costs in tokens; between two numbers of rollouts it is interpolated.
+        """
         m = self.most
         value = float(np.interp(estimate, self.means.estimate[m : 2 * m], self.means.estimate[:m]))
         draws = np.array(

@@ -52,7 +52,7 @@ _LIKELIHOOD, _MAJORITY = "likelihood alone", "majority"
 
 
 class Recipe(NamedTuple):
-    """One way to select: rows, neighbours, and what likelihood does."""
+    """One way to select: which rows are read, k as a share of N, and whether likelihood joins the density."""
 
     readout: str
     share: Fraction

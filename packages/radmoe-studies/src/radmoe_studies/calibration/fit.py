@@ -357,7 +357,7 @@ def cross_validated(kind: Kind, graded: Graded, *, folds: int = FOLDS, seed: int
 
 
 def held_out(kind: Kind, graded: Graded, others: Graded) -> Forecast:
-    """The probability of other picks by curves that were fitted on these."""
+    """Fit curves on `graded` and give the probability of each pick of `others` by them."""
     fitted = fit(graded)
     low, high = fitted.rollouts
     asked = np.isin(others.sizes, [*MEASURED, high]) & (others.sizes >= low) & (others.sizes <= high)

@@ -107,7 +107,10 @@ def nulls(rows: Sequence[Floats], count: int, seed: int) -> tuple[Floats, Floats
 def within_bands(
     rows: Sequence[Floats], members: Sequence[Sequence[Hashable]], weights: Floats
 ) -> tuple[float, Floats]:
-    """r of entropy and advantage among problems of one configuration and one tenth of the rate, pooled, and its draws."""
+    """The correlation of entropy and advantage among problems of like difficulty, with its draws.
+
+    It is computed within each configuration and each tenth of the share of right rollouts, and pooled.
+    """
     parts, owners = [], []
     for own, clusters in zip(rows, members, strict=True):
         band = np.digitize(own[:, RATE], np.linspace(0, 1, BANDS + 1)[1:-1])

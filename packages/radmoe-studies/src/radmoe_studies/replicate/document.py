@@ -154,7 +154,7 @@ def _no_number(name: str) -> float:
 
 
 def merge(bodies: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """One document of the runs of several, by the names of their files. They must be of one configuration, n and problems."""
+    """Pool documents, given by their file names, into one. Raises InputError if configuration, sampling or problems differ."""
     if len(bodies) < 2:
         raise InputError(f"--merge needs two files or more, got {', '.join(bodies) or 'none'}")
     (first, one), *others = bodies.items()

@@ -141,7 +141,7 @@ def estimate(
 
 
 def mean_length(trial: Trial, most: int) -> tuple[float, float, float]:
-    """The least, the likely and the greatest mean length of rollouts that run to `most` tokens, by a trial that cut some off."""
+    """The least, likely and greatest mean length of rollouts of up to `most` tokens, from a trial that was cut off earlier."""
     low = trial.tokens / trial.rollouts
     high = (trial.tokens + (trial.rollouts - trial.ended) * (most - trial.cap)) / trial.rollouts
     if not trial.ended:

@@ -29,7 +29,7 @@ _hearing: list[Write] = []  # of the layer whose Triton kernel is being launched
 
 
 class MoELayer(NamedTuple):
-    """One layer: experts per token, and how to listen to it."""
+    """A layer that routes: its experts per token, and a function that has their ids and weights passed on in every pass."""
 
     top_k: int
     listen: Callable[[Write], None]

@@ -84,7 +84,7 @@ def attach(worker: Any) -> None:
 
 
 def check_names(runner: Any) -> None:
-    """Raise EngineError where this vLLM lacks a name that is read or wrapped in every pass, or nobody ran it: then warn."""
+    """Raise EngineError if this vLLM lacks a name that every pass reads or wraps; warn if it is a version that was not tried."""
     from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 
     second = not hasattr(runner, "input_batch")
