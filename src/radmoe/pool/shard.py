@@ -206,7 +206,7 @@ class Stretch:
         self.shard, self.first, self.runs, self.stop = shard, first, runs, first + runs
         self._columns: dict[str, NDArray[Any] | None] = {}
         self._expected: dict[str, dict[tuple[int, int, int], None]] = {}
-        self._windows: dict[tuple[str, tuple[int, int, int]], NDArray[Any]] = {}
+        self._fetched: dict[tuple[str, tuple[int, int, int]], NDArray[Any]] = {}
 
     def read(self, column: StoredColumn, run: int) -> NDArray[Any] | None:
         """The rows of a run, which is numbered as in the shard; None if the shard does not have the column."""
@@ -220,19 +220,19 @@ class Stretch:
         return rows[start:stop]
 
     def expect(self, run: int, start: int, stop: int, *, weights: bool) -> None:
-        """Rows [start, stop) of a run will be asked for. The first window that is asked for brings all of them."""
+        """Rows [start, stop) of a run will be asked for. The first of them that is read brings all."""
         for column in (EXPERT_IDS, EXPERT_WEIGHTS) if weights else (EXPERT_IDS,):
             if column.name in self.shard.columns:
                 self._expected.setdefault(column.name, {})[run, start, stop] = None
 
-    def window(self, column: StoredColumn, run: int, start: int, stop: int) -> NDArray[Any] | None:
+    def read(self, column: StoredColumn, run: int, start: int, stop: int) -> NDArray[Any] | None:
         """Rows [start, stop) of a run; None if the shard does not have the column."""
         if expected := self._expected.pop(column.name, None):
             at = self.shard.pointer(column)
             spans = [(int(at[one]) + first, int(at[one]) + last) for one, first, last in expected]
             for key, rows in zip(expected, self.shard.columns[column.name].read_spans(spans), strict=True):
-                self._windows[column.name, key] = rows
-        found = self._windows.pop((column.name, (run, start, stop)), None)
+                self._fetched[column.name, key] = rows
+        found = self._fetched.pop((column.name, (run, start, stop)), None)
         return self.shard.read(column, run, start, stop) if found is None else found
 
 
