@@ -140,7 +140,7 @@ class StoredRollout:
 
     def _routing(self, column: schema.StoredColumn, at: Any) -> NDArray[Any] | None:
         if self.positions is None:
-            return self._stretch.read(column, self._row, at.start, at.stop)
+            return self._stretch.rows(column, self._row, at.start, at.stop)
         rows = self._stretch.read(column, self._row)
         return None if rows is None else rows[at]
 

@@ -225,7 +225,7 @@ class Stretch:
             if column.name in self.shard.columns:
                 self._expected.setdefault(column.name, {})[run, start, stop] = None
 
-    def read(self, column: StoredColumn, run: int, start: int, stop: int) -> NDArray[Any] | None:
+    def rows(self, column: StoredColumn, run: int, start: int, stop: int) -> NDArray[Any] | None:
         """Rows [start, stop) of a run; None if the shard does not have the column."""
         if expected := self._expected.pop(column.name, None):
             at = self.shard.pointer(column)
