@@ -129,9 +129,8 @@ def _opened(path: Path, model: str | None, kind: str | None) -> Iterator[Pool]:
 
     if not path.is_file():
         if model is not None:
-            raise InputError(
-                f"--model replays a file of rollouts, and {path} is none: leave --model out to select from a pool"
-            )
+            there = "is a directory" if path.is_dir() else "is not there"
+            raise InputError(f"--model replays a JSONL file, and {path} {there}: leave it out to select from a pool")
         yield open_pool(path)
         return
     if model is None:

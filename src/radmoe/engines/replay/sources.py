@@ -241,7 +241,7 @@ def _record(row: Row, where: str) -> dict[str, Any]:
     record = dict(row)
     name = record.get("problem_id", record.get("id"))
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise InputError(f"{where}: problem_id must be a text or a whole number, got {name!r}")
+        raise InputError(f"{where}: id (or problem_id) must be a text or a whole number, got {name!r}")
     if record.get("token_ids") is None and record.get("text") is None:
         raise InputError(f"{where} has neither token_ids nor text: there is nothing to replay")
     return record | {"problem_id": name}
