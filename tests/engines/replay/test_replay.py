@@ -275,7 +275,7 @@ def test_retokenised_rollouts_say_so(engine: TransformersEngine, captured: Path,
     [
         ("{", "line 1 is not JSON"),
         ("[1]", r"line 1 is not an object, but \[1\]"),
-        ({"prompt": "x", "text": "y"}, "line 1: id (or problem_id) must be a text or a whole number, got None"),
+        ({"prompt": "x", "text": "y"}, "line 1: id .or problem_id. must be a text or a whole number, got None"),
         ({"id": 1, "prompt": "x"}, "has neither token_ids nor text"),
         ({"id": 1, "text": "y"}, "needs prompt_ids, prompt or messages"),
         ({"id": 1, "prompt": "x", "text": ""}, "has no text to tokenise"),

@@ -1,7 +1,7 @@
 // Who agrees with whom: the similarity of every two rollouts, basin by basin, the pick's basin first.
 
 const MOST_NUMBERED = 24; // rollouts whose similarities may be written into the cells
-const NUMBERED_CELL = 19; // pixels that a cell needs for that
+const NUMBERED_CELL = 18; // pixels that a cell needs for that
 
 function matrixPanel(problem, view, actions) {
   const n = view.members.length;
