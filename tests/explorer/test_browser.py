@@ -196,7 +196,7 @@ def test_large_cells_have_numbers_and_small_ones_none(page: Page) -> None:
     page.wait("!document.querySelector('.numbers').hasAttribute('hidden')")
     first = page.text("table.rollouts tbody button")
     assert page.texts(".numbers text")[0] == first
-    page.run("document.querySelector('.matrix').style.width = '150px'")
+    page.run("document.querySelector('.matrix').style.width = '120px'")
     page.wait("document.querySelector('.numbers').hasAttribute('hidden')")
 
 
