@@ -46,7 +46,13 @@ def kept_spans(length: int, windows: Sequence[Span], full: bool) -> list[Span]:
 def text_arrays(group: RolloutGroup, windows: Sequence[Sequence[Span]], full: bool) -> Arrays:
     """Encode the tokens of every rollout, which of them are kept, and their log-probabilities if there are any.
 
-    `windows` has the token ranges that any view of a rollout reads; they are always kept.
+    `windows` has the token ranges that any view of a rollout reads; they are always kept. T tokens are kept in S stretches:
+
+    table [bytes], table_begin [V+1], control [V]: the distinct tokens' bytes, where each begins, whether it is a control
+    token; lengths [N] in tokens; kept_begin [N+1] and kept_start, kept_stop [S]: the stretches of each rollout, and the
+    tokens each holds; tokens [T] as places in the table; logprobs [T]: q for a log-probability of -(q / 32)^2, 255 below
+    that; likelihood [N]; step_begin [N+1], step_start and given_length: where recorded steps begin, and how many tokens
+    each was given; given_begin and given: these tokens, as places in the table.
     """
     spans = [kept_spans(len(rollout), own, full) for rollout, own in zip(group.rollouts, windows, strict=True)]
     token_pieces = [_rows_of(rollout.token_ids, own) for rollout, own in zip(group.rollouts, spans, strict=True)]
