@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The pilot of the long lab on one H200, a bare machine that may be given back when idle (docs/lab.md, "The long lab").
 #   run.sh pack DIR  here: puts into DIR what has to travel, 14 MB
-#   run.sh start     unpacks, then trains and samples in the background; returns at once
+#   run.sh start     unpacks, then trains and samples in the background; returns at once (sleep some 550 s behind it, or an idle machine is given back)
 #   run.sh status    what is running, what is finished, the last lines of every log
 #   run.sh fetch     copies to $OUT what is finished and was not fetched before (5 files, 60 MB a call)
 #   run.sh again     as fetch, and what was fetched before comes again

@@ -2,6 +2,19 @@
 
 A step has the ids that were sampled, how they ended, the sum of their log-probabilities, what the conversation went on
 with, and the experts at its boundary, `</think>`. The prompts follow from these (`requests`), and routing by replay.
+
+T trajectories have S steps in all, one after another; texts are UTF-8 in uint8:
+
+header                                uint8              JSON: model, checksums, sampling, command, device, versions, the
+                                                         ids of the repositories
+repository, number, steps             uint16, uint8 [T]  place in the header's list, which of the n it is, how many steps
+exit_status, verdict                  uint8 [T]          places in `loop.EXIT_STATUSES` and `verdicts.VERDICTS`
+patch_text, patch_length              uint32 [T]         what was submitted
+tokens, length                        uint16 [S]         the sampled ids of every step
+finish_reason, logprob, action        [S]                0 ended by itself, 1 was cut off; the sum of log-probabilities;
+                                                         whether it had exactly one command
+observation_text, observation_length  uint32 [S]         the message that followed
+boundary, has_boundary                uint8 [B, L, K]    experts, ascending, in the pass that predicts the `</think>`
 """
 
 from __future__ import annotations

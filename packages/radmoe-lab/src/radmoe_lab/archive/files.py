@@ -1,8 +1,20 @@
 """Packed rollouts on disk: one file per configuration, and a manifest with the checksum of each.
 
 A configuration is a model in one style, such as lab-qwen-thinking. Its file is an npz archive (numpy, nothing compressed)
-inside one xz stream; docs/lab.md lists the arrays. A file is read only if its checksum is the manifest's. Somebody else may have
-made both: models, styles and tasks are names of the lab's, or refused.
+inside one xz stream. A file is read only if its checksum is the manifest's. Somebody else may have made both: models,
+styles and tasks are names of the lab's, or refused.
+
+The P problems of a task T have n rollouts each, which stand side by side, problem after problem:
+
+tasks                           uint8                  JSON: the names of the tasks, in the order in which they were sampled
+T/tokens                        uint16 [tokens]        the token ids of all rollouts
+T/lengths, T/finish_reasons     uint16, uint8 [P, n]   tokens of each rollout; 0 ended by itself, 1 was cut off
+T/logprobs                      float32 [P, n]         the sum of the sampled tokens' log-probabilities, as sampled
+T/correct                       bool [P, n]            whether the rollout is right
+T/answers                       uint8                  JSON: [problem, rollout, answer] where a label's answer is not the
+                                                       one extracted from the text
+expert_ids                      uint8 [tokens, L, K]   experts, ascending, of all rollouts of the first problem of the first
+                                                       task
 """
 
 from __future__ import annotations
