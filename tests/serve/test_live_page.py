@@ -149,9 +149,10 @@ def test_where_there_are_keys_the_page_asks_for_one_and_this_tab_alone_keeps_it(
     made = gateway(upstreams=(upstream().url,), keys=("the-key",))
     made.client.headers["Authorization"] = "Bearer the-key"
     made.ask()
-    browser.get(made.url)
     page = Page.__new__(Page)
     page.browser, page.url = browser, made.url
+    page.forget()
+    browser.get(made.url)
     page.wait("document.querySelector('dialog[open] #key')")
     assert page.every_violation() == []
     type_into(page, "#key", "müller\n")
