@@ -65,7 +65,8 @@ def test_requests_appear_live_open_and_lead_back(browser: Chrome, gateway: Calla
     page.click(".requests tbody a")
     page.wait("document.querySelector('.problem .why')")
     assert first["id"] in page.browser.current_url
-    assert f"answered with rollout {first['radmoe']['pick']}" in page.text("h1")
+    assert page.text("h1") == f"Answered with rollout {first['radmoe']['pick']}"
+    assert first["id"] in page.text(".kicker")
     page.click("a.back")
     page.wait("document.activeElement?.textContent.includes('spider')")  # where the visitor was, with the filter
     rows(page, 1)
