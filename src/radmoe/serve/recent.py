@@ -16,7 +16,8 @@ from radmoe.serve.best_of import Pick
 from radmoe.types import Rollout, RolloutGroup, Selection
 
 _LONGEST_TEXT = 400  # characters of a question and of an answer in the list
-_LISTED = ("method", "reason", "kind", "fusion", "margin", "within_noise", "probability", "sampled", "seconds")  # of `radmoe`
+# Keys of the answer's `radmoe` that are listed.
+_LISTED = ("method", "reason", "kind", "fusion", "margin", "within_noise", "probability", "sampled", "seconds")
 
 
 class Recent:

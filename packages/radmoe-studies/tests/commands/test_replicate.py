@@ -244,7 +244,9 @@ def test_a_directory_of_another_replication_is_left_as_it_is(run: Run, whole: Pa
 def test_fewer_problems_than_the_pool_has_are_refused(run: Run, rows: Path, tmp_path: Path) -> None:
     words = (THINKING, "--task", "aime_2025", "--data", rows, "-n", 2, "--out", tmp_path / "mine", *WEIGHTLESS)
     assert run(*words, "--limit", 3).exit_code == 0
+    estimates = (tmp_path / "mine" / STATE).read_bytes()
     assert "holds 3 problems x 2 rollouts, and 2 x 2 were asked for" in bad(run, *words, "--limit", 2)
+    assert (tmp_path / "mine" / STATE).read_bytes() == estimates  # refused before it was measured what it takes
     assert run(*words, "--limit", 4).exit_code == 0  # more may be added
 
 
