@@ -67,7 +67,8 @@ def test_the_lab_stands_for_the_papers_model_from_the_estimate_to_the_verdict(tm
     assert "run the same command with --yes" in asked.stderr
     assert not (out / "pools").exists()
     assert estimate["rollouts"] == 80
-    assert 50 < estimate["tokens"] < 400
+    assert 50 < estimate["low"] < 400
+    assert estimate["low"] <= estimate["tokens"] <= estimate["high"] <= 1_024  # a busy machine may see no rollout end
     assert estimate["hours"] > 0
     done = radmoe(*words, "--yes", "--choose-by-model")
     assert "A short run" not in done.stderr  # the estimate was kept
