@@ -31,10 +31,14 @@ class Page:
 
     def __init__(self, browser: Chrome, place: Path | str) -> None:
         self.browser, self.url = browser, place if isinstance(place, str) else place.as_uri()
-        for kind in ("browser", "performance"):
-            browser.get_log(kind)  # what earlier pages did
-        browser.get("about:blank")
+        self.forget()
         self.open("")
+
+    def forget(self) -> None:
+        """Leave what was open, which may still ask its server, and drop what it and earlier pages did."""
+        self.browser.get("about:blank")
+        for kind in ("browser", "performance"):
+            self.browser.get_log(kind)
 
     def open(self, link: str) -> None:
         """Follow a link into the page, or open it."""

@@ -29,7 +29,7 @@ def cell(
 
     online = {"hits": hits(shares.pop("online", 0.6)), "tokens": [500.0] * problems, "rad": hits(shares["rad"])}
     each = {name: [share] * problems if name == "average" else hits(share) for name, share in shares.items()}
-    chosen = {"tokens": [100] * problems, "shown": [n] * problems}
+    chosen = {"tokens": [100] * problems, "shown": [n] * problems, "named": [1] * problems}
     return {
         "task": task,
         "kind": kind,

@@ -16,7 +16,8 @@ from radmoe.serve.best_of import ServedPick
 from radmoe.types import Rollout, RolloutGroup, Selection
 
 _LONGEST_TEXT = 400  # characters of a question and of an answer in the list
-_LISTED = ("method", "reason", "kind", "margin", "within_noise", "probability", "sampled", "seconds")  # of `radmoe`
+# Keys of the answer's `radmoe` that are listed.
+_LISTED = ("method", "reason", "kind", "fusion", "margin", "within_noise", "probability", "sampled", "seconds")
 
 
 class Recent:
@@ -51,7 +52,7 @@ class Recent:
         problem = encode_problem(
             shown.group, settings=[setting], prompt=shown.prompt, finish=shown.finish, full_text=True
         )
-        source = {"name": f"{entry['model']}, {entry['time']}", "facts": []}
+        source = {"name": f"{identity}, {entry['model']}, {entry['time']}", "facts": []}
         return encode_index([problem.entry | {"pool": 0}], pools=[source], title="radmoe: one selection"), problem.block
 
 
@@ -79,7 +80,7 @@ def shown_selection(sampled: SampledRollouts, pick: ServedPick) -> ShownSelectio
             weights = None if rollout.weights is None else rollout.weights[rows]
             rollout = Rollout(rollout.token_ids, rollout.expert_ids[rows], weights, positions=rows)
         rollouts.append(rollout)
-    name = f"{group.problem_id}, answered with rollout {pick.order[0]}"  # a preset may weigh more than the page does
+    name = f"Answered with rollout {pick.order[0]}"  # a preset may weigh more than the page does
     trimmed = RolloutGroup(name, rollouts, group.shape, group.vocab, group.kind)
     return ShownSelection(
         trimmed, selection, sampled.prompt, [str(choice["finish_reason"]) for choice in sampled.choices]

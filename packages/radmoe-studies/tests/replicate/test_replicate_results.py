@@ -104,6 +104,14 @@ def test_the_papers_rows_stand_beside_and_what_it_does_not_print_is_left_out() -
     assert found.notes == ("livecodebench_v5 has 20 problems here and 167 in the paper.",)
 
 
+def test_choices_that_named_nothing_are_counted_as_wrong_and_said() -> None:
+    own = cell("aime_2025", "math", 30, {}, choice=0.5)
+    assert results(replication(own), OPTIONS).notes == ()
+    own["choice"]["named"][:4] = [0] * 4
+    (note,) = results(replication(own), OPTIONS).notes
+    assert note == "aime_2025: the model named none of its answers on 4 of 30 problems, which count as wrong."
+
+
 def test_two_runs_of_the_same_problems_are_no_more_problems() -> None:
     one = replication(cell("aime_2025", "math", 30, {"likelihood": 0.5}))
     two = merge({"a": one, "b": replication(cell("aime_2025", "math", 30, {"likelihood": 0.5}), seed=2)})

@@ -79,7 +79,7 @@ function problemPage(problem, index, state, actions) {
     : null;
   const node = el("article", { class: "problem" },
     unlike,
-    el("p", { class: "kicker" }, `${capital(NOUNS.problem)}${state.single ? "" : ` ${problem.place + 1} of ${index.problems.length}`}`, pool ? [" · ", theirs(pool.name, 80)] : null, problem.kind ? ` · ${problem.kind}` : null, view ? [" · read at ", theirs(view.readout)] : null),
+    el("p", { class: "kicker" }, `${capital(NOUNS.problem)}${state.single ? "" : ` ${problem.place + 1} of ${index.problems.length}`}`, pool ? [" · ", theirs(pool.name, 160)] : null, problem.kind ? ` · ${problem.kind}` : null, view ? [" · read at ", theirs(view.readout)] : null),
     el("h1", {}, theirs(problem.id, 120)),
     el("div", { class: "problem-head" },
       el("div", {},

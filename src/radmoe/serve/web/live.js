@@ -6,7 +6,7 @@ const CHOICES = ["method", "kind", "model"];
 const ALL = { find: "", method: "", kind: "", model: "", most: MOST }; // no filters
 const LIVE_WORDS = [
   ["Method", "How the answer was chosen among the rollouts. rad: by their routing. likelihood: routing could not decide, and the likeliest one was asked for instead. first: nothing was chosen, and the line below the answer says why."],
-  ["Margin", "By how much the pick's score is above the best outside its basin; – where all are in it. With ≈ it is within the numeric noise, so that a second pass may pick another."],
+  ["Margin", "By how much the pick's score is above the best outside its basin; – where all are in it. The score is a mean similarity, and a sum of ranks where a preset such as best weighs likelihood too. With ≈ it is within the numeric noise, so that a second pass may pick another."],
   ["Sure", "How probable it is that the pick is right, by the gateway's calibration; – where there is none for these rollouts."],
   ["Latency", "From a request's arrival to its answer. Half of the requests are faster than p50, and 99 of 100 faster than p99."],
 ];
@@ -133,7 +133,7 @@ const COLUMNS = [
   { title: "time", value: (entry) => entry.number, cell: (entry) => el("td", {}, timeNode(entry.time)) },
   { title: "question and answer", value: (entry) => entry.question, cell: textCell },
   { title: "method", value: (entry) => entry.method, cell: (entry) => el("td", {}, el("span", { class: `badge${entry.method === "rad" ? " rad" : ""}` }, theirs(entry.method)), under(entry.kind ?? "no kind")) },
-  { title: "margin", number: true, value: (entry) => entry.margin, cell: (entry) => numberCell("margin", entry.margin, (margin) => `${entry.within_noise ? "≈ " : ""}${margin.toFixed(4)}`) },
+  { title: "margin", number: true, value: (entry) => entry.margin, cell: (entry) => numberCell("margin", entry.margin, (margin) => `${entry.within_noise ? "≈ " : ""}${entry.fusion === "ranksum" ? `${margin.toFixed(1)} ranks` : margin.toFixed(4)}`) },
   { title: "basin", number: true, value: (entry) => entry.basin && entry.basin / entry.compared, cell: (entry) => numberCell("basin", entry.basin, (basin) => `${basin} of ${entry.compared}`) },
   { title: "sure", number: true, value: (entry) => entry.probability, cell: (entry) => numberCell("sure", entry.probability, percent) },
   { title: "seconds", number: true, value: (entry) => entry.seconds.total, cell: (entry) => el("td", { class: "number" }, duration(entry.seconds.total), under(plural(entry.sampled.tokens, "token"))) },
@@ -207,7 +207,7 @@ function latencyTile(entries) {
 
 function picksTile(entries) {
   const by = (method) => entries.filter((entry) => entry.method === method).length;
-  const others = [[by("likelihood"), "by likelihood"], [by("first"), "the first, as nothing could be chosen"]].filter(([number]) => number);
+  const others = [[by("likelihood"), "by likelihood"], [by("first"), "took the first rollout, as nothing could be chosen"]].filter(([number]) => number);
   return tile("Picks by routing", entries.length ? [percent(by("rad") / entries.length), el("small", {}, ` of the last ${entries.length.toLocaleString("en")}`)] : "–",
     meterNode(entries.length ? by("rad") / entries.length : 0),
     el("p", { class: "about" }, others.map(([number, words]) => `${number.toLocaleString("en")} ${words}`).join(" · ")));

@@ -152,6 +152,8 @@ def _replicated(
         raise InputError(f"-n must be at least 2, so that there is a choice, got {n}")
     run = Run.open(out, config, seed)
     tasks = [cell.ReplicatedTask.load(config, name, data, limit, out) for name in words]
+    for one in tasks:
+        one.refuse_more(config.n)
     setup = Setup.of(config, engine, model, options, run.seed, batch_size, full=full)
     try:
         estimate = run.estimate(setup, [question for one in tasks for question in one.questions], config.n)

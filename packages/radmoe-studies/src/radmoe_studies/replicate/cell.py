@@ -12,7 +12,7 @@ import numpy as np
 
 from radmoe.capture import Plan
 from radmoe.cli.capturing import capture_with_bar
-from radmoe.errors import InputError, PoolNotFound
+from radmoe.errors import InputError, PoolError, PoolNotFound
 from radmoe.grading import grade_pool
 from radmoe.grading.labels import read_labels
 from radmoe.pool import open_pool
@@ -61,6 +61,19 @@ class ReplicatedTask(NamedTuple):
         body = json.dumps([[one.problem_id, one.content] for one in self.questions], sort_keys=True, default=list)
         return hashlib.sha256(body.encode()).hexdigest()
 
+    def refuse_more(self, n: int) -> None:
+        """InputError where the pool holds more than n rollouts, or problems that are not asked. An unfinished one is not looked at."""
+        try:
+            pool = open_pool(self.pool)
+        except PoolError:
+            return
+        most = max(len(pool.rollout_indices(problem)) for problem in pool.problems)
+        if most > n or set(pool.problems) - set(self.problems):
+            raise InputError(
+                f"{self.pool} holds {len(pool.problems)} problems x {most} rollouts, and {len(self.problems)} x {n} were asked "
+                "for: give -n and --limit as they were, or another --out"
+            )
+
 
 def capture(task: ReplicatedTask, setup: Setup, n: int) -> None:
     """Sample what the task's pool lacks."""
@@ -103,12 +116,7 @@ def measured(
     """The cell of a task for the document: what every registered method did, problem by problem."""
     evidence = gather([task.pool], confidence_window=config.confidence_window, jobs=jobs)
     (panel,) = evidence.panels
-    problems, n = set(panel.problem_ids), {len(marks.correct) for marks in panel.marks.values()}
-    if problems != set(task.problems) or n != {config.n}:
-        raise InputError(
-            f"{task.pool} holds {len(problems)} problems x {max(n)} rollouts, and {len(task.problems)} x {config.n} were asked "
-            "for: give -n and --limit as they were, or another --out"
-        )
+    task.refuse_more(config.n)  # one that was unfinished before
     with bar(f"evaluating {task.name}") as update:
         outcomes = panel.measure(update)
     request = request_of(panel, "paper")
@@ -154,4 +162,5 @@ def _chosen(panel: Panel, made: Sequence[Choice]) -> dict[str, Any]:
         "hits": [float(right) for right in picks],
         "tokens": [one.tokens for one in made],
         "shown": [one.shown for one in made],
+        "named": [int(one.pick >= 0) for one in made],
     }

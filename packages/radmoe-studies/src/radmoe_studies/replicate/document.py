@@ -37,7 +37,7 @@ _CELL = {
     "hits": {"*": ["share"]},
     "missing": {"*": "text"},
     "equal_tokens": {"*": {"hits": ["share"], "tokens": ["amount"], "rad": ["share"]}},
-    "choice": ({"hits": ["share"], "tokens": _EACH, "shown": _EACH},),
+    "choice": ({"hits": ["share"], "tokens": _EACH, "shown": _EACH, "named": _EACH},),
 }
 _MADE = {
     **dict.fromkeys(("radmoe", "engine", "model", "dtype"), "text"),

@@ -159,6 +159,12 @@ def results(body: Mapping[str, Any], options: Options) -> ReplicationResults:
     for task, rows in by_task.items():
         if (here := len(set(rows.problems))) != (there := config.printed(task).problems):
             notes.append(f"{task} has {here} problems here and {there} in the paper.")
+        named = rows.choice("named")
+        if none := int((named == 0).sum()):
+            asked = int(np.isfinite(named).sum())
+            notes.append(
+                f"{task}: the model named none of its answers on {none} of {asked} problems, which count as wrong."
+            )
     if config.rehearses:
         notes.append(f"A rehearsal: {config.model} and its tasks stand where the paper's model and data sets stood.")
     sections = [row for task, rows in by_task.items() for row in _section(config, task, rows, options)]
