@@ -138,7 +138,7 @@ function patchesPanel(problem, choose) {
     el("tbody", {}, rows));
   const sides = el("div", { class: "sides" });
   const node = el("section", { class: "panel" }, el("h2", {}, `Patches: ${plural(patches.length, "different one")}, ${usable === patches.length ? "all" : usable} of them can be submitted`),
-    el("p", { class: "about" }, "Equal patches stand together. Likelihood and density are those of the best trajectory that left the patch. Click one to see it beside the one that is submitted; a bar at a line's left says that only one of the two has it."),
+    el("p", { class: "about" }, "Equal patches stand together. Likelihood and density are those of the best trajectory that left the patch. Click a patch to see it beside the submitted one; a bar at a line's left says that only one of the two has it."),
     patches.length ? scroller("Patches", table) : el("p", {}, "No trajectory left a patch."), sides);
   let shown = null;
   const select = (i) => {
@@ -204,7 +204,7 @@ function trajectoriesPanel(problem, order, choose) {
   const facts = el("p", { class: "line" });
   const list = el("ol", { class: "turns" });
   const node = el("section", { class: "panel" }, el("h2", {}, "Trajectories, step by step"),
-    el("p", { class: "about" }, `A bar is as long as the tokens that the agent generated, and a new shade is a new step. A mark is a boundary, where thinking ends and acting begins: its routing was read (${visible(problem.readout ?? "no routing")}). All of a trajectory's, as one set, are compared with those of the others that can be submitted; a faint mark is a boundary that was not. ${partsOf(problem.method).includes("rad") ? "" : `That decided nothing here, where ${problem.method} picked. `}Click one to read its steps.`),
+    el("p", { class: "about" }, `A bar is as long as the tokens that the agent generated, and a new shade is a new step. A mark is a boundary, where thinking ends and acting begins: its routing was read (${visible(problem.readout ?? "no routing")}). All of a trajectory's, as one set, are compared with those of the others that can be submitted; a faint mark is a boundary that was not. ${partsOf(problem.method).includes("rad") ? "" : `That decided nothing here, where ${problem.method} picked. `}Click a trajectory to read its steps.`),
     scroller("Steps of every trajectory", bars), facts, list);
   const select = (i) => {
     for (const [k, row] of rows) {
