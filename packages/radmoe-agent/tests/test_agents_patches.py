@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,10 @@ SCRIPT = {
     "two": [[step(SUBMIT)], [step(SUBMIT)], [mend(" - 1"), step(SUBMIT)]],
     "three": [[step(SUBMIT)], [step(SUBMIT)], [step(SUBMIT)]],
 }
+SECOND_FILE = "diff --git a/none.py b/none.py\n--- a/none.py\n+++ b/none.py\n@@ -1 +1 @@\n-a\n+b\n"
+BINARY_FILE = (
+    "diff --git a/bin b/bin\nnew file mode 100644\nindex 0000000..ce542ef\nBinary files /dev/null and b/bin differ\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +88,8 @@ def test_equal_patches_are_grouped_and_counted(out: Path) -> None:
     one = decisions(out)["one"]
     assert [c.same for c in one.candidates] == [(0, 2), (1,), (0, 2)]
     assert one.run == 0
-    words = "its patch has most in common with the others: 0.95 on average, against 0.89 for the best of another patch"
-    assert one.why == f"{words}; 2 of 3 left this patch"
+    words = "its patch has most in common with the others: an overlap of 0.95 on average, against 0.89 for the best of another patch"
+    assert one.why == f"{words}; 2 of the 3 that can be submitted left this patch"
     assert [c.same for c in decisions(out)["two"].candidates] == [(), (), (2,)]
 
 
@@ -92,7 +97,8 @@ def test_a_pick_among_equally_good_patches_is_said_to_be_the_first_of_them() -> 
     members = [Candidate("one", run, patch=f"+    return {run}\n") for run in range(4)]
     made = decide("one", members, None, Rule().settle("agent"), "tiny")
     assert made.run == 0
-    assert made.why.endswith("; it is the first of 4 patches that are equally good; no other of 4 left the same patch")
+    said = "it is the first of 4 patches that are equally good; none of the other 3 that can be submitted left the same patch"
+    assert made.why.endswith(f"; {said}")
     same = [*members, replace(members[1], run=4)]
     assert "equally good" not in decide("one", same, None, Rule().settle("agent"), "tiny").why
 
@@ -138,17 +144,27 @@ def test_predictions_pass_the_loader_of_swe_bench(out: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_patch_that_does_not_apply_is_not_submitted(out: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda patch: patch.replace("sum(xs) + 1", "gone"), "patch failed: sums.py:1"),
+        (lambda patch: patch + SECOND_FILE, "none.py: No such file or directory"),
+        (lambda patch: patch + BINARY_FILE, "cannot apply binary patch to 'bin' without full index line"),
+    ],
+    ids=["whole", "in part", "binary"],
+)
+def test_a_patch_that_does_not_apply_is_not_submitted(
+    out: Path, tmp_path: Path, change: Callable[[str], str], said: str
+) -> None:
+    """Also one of which a part applies, and one that has a binary file as git shows it: without its bytes."""
     listed = read_candidates(out)
-    cut = [
-        replace(one, patch=one.patch.replace("sum(xs) + 1", "gone")) if one.run == 0 else one for one in listed["one"]
-    ]
+    cut = [replace(one, patch=change(one.patch)) if one.run == 0 else one for one in listed["one"]]
     (tmp_path / "pool").symlink_to(out / "pool")
     write_candidates(tmp_path, [*cut, *listed["two"], *listed["three"]])
     made = {one.instance_id: one for one in decide_all(tmp_path, instances=instances(*SCRIPT))}
     assert made["one"].run == 1
-    problem = made["one"].candidates[0].problem
-    assert problem == "its patch does not apply (error: patch failed: sums.py:1)"
+    assert made["one"].candidates[0].problem == f"its patch does not apply (error: {said})"
+    assert [one.problem for one in made["one"].candidates[1:]] == [None, None]
     assert made["two"].run == 2
 
 

@@ -60,7 +60,7 @@ def _reason(chosen: Considered, usable: Sequence[Considered], scores: PatchScore
         return f"{line}, against {selection.density[selection.located].max() - selection.margin:.3f} for the best of another basin"
     best = max((one.overlap for one in others if one.overlap is not None), default=None)
     against = "" if best is None else f", against {best:.2f} for the best of another patch"
-    return f"its patch has most in common with the others: {chosen.overlap:.2f} on average{against}"
+    return f"its patch has most in common with the others: an overlap of {chosen.overlap:.2f} on average{against}"
 
 
 def _place(column: Floats, place: int) -> str:
@@ -72,5 +72,5 @@ def _place(column: Floats, place: int) -> str:
 
 def _shared(chosen: Considered, usable: int) -> str:
     if len(chosen.same) == 1:
-        return f"no other of {usable} left the same patch"
-    return f"{len(chosen.same)} of {usable} left this patch"
+        return f"none of the other {usable - 1} that can be submitted left the same patch"
+    return f"{len(chosen.same)} of the {usable} that can be submitted left this patch"

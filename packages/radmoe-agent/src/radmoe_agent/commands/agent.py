@@ -287,7 +287,7 @@ def import_command(
     from radmoe_agent.importer import import_requests, import_trajectories
 
     opened = open_engine("transformers", model, options)
-    with bar("replaying") as update:
+    with bar("replaying", "trajectories") as update:
         kept: dict[str, Any] = {
             "profile": traced.profile(opened),
             "weights": not traced.ids_only,

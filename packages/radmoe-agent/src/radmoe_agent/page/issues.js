@@ -16,10 +16,11 @@ function resolvedMark(value) {
   return null;
 }
 
-// Why trajectories were ruled out before anything was chosen, and how many for each reason.
+// Why trajectories were ruled out before anything was chosen, and how many for each reason where there are several.
 function reasonWords(reasons) {
   const counts = new Map();
   for (const reason of reasons) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  if (counts.size === 1) return visible(reasons[0]);
   return [...counts].sort((x, y) => y[1] - x[1]).map(([reason, times]) => `${visible(reason)} (${times.toLocaleString("en")})`).join("; ");
 }
 
@@ -35,8 +36,8 @@ function issuesPage(index, state, actions) {
     { title: "different patches", number: true, value: (row) => row.entry.patches, cell: (row) => cell(count(row.entry.patches)) },
     { title: "can be submitted", number: true, value: (row) => row.entry.usable / row.entry.rollouts, cell: (row) => cell(`${row.entry.usable} of ${row.entry.rollouts}`) },
     judged ? { title: "resolved", number: true, value: (row) => (row.entry.judged ? row.entry.right / row.entry.judged : null), cell: (row) => cell(row.entry.judged ? `${row.entry.right} of ${row.entry.judged}` : "–") } : null,
-    { title: "its steps", number: true, value: (row) => row.entry.steps, cell: (row) => cell(count(row.entry.steps)) },
-    { title: "its lines", number: true, value: (row) => row.entry.lines, cell: (row) => cell(count(row.entry.lines)) },
+    { title: "steps of the pick", number: true, value: (row) => row.entry.steps, cell: (row) => cell(count(row.entry.steps)) },
+    { title: "lines it changes", number: true, value: (row) => row.entry.lines, cell: (row) => cell(count(row.entry.lines)) },
   ].filter(Boolean);
   const table = sortableTable("Issues", columns, rows, {
     class: "problems",
@@ -137,7 +138,7 @@ function patchesPanel(problem, choose) {
     el("tbody", {}, rows));
   const sides = el("div", { class: "sides" });
   const node = el("section", { class: "panel" }, el("h2", {}, `Patches: ${plural(patches.length, "different one")}, ${usable === patches.length ? "all" : usable} of them can be submitted`),
-    el("p", { class: "about" }, "Equal patches stand together. Likelihood and density are those of the best trajectory that left the patch. Click one to see it beside the one that is submitted; a bar at a line's left says that only one of the two has it."),
+    el("p", { class: "about" }, "Equal patches stand together. Likelihood and density are those of the best trajectory that left the patch. Click a patch to see it beside the submitted one; a bar at a line's left says that only one of the two has it."),
     patches.length ? scroller("Patches", table) : el("p", {}, "No trajectory left a patch."), sides);
   let shown = null;
   const select = (i) => {
@@ -203,7 +204,7 @@ function trajectoriesPanel(problem, order, choose) {
   const facts = el("p", { class: "line" });
   const list = el("ol", { class: "turns" });
   const node = el("section", { class: "panel" }, el("h2", {}, "Trajectories, step by step"),
-    el("p", { class: "about" }, `A bar is as long as the tokens that the agent generated, and a new shade is a new step. A mark is a boundary, where thinking ends and acting begins: its routing was read (${visible(problem.readout ?? "no routing")}). All of a trajectory's, as one set, are compared with those of the others that can be submitted; a faint mark is a boundary that was not. Click one to read its steps.`),
+    el("p", { class: "about" }, `A bar is as long as the tokens that the agent generated, and a new shade is a new step. A mark is a boundary, where thinking ends and acting begins: its routing was read (${visible(problem.readout ?? "no routing")}). All of a trajectory's, as one set, are compared with those of the others that can be submitted; a faint mark is a boundary that was not. ${partsOf(problem.method).includes("rad") ? "" : `That decided nothing here, where ${problem.method} picked. `}Click a trajectory to read its steps.`),
     scroller("Steps of every trajectory", bars), facts, list);
   const select = (i) => {
     for (const [k, row] of rows) {

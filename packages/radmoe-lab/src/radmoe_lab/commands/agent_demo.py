@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from radmoe.system.printing import console, say
+from radmoe_lab.commands import say_next_steps
 
 MODEL = "lab-agent-qwen"
 EXAMPLES = ("radmoe agent demo",)
@@ -76,13 +77,11 @@ def demo_command(
             "Fewer than two issues are mixed, so nothing can be compared: try another --seed, or a higher --limit or -n"
         )
     say("")
-    say("Now try:")
-    for call in (
+    say_next_steps(
         f"agent evaluate {runs} --labels {labels}",
         f"report {runs} --out {place / 'routing.html'}",
-        "lab agent --out build/agent",
-    ):
-        say(f"  .venv/bin/radmoe {call}")
+        "lab agent --out build/agent  # all 598 issues: 20 minutes on two cores",
+    )
     say("")
     full = read_committed()
     title = f"At full size: {full.title} (a committed result, which python -m radmoe_lab.agent.comparison makes again)"

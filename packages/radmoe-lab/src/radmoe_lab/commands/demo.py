@@ -14,6 +14,7 @@ import typer
 from radmoe.cli.capturing import capture_with_bar, graded_average, plan_for, summary_line
 from radmoe.cli.common import progress
 from radmoe.system.printing import block, console, say, styled
+from radmoe_lab.commands import say_next_steps
 
 HEADING = "Research"
 EXAMPLES = (
@@ -69,9 +70,7 @@ def command(
     for problem in shown:
         say(f"  {problem.picture}  {_verdict(problem.hits)}")
     say("")
-    say("Now try:")
-    for call in (f"select {path} --text", f"evaluate {out}/*-s{seed}", f"inspect {path}"):
-        say(f"  .venv/bin/radmoe {call}")
+    say_next_steps(f"select {path} --text", f"evaluate {out}/*-s{seed}", f"inspect {path}")
     say("")
     _committed()
     _page(pools, out / "report.html")
