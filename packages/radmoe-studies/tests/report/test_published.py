@@ -56,7 +56,7 @@ def test_the_readme_gets_a_block_below_its_heading(adopted: Path) -> None:
     assert rows[2] == "| n | 12 | 12 | 24 | 12 |"
     for words in (
         "3 configurations, 20 problems",
-        "`make reproduce SCALE=full SAMPLING=hot`",
+        "`make reproduce SCALE=full`",
         "RAD",
         "Percent right (gain",
         "packages/radmoe-studies/docs/results.md",
@@ -106,17 +106,17 @@ def test_without_a_committed_result_no_page_may_show_one(adopted: Path, tmp_path
 def test_a_second_result_has_a_page_of_its_own_and_leaves_the_readme(
     adopted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readme, source = (adopted / "README.md").read_text(), evaluation(tmp_path / "paper.json", "lab-oss low")
-    assert run(monkeypatch, "--adopt", source, "--sampling", "paper", "--root", adopted) == 0
-    page = (adopted / COMMITTED["paper"].page).read_text()
+    readme, source = (adopted / "README.md").read_text(), evaluation(tmp_path / "hot.json", "lab-oss low")
+    assert run(monkeypatch, "--adopt", source, "--sampling", "hot", "--root", adopted) == 0
+    page = (adopted / COMMITTED["hot"].page).read_text()
     assert "1 configuration, 20 problems" in page
-    assert "`make reproduce SCALE=full` makes them again" in page
+    assert "`make reproduce SCALE=full SAMPLING=hot` makes them again" in page
     assert (adopted / "README.md").read_text() == readme
     assert stale_pages(adopted) == []
-    (adopted / COMMITTED["paper"].page).write_text(page.replace("20 problems", "21 problems"))
-    assert [line.split()[0] for line in stale_pages(adopted)] == [str(COMMITTED["paper"].page)]
+    (adopted / COMMITTED["hot"].page).write_text(page.replace("20 problems", "21 problems"))
+    assert [line.split()[0] for line in stale_pages(adopted)] == [str(COMMITTED["hot"].page)]
     assert run(monkeypatch, "--root", adopted) == 0
-    assert (adopted / COMMITTED["paper"].page).read_text() == page
+    assert (adopted / COMMITTED["hot"].page).read_text() == page
 
 
 def test_a_page_of_any_evaluation_says_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

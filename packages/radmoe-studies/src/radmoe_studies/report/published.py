@@ -1,12 +1,12 @@
 """The pages that show the committed results. They are written here, not by hand.
 
-There may be a result for each way of sampling. The hotter one is in README.md's block and in packages/radmoe-studies/docs/results.md;
-that at the paper's has a page of its own, results-paper.md, once it has been evaluated.
+There is a result for each way of sampling. That at the paper's is in README.md's block and in packages/radmoe-studies/docs/results.md,
+the hotter one in results-hot.md.
 
     python -m radmoe_studies.report.published                            # write all pages from the committed files
     python -m radmoe_studies.report.published --check                    # say which of them is not current
     python -m radmoe_studies.report.published --adopt RESULTS.json       # make an evaluation the committed result, and write its pages
-    python -m radmoe_studies.report.published --adopt RESULTS.json --sampling paper
+    python -m radmoe_studies.report.published --adopt RESULTS.json --sampling hot
     python -m radmoe_studies.report.published --page RESULTS.json --out PAGE.md     # such a page of any evaluation
 
 All but the last run in a checkout. RESULTS.json is what `radmoe evaluate POOL... --out RESULTS.json` wrote.
@@ -44,11 +44,11 @@ _RESULTS, _DOCS = Path("packages/radmoe-studies/src/radmoe_studies/results"), Pa
 COMMITTED = {
     one.sampling: one
     for one in (
-        Committed("hot", _RESULTS / "full.json", _DOCS / "results.md", "make reproduce SCALE=full SAMPLING=hot"),
-        Committed("paper", _RESULTS / "paper.json", _DOCS / "results-paper.md", "make reproduce SCALE=full"),
+        Committed("paper", _RESULTS / "paper.json", _DOCS / "results.md", "make reproduce SCALE=full"),
+        Committed("hot", _RESULTS / "hot.json", _DOCS / "results-hot.md", "make reproduce SCALE=full SAMPLING=hot"),
     )
 }
-SHOWN = COMMITTED["hot"]  # in README.md
+SHOWN = COMMITTED["paper"]  # in README.md
 BEGIN = "<!-- results: written by python -m radmoe_studies.report.published -->"
 END = "<!-- end of results -->"
 HEADING = "## Did it help?"  # a README without a block gets it below this line

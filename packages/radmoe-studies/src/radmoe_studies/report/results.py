@@ -17,7 +17,7 @@ from radmoe.evaluation.render import visible_table
 from radmoe.evaluation.table import Cell, Column, Pair, Row, Table
 from radmoe.system.printing import json_text
 
-COMMITTED = Path(__file__).parent.parent / "results" / "full.json"
+COMMITTED = Path(__file__).parent.parent / "results" / "paper.json"
 TABLES = ("kinds", "against")
 LEFT_OUT = ("DeepConf", "RAD, marker only", "preset best+text")  # rows that the overview does without
 VERDICTS = (
