@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -102,6 +104,20 @@ def poisoned_plan() -> Plan:
     plan = make_plan()
     assert isinstance(plan.engine, WaitingEngine)
     plan.engine.happens = lambda key: os._exit(1) if key == "q5" else None
+    return plan
+
+
+def mortal_plan(left: int) -> Plan:
+    """The plan, whose workers die when they have made so many rollouts, and the disk of their machine with them."""
+    plan, deaths = make_plan(n=4, seconds=0.3), itertools.count()
+
+    def dies(key: str) -> None:
+        if next(deaths) == left:
+            shutil.rmtree(os.environ["RADMOE_SPOOL"])
+            os._exit(1)
+
+    assert isinstance(plan.engine, WaitingEngine)
+    plan.engine.happens = dies
     return plan
 
 
