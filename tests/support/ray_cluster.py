@@ -82,7 +82,7 @@ def make_plan(n: int = 8, seconds: float = 0.0, questions: int = 12, max_tokens:
 
 
 def cursed_plan(node: str, curse: str) -> Plan:
-    """The plan, with an engine that on one node dies, has another library, or cannot be used."""
+    """The plan, with an engine that on one node dies, has another library or other weights, or cannot be used."""
     import ray
 
     from radmoe.errors import EngineError
@@ -94,6 +94,9 @@ def cursed_plan(node: str, curse: str) -> Plan:
             plan.engine.happens = lambda key: os._exit(1)
         elif curse == "another version":
             plan.engine.versions = {"waiting": "2"}
+        elif curse == "other weights":
+            made_by = plan.engine.provenance() | {"checkpoint": "0123"}
+            plan.engine.provenance = lambda: made_by  # type: ignore[method-assign]
         else:
             raise EngineError("no GPU is visible here")
     return plan
