@@ -41,9 +41,8 @@ from radmoe_integrations.ray_connection import connected
 
 DEATHS = 3  # in a row, without a rollout between them, after which a worker is given up
 _PASSING = (EngineError, PoolWriteError, PoolUnreachable)  # errors of a worker at work that the next one may not have
-# between what a worker tells the driver: at first, and at most, after twice as long each time
-_REPORT_SECONDS = 1.0, 1.0
-_PUBLISH_SECONDS = 5.0, 300.0  # into a store, where only what was sent is safe
+_REPORT_SECONDS = 1.0  # between what a worker tells the driver
+_PUBLISH_SECONDS = 300.0  # the same at most, after twice as long each time, where only what was sent to a store is safe
 _RELEASE_SECONDS = 120.0  # until a killed process must have let go of the pool; a lease in a store lapses after 90
 
 Part = TypeVar("Part")
@@ -174,7 +173,7 @@ class _Worker:
 
     def __init__(self, pickled: bytes, out: str) -> None:
         self._pickled, self._out = pickled, files.place(out)
-        self._pause, self._longest = _PUBLISH_SECONDS if files.in_store(self._out) else _REPORT_SECONDS
+        self._pause, self._longest = _REPORT_SECONDS, _PUBLISH_SECONDS if files.in_store(self._out) else _REPORT_SECONDS
         self._writer: PoolWriter | None = None
 
     def start(self) -> dict[str, Any]:
