@@ -156,7 +156,7 @@ def cluster(nodes: int, cpus: int = 1) -> Iterator[Any]:
 
     options = {"num_cpus": cpus, "object_store_memory": STORE_BYTES}
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_worker_niceness"] = "0"  # Ray's own 15 lets workers starve beside other work
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own 15 lets workers starve beside other work
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # by nodes and workers
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, [str(Path(__file__).parent), *inherited])))
     made = Cluster(initialize_head=True, head_node_args=options | {"include_dashboard": False})
