@@ -201,11 +201,9 @@ class _Worker:
             if not files.in_store(self._out) and holder(self._out) is None:
                 raise PoolNotFound(f"{self._out} is not the driver's pool here: give an --out that all nodes see")
             self._writer = PoolWriter(self._out, workers=True, **self._work.record)
-        lacking = [name for name in names if not self._writer.has(*name)]
-        if added := [name for name in names if self._writer.has(*name)]:  # by a lost worker, who did not come to say so
-            yield added, 0
-        added, tokens, told = [], 0, time.monotonic()
-        with closing(self._work.make(lacking, self._writer)) as rollouts:
+        added = [name for name in names if self._writer.has(*name)]  # by a lost worker, who did not come to say so
+        tokens, told = 0, time.monotonic()
+        with closing(self._work.make([name for name in names if name not in added], self._writer)) as rollouts:
             for name, count in rollouts:
                 added.append(name)
                 tokens += count
