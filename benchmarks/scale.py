@@ -28,7 +28,7 @@ SHARE, LEAST = (
     0.75,
     0.25,
 )  # of what is left per worker, and of a batch at least: the size of a piece, as in radmoe_integrations.on_ray
-PUBLISH_S = 300.0  # between what a worker sends to a store
+PUBLISH_S = 300.0  # between what a worker sends to a store; the shorter pauses of its first five minutes are left out
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from crooked_store import Crooked
 from planted_pools import write_pool
 from radmoe import open_pool, select
 from radmoe.errors import InputError, PoolBusy, PoolError, PoolIncomplete, PoolNotFound, PoolUnreachable, PoolWriteError
-from radmoe.pool import Pool, PoolWriter, lease, schema, stores
+from radmoe.pool import Pool, PoolWriter, completion, lease, schema, shard, stores
 from radmoe.pool.files import place
 from radmoe.pool.stores import StorePath
 from radmoe_lab.planted import PlantedGroup
@@ -221,6 +221,27 @@ def test_what_killed_processes_added_is_there_and_once(bucket: StorePath) -> Non
     pool = Pool.recover(bucket)
     assert pool.rollout_indices("p") == [0, 1, 2, 3, 4]
     assert pool.verify() == []
+
+
+def test_two_workers_that_come_at_once_do_not_both_send_what_a_killed_one_added(
+    bucket: StorePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = writer(bucket, workers=True)
+    killed.add("p", rollout(60), rollout_index=0)
+    killed.abandon()
+    sent: list[Path] = []
+
+    def publish(local: Path, directory: Path) -> None:
+        sent.append(directory)
+        with writer(bucket, workers=True) as second:  # while the first sends it
+            assert not second.has("p", 0)
+        shard.publish(local, directory)
+
+    monkeypatch.setattr(completion, "publish", publish)
+    with writer(bucket, workers=True) as first:
+        assert first.has("p", 0)
+    assert len(sent) == 1
+    assert open_pool(bucket).verify() == []
 
 
 def test_a_store_that_is_stopped_for_a_while_costs_nothing(

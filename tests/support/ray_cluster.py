@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -80,7 +82,7 @@ def make_plan(n: int = 8, seconds: float = 0.0, questions: int = 12, max_tokens:
 
 
 def cursed_plan(node: str, curse: str) -> Plan:
-    """The plan, with an engine that on one node dies, has another library, or cannot be used."""
+    """The plan, with an engine that on one node dies, has another library or other weights, or cannot be used."""
     import ray
 
     from radmoe.errors import EngineError
@@ -92,6 +94,9 @@ def cursed_plan(node: str, curse: str) -> Plan:
             plan.engine.happens = lambda key: os._exit(1)
         elif curse == "another version":
             plan.engine.versions = {"waiting": "2"}
+        elif curse == "other weights":
+            made_by = plan.engine.provenance() | {"checkpoint": "0123"}
+            plan.engine.provenance = lambda: made_by  # type: ignore[method-assign]
         else:
             raise EngineError("no GPU is visible here")
     return plan
@@ -102,6 +107,20 @@ def poisoned_plan() -> Plan:
     plan = make_plan()
     assert isinstance(plan.engine, WaitingEngine)
     plan.engine.happens = lambda key: os._exit(1) if key == "q5" else None
+    return plan
+
+
+def mortal_plan(left: int) -> Plan:
+    """The plan, whose workers die when they have made so many rollouts, and the disk of their machine with them."""
+    plan, deaths = make_plan(n=4, seconds=0.3), itertools.count()
+
+    def dies(key: str) -> None:
+        if next(deaths) == left:
+            shutil.rmtree(os.environ["RADMOE_SPOOL"])
+            os._exit(1)
+
+    assert isinstance(plan.engine, WaitingEngine)
+    plan.engine.happens = dies
     return plan
 
 
@@ -137,6 +156,7 @@ def cluster(nodes: int, cpus: int = 1) -> Iterator[Any]:
 
     options = {"num_cpus": cpus, "object_store_memory": STORE_BYTES}
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own 15 lets workers starve beside other work
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # by nodes and workers
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, [str(Path(__file__).parent), *inherited])))
     made = Cluster(initialize_head=True, head_node_args=options | {"include_dashboard": False})

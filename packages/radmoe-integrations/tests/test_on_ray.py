@@ -85,6 +85,7 @@ def test_a_pool_whose_workers_are_killed_is_the_undisturbed_one(
     [
         ("dies", "was given up: lost 3 times in a row, the last time by: The actor died unexpectedly"),
         ("another version", "was given up: it has versions.waiting = '[12]', the first worker '[12]'"),
+        ("other weights", r"was given up: it has checkpoint = (None|'0123'), the first worker (None|'0123'): install"),
         ("no GPU", "was given up: no GPU is visible here"),
     ],
 )

@@ -19,7 +19,7 @@ from radmoe.pool import open_pool
 from radmoe.pool.stores import StorePath
 from radmoe.system.cluster import Crew
 from radmoe_integrations.on_ray import capture_on_ray
-from ray_cluster import Killer, content, make_plan
+from ray_cluster import Killer, content, make_plan, mortal_plan
 from seaweed import SeaweedFS
 
 pytestmark = pytest.mark.slow
@@ -45,4 +45,17 @@ def test_a_pool_in_a_store_is_complete_though_workers_are_killed_and_the_store_i
     assert done.rollouts == 96
     pool = open_pool(str(bucket))
     assert pool.verify() == []
+    assert content(str(bucket)) == content(tmp_path / "alone")
+
+
+def test_a_worker_that_lives_for_a_while_is_not_one_that_keeps_dying_though_its_disk_dies_too(
+    bucket: StorePath, tmp_path: Path
+) -> None:
+    capture_pool(make_plan(4), tmp_path / "alone")
+    with ray_cluster.cluster(1) as cluster:
+        done = capture_on_ray(partial(mortal_plan, 24), str(bucket), Crew(f"ray://{cluster.address}", 1))
+    assert (done.sampled, done.given_up) == (48, ())
+    pool = open_pool(str(bucket))
+    assert pool.verify() == []
+    assert len(pool.shards) > 3  # those of workers that died, and of the last one
     assert content(str(bucket)) == content(tmp_path / "alone")

@@ -92,18 +92,25 @@ def seal_orphans(path: Path) -> tuple[int, tuple[SetAside, ...]]:
                 directory.rmdir()  # its writer was killed before it made the journal
         elif (local := workplace(directory)) is None:
             live += schema.SHARD_META not in names and claimed(directory)
-        elif journal.is_live(local / schema.JOURNAL):
-            live += 1
         else:
-            header = documents.read_open(path / schema.OPEN_JSON)
-            shape, profile = documents.stored_router(header)
-            contents = Contents(header.get("columns"), shape, profile, len(documents.read_vocab(path)))
-            aside += seal(local, shape, profile, check=partial(check_rollout, contents))
-            publish(local, directory)
-            remove_journal(local, directory)
+            with journal.orphaned(local / schema.JOURNAL) as orphaned:
+                if orphaned:
+                    aside += _seal_orphan(path, local, directory)
+                else:
+                    live += 1
     if not files.in_store(path) and files.exists(path / schema.OPEN_JSON):
         _purge(path)
     return live, tuple(aside)
+
+
+def _seal_orphan(path: Path, local: Path, directory: Path) -> tuple[SetAside, ...]:
+    header = documents.read_open(path / schema.OPEN_JSON)
+    shape, profile = documents.stored_router(header)
+    contents = Contents(header.get("columns"), shape, profile, len(documents.read_vocab(path)))
+    aside = seal(local, shape, profile, check=partial(check_rollout, contents))
+    publish(local, directory)
+    remove_journal(local, directory)
+    return aside
 
 
 def _purge(path: Path) -> None:

@@ -11,6 +11,7 @@ import fcntl
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -91,14 +92,19 @@ def workplace(directory: Path) -> Path | None:
     """Where the journal of a shard is that is not sealed; None if that is on another machine."""
     if not isinstance(directory, StorePath):
         return directory
-    local = lease.workplace(directory, (directory / schema.JOURNAL).content())
+    try:
+        local = lease.workplace(directory, (directory / schema.JOURNAL).content())
+    except FileNotFoundError:  # it is sealed by now
+        return None
     return local if files.exists(local / schema.JOURNAL) else None
 
 
 def claimed(directory: Path) -> bool:
     """Whether a process that lives fills a shard in a store."""
     claim = directory / schema.JOURNAL
-    return isinstance(claim, StorePath) and lease.is_alive(claim.content(), claim.head())
+    with suppress(FileNotFoundError):  # it is sealed by now
+        return isinstance(claim, StorePath) and lease.is_alive(claim.content(), claim.head())
+    return False
 
 
 def _try_lock(file: BinaryIO, mode: int) -> bool:

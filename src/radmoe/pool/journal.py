@@ -20,7 +20,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -91,14 +91,23 @@ def frame(payload: bytes) -> bytes:
     return _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload
 
 
-def is_live(path: Path) -> bool:
-    """Whether some process still writes this journal."""
-    with files.open_file(path) as f:
+@contextmanager
+def orphaned(path: Path) -> Iterator[bool]:
+    """Whether no process writes this journal or seals it. If so, no other takes it up while the block runs."""
+    try:
+        f = files.open_file(path)
+    except PoolCorrupt:
+        if files.exists(path):
+            raise
+        yield False  # another process has sealed it by now
+        return
+    with f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = files.exists(path)
         except BlockingIOError:
-            return True
-        return False
+            free = False
+        yield free
 
 
 def read(path: Path) -> tuple[dict[str, Any], Iterator[Entry]]:

@@ -42,7 +42,7 @@ from radmoe_integrations.ray_connection import connected
 DEATHS = 3  # in a row, without a rollout between them, after which a worker is given up
 _PASSING = (EngineError, PoolWriteError, PoolUnreachable)  # errors of a worker at work that the next one may not have
 _REPORT_SECONDS = 1.0  # between what a worker tells the driver
-_PUBLISH_SECONDS = 300.0  # the same where only what was sent to a store is safe
+_PUBLISH_SECONDS = 300.0  # the same at most, after twice as long each time, where only what was sent to a store is safe
 _RELEASE_SECONDS = 120.0  # until a killed process must have let go of the pool; a lease in a store lapses after 90
 
 Part = TypeVar("Part")
@@ -173,6 +173,7 @@ class _Worker:
 
     def __init__(self, pickled: bytes, out: str) -> None:
         self._pickled, self._out = pickled, files.place(out)
+        self._pause, self._longest = _REPORT_SECONDS, _PUBLISH_SECONDS if files.in_store(self._out) else _REPORT_SECONDS
         self._writer: PoolWriter | None = None
 
     def start(self) -> dict[str, Any]:
@@ -189,7 +190,8 @@ class _Worker:
     def make(self, names: Sequence[Name], again: bool) -> Iterator[tuple[list[Name], int]]:
         """Make a piece; yields from time to time which rollouts were added and are safe, and how many tokens they have.
 
-        Where some of it is handed out again, this worker looks first what the pool has got of lost ones meanwhile.
+        Where some of it is handed out again, this worker looks first what the pool has got of lost ones meanwhile. Into a store it
+        sends soon what it makes first and less often as it goes on, so that one that is lost with its disk loses half at most.
         """
         if again and self._writer is not None:
             self._writer.publish()
@@ -205,10 +207,11 @@ class _Worker:
             for name, count in rollouts:
                 added.append(name)
                 tokens += count
-                if time.monotonic() - told >= (_PUBLISH_SECONDS if files.in_store(self._out) else _REPORT_SECONDS):
+                if time.monotonic() - told >= self._pause:
                     self._publish()
                     yield added, tokens
                     added, tokens, told = [], 0, time.monotonic()
+                    self._pause = min(2 * self._pause, self._longest)
         self._publish()
         yield added, tokens
 
