@@ -24,6 +24,7 @@ VERDICTS = (
     "RAD is ",
     "RAD beats ",
     "A baseline ",
+    "No difference ",
     "In these sentences ",
 )  # how notes that compare begin (`kinds.sentences`)
 LARGEST = 200_000  # bytes of the file
