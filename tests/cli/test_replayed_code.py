@@ -53,7 +53,7 @@ def test_texts_are_selected_from_in_one_step(replayed: Path) -> None:
     assert [len(row["located"]) for row in rows] == [6, 6, 6]
     assert {row["kind"] for row in rows} == {"code"}
     assert "give --model CHECKPOINT to replay them" in error(radmoe("select", texts, expect=2))
-    assert "leave --model out" in error(radmoe("select", replayed, "--model", "lab-qwen", expect=2))
+    assert "leave it out to select from a pool" in error(radmoe("select", replayed, "--model", "lab-qwen", expect=2))
 
 
 @pytest.mark.parametrize("command", ["evaluate", "select", "bench"])
