@@ -72,7 +72,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("checkpoint", "model"):
         (place / name).symlink_to(WEIGHTS)
     shutil.copy(WEIGHTS / "tokenizer.json", place)
-    adopted = (path for one in COMMITTED.values() for path in (one.page, one.file) if (ROOT / one.file).exists())
+    adopted = (path for one in COMMITTED.values() for path in (one.page, one.file))
     for name in (Path("README.md"), *adopted):  # of a checkout
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, place / name)

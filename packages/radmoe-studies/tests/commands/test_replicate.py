@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from command_line import interrupted, radmoe, start
 from fake_server import FakeServer
 from radmoe.engines import open_engine
 from radmoe.engines.models import resolve_model
-from radmoe.errors import RadmoeError
+from radmoe.errors import InputError, RadmoeError
 from radmoe.pool import open_pool
 from radmoe_studies.commands import replicate
+from radmoe_studies.replicate.cell import ReplicatedTask, measured
+from radmoe_studies.replicate.configs import CONFIGS
 from radmoe_studies.replicate.document import read_document
 from radmoe_studies.replicate.run import STATE
 from replications import cell, replication
@@ -248,6 +251,10 @@ def test_fewer_problems_than_the_pool_has_are_refused(run: Run, rows: Path, tmp_
     estimates = (tmp_path / "mine" / STATE).read_bytes()
     assert "holds 3 problems x 2 rollouts, and 2 x 2 were asked for" in bad(run, *words, "--limit", 2)
     assert (tmp_path / "mine" / STATE).read_bytes() == estimates  # refused before it was measured what it takes
+    config = replace(CONFIGS[THINKING], n=2)
+    more = ReplicatedTask.load(config, "aime_2025", rows, 4, tmp_path / "mine")
+    with pytest.raises(InputError, match="holds 3 problems x 2 rollouts, and 4 x 2 were asked for"):
+        measured(more, config, None, 1)  # nor is a pool measured that has too few
     assert run(*words, "--limit", 4).exit_code == 0  # more may be added
 
 

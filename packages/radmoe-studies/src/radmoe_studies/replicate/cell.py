@@ -67,12 +67,16 @@ class ReplicatedTask(NamedTuple):
             pool = open_pool(self.pool)
         except PoolError:
             return
-        most = max(len(pool.rollout_indices(problem)) for problem in pool.problems)
+        most = max((len(pool.rollout_indices(problem)) for problem in pool.problems), default=0)
         if most > n or set(pool.problems) - set(self.problems):
-            raise InputError(
-                f"{self.pool} holds {len(pool.problems)} problems x {most} rollouts, and {len(self.problems)} x {n} were asked "
-                "for: give -n and --limit as they were, or another --out"
-            )
+            raise self.differs(len(pool.problems), most, n)
+
+    def differs(self, problems: int, rollouts: int, n: int) -> InputError:
+        """The error for a pool of so many problems and rollouts, where n rollouts of each of the task's were asked for."""
+        return InputError(
+            f"{self.pool} holds {problems} problems x {rollouts} rollouts, and {len(self.problems)} x {n} were asked "
+            "for: give -n and --limit as they were, or another --out"
+        )
 
 
 def capture(task: ReplicatedTask, setup: Setup, n: int) -> None:
@@ -116,7 +120,9 @@ def measured(
     """The cell of a task for the document: what every registered method did, problem by problem."""
     evidence = gather([task.pool], confidence_window=config.confidence_window, jobs=jobs)
     (panel,) = evidence.panels
-    task.refuse_more(config.n)  # one that was unfinished before
+    problems, n = set(panel.problem_ids), {len(marks.correct) for marks in panel.marks.values()}
+    if problems != set(task.problems) or n != {config.n}:
+        raise task.differs(len(problems), max(n), config.n)
     with bar(f"evaluating {task.name}") as update:
         outcomes = panel.measure(update)
     request = request_of(panel, "paper")
