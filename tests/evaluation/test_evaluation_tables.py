@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from pools import evaluated
 from radmoe.errors import InputError
 from radmoe.evaluation import GradedPool, Report, build_report
+from radmoe.evaluation.kinds import BASELINES
 from radmoe.evaluation.methods import METHODS
 from radmoe.evaluation.render import markdown
 from radmoe.evaluation.scores import Collection, Draws, degenerate
 from radmoe.evaluation.stats import cluster_bootstrap, holm, mcnemar_exact, poisson_binomial_test
-from radmoe.evaluation.table import Cell
+from radmoe.evaluation.table import Cell, p_text
 from radmoe.evaluation.tables import lift_table
 
 FEW = Draws(resamples=200)
@@ -252,7 +253,36 @@ def test_a_row_over_configurations_that_share_problems_is_tested_by_sign_flips()
         next(t for t in report.tables if t.key == "paired").notes
     )
     assert "on 4 problems (24 counting every configuration) RAD" in report.verdict
-    assert "exact sign flips of problems p = 1.00: no difference" in report.verdict
+    assert "exact sign flips of problems p = 1.00 (Holm over 4 comparisons): no difference" in report.verdict
+
+
+def test_problems_that_are_all_alike_have_no_interval_whatever_their_configurations_do() -> None:
+    """One configuration wins each problem and the other loses it: resampling problems gives 0 always, which is no certainty."""
+    pools = [evaluated({"rad": [won] * 6, "majority": [1 - won] * 6}, right=[4] * 6, model=f"m{won}") for won in (0, 1)]
+    pooled = rows(build_report(pools, FEW), "paired")["RAD - Cons@8", "all"]["gap"]
+    assert (pooled.value, pooled.low, pooled.high) == (0.0, None, None)
+    assert "no interval" in pooled.note
+
+
+def test_the_votes_p_in_the_verdict_is_corrected_with_those_of_the_baselines() -> None:
+    """A vote was tested by itself, beside baselines that were corrected for each other."""
+    won = [0] * 6 + [1] * 14
+    made = evaluated({"rad": won, "majority": [1] * 20, "likelihood": won, "text-overlap": won}, right=[4] * 20)
+    usable = [name for name in BASELINES if name in made.outcomes.hits]
+    p = min(1.0, len(usable) * mcnemar_exact(0, 6))
+    assert p > 0.05 > mcnemar_exact(0, 6)
+    sentence = build_report([made], FEW).verdict
+    several = f"(Holm over {len(usable)} comparisons): no difference"
+    assert f"exact McNemar {p_text(p)} {several}" in sentence
+    assert sentence.count(several) == 2
+
+
+def test_stars_of_the_lift_are_corrected_over_the_rows_of_the_table() -> None:
+    p = poisson_binomial_test([5 / 8] * 7, [1] * 7).p
+    made = [evaluated({"rad": [1] * 7}, right=[5] * 7, dataset=name) for name in ("a", "b")]
+    alone, both = (rows(build_report(own, FEW), "lift")["m", "a"]["Δsel"] for own in (made[:1], made))
+    assert (alone.stars, both.stars) == ("*", "")
+    assert 0.05 / 3 < p < 0.05
 
 
 @pytest.mark.parametrize("key", ["accuracy", "strict", "baselines"])
@@ -295,7 +325,7 @@ def test_the_strict_table_is_left_out_where_the_readout_is_strict_already() -> N
         (evaluated({"rad": [1] * 20}, right=[4] * 20), "Selection helped", ["+50.0 points", "p < 0.001", "exactly the same problems"]),
         (evaluated({"rad": [0] * 20}, right=[4] * 20), "Selection hurt", ["-50.0 points", "do as badly"]),
         (evaluated({"rad": [1, 0] * 10}, right=[4] * 20), "No help shown", ["+0.0 points", "20 problems"]),
-        (evaluated({"rad": [1, 0] * 10, "majority": [1] * 20}, right=[4] * 20), "No help shown", ["-50.0 points", "p = 0.002: a difference"]),
+        (evaluated({"rad": [1, 0] * 10, "majority": [1] * 20}, right=[4] * 20), "No help shown", ["-50.0 points", "p = 0.008 (Holm over 4 comparisons): a difference"]),
         (evaluated({"rad": [1] * 20}, right=[4] * 20, kind="code"), "Selection helped", ["nothing to count here"]),
         (evaluated({"rad": [1] * 4}, right=[8] * 4), "Selection could not matter here", ["4 problems"]),
     ],

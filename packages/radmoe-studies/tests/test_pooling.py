@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from planted_panels import panel
+from radmoe.evaluation.table import Cell, Row
 from radmoe_studies.pooling import (
     QWEN_THINKING,
     THINKING,
     Rows,
+    adjusted,
+    by_holm,
     clusters,
     configuration,
     groups,
@@ -72,3 +75,11 @@ def test_instruct_is_told_by_style_or_by_the_models_name_and_everything_else_is_
     assert [QWEN_THINKING.holds(one) for one in (*qwen, effort, styles["instruct"])] == [True, True, False, False]
     beside = others([*qwen, effort, styles["instruct"]], QWEN_THINKING)
     assert beside == {"other thinking-class configurations": [effort], "instruct configurations": [styles["instruct"]]}
+
+
+def test_holm_is_over_the_p_values_that_there_are() -> None:
+    rows = [Row((Cell(name), Cell(p, "p"))) for name, p in (("a", 0.01), ("b", None), ("c", 0.04))]
+    assert adjusted([0.01, None, 0.04]) == [0.02, None, 0.04]
+    assert [row.cells[1].value for row in by_holm(rows, 1)] == [0.02, None, 0.04]
+    assert adjusted([None]) == [None]
+    assert stars_of(None) == ""

@@ -16,7 +16,7 @@ from radmoe.evaluation.kinds import BASELINES, NAMES, kind_tables
 from radmoe.evaluation.pools import GradedPool
 from radmoe.evaluation.scores import Collection, Draws, Scores, compare, corrected, differ
 from radmoe.evaluation.stats import Interval, poisson_binomial_test
-from radmoe.evaluation.table import SURE, Table, p_text
+from radmoe.evaluation.table import SURE, Cell, Table, p_text
 from radmoe.evaluation.tables import (
     basin_table,
     coverage_table,
@@ -108,31 +108,53 @@ def verdict(collection: Collection, draws: Draws) -> str:
     interval = scores.interval(hits, draws, scores.full)
     helped = "Selection helped" if test.p < SURE else "Selection hurt" if low_tail.p < SURE else "No help shown"
     chance = low_tail.p if helped == "Selection hurt" else test.p
+    compared = _compared(collection, scores, draws)
+    vote, best = _against_vote(collection, compared, draws), _against_best(scores, compared, draws)
     sentence = (
         f"{helped}: on {_problems(scores)} RAD is right {_percent(hits.mean())} of the time and a random rollout "
         f"{_percent(scores.full.mean())}, {_gap(gap, interval)}, and random picks do as "
         f"{'badly' if helped == 'Selection hurt' else 'well'} with Poisson-binomial {p_text(chance)}"
-        f"{_against_vote(collection, draws)}{_left_out(every, scores)}."
+        f"{vote}{_left_out(every, scores)}."
     )
-    return f"{sentence} {_against_best(scores, draws)}"
+    return f"{sentence} {best}"
 
 
-def _against_best(scores: Scores, draws: Draws) -> str:
+def _compared(collection: Collection, scores: Scores, draws: Draws) -> list[tuple[Scores, str, Cell]]:
+    """RAD minus each baseline that can be used on all problems, and minus a vote where one is well-posed, by Holm over all."""
+    parts = [(scores, name) for name in BASELINES if scores.why_not(name) is None]
+    voting = collection.votable()
+    if voting is not None and voting.pools != scores.pools and not _no_vote(voting):
+        parts.append((voting, "majority"))
+    cells = corrected([compare(own, "rad", name, draws) for own, name in parts])
+    return [(own, name, cell) for (own, name), cell in zip(parts, cells, strict=True)]
+
+
+def _no_vote(scores: Scores) -> str | None:
+    """Why RAD and a vote cannot be compared; None where they can."""
+    return scores.why_not("majority") or scores.why_not("rad")
+
+
+def _by_holm(compared: Sequence[tuple[Scores, str, Cell]], cell: Cell) -> str:
+    """The corrected p of one of the comparisons, and what follows from it."""
+    assert cell.pair is not None
+    assert cell.pair.adjusted is not None
+    several = "" if len(compared) == 1 else f" (Holm over {len(compared)} comparisons)"
+    sure = "a difference" if differ(cell) else "no difference these problems can show"
+    return f"{p_text(cell.pair.adjusted)}{several}: {sure}"
+
+
+def _against_best(scores: Scores, compared: Sequence[tuple[Scores, str, Cell]], draws: Draws) -> str:
     """How RAD compares with the baseline that does best of those that read no routing and can be used on all problems."""
-    usable = [name for name in BASELINES if scores.why_not(name) is None]
+    usable = {name: cell for own, name, cell in compared if own is scores}
     if not usable:
         return "No baseline that reads no routing can be used on all of them."
-    cells = corrected([compare(scores, "rad", name, draws) for name in usable])
-    best = max(range(len(usable)), key=lambda i: scores.hits(usable[i]).mean())
-    name, gap, pair = NAMES[usable[best]], cells[best].value, cells[best].pair
+    best = max(usable, key=lambda name: scores.hits(name).mean())
+    gap = usable[best].value
     assert isinstance(gap, float)
-    assert pair is not None
-    assert pair.adjusted is not None
-    interval = scores.interval(scores.hits("rad"), draws, scores.hits(usable[best]))
-    sure = "a difference" if differ(cells[best]) else "no difference these problems can show"
+    interval = scores.interval(scores.hits("rad"), draws, scores.hits(best))
     return (
-        f"The best baseline that reads no routing is {name}, right {_percent(scores.hits(usable[best]).mean())} of the time: "
-        f"RAD is {_gap(gap, interval)} against it, {p_text(pair.adjusted)} (Holm over {len(usable)} baselines): {sure}."
+        f"The best baseline that reads no routing is {NAMES[best]}, right {_percent(scores.hits(best).mean())} of the time: "
+        f"RAD is {_gap(gap, interval)} against it, {_by_holm(compared, usable[best])}."
     )
 
 
@@ -148,21 +170,21 @@ def _left_out(every: Scores, used: Scores) -> str:
     )
 
 
-def _against_vote(collection: Collection, draws: Draws) -> str:
-    scores = collection.votable()
-    if scores is None:
+def _against_vote(collection: Collection, compared: Sequence[tuple[Scores, str, Cell]], draws: Draws) -> str:
+    voting = collection.votable()
+    if voting is None:
         return "; a vote over exact strings has nothing to count here"
-    if (reason := scores.why_not("majority") or scores.why_not("rad")) is not None:
+    if (reason := _no_vote(voting)) is not None:
         return f"; no comparison with a majority vote ({reason})"
-    rad, vote = scores.hits("rad"), scores.hits("majority")
-    test = scores.test(rad, vote)
+    scores, cell = next((own, cell) for own, name, cell in compared if name == "majority" and own.pools == voting.pools)
     size = "" if len(scores) == sum(map(len, collection.pools)) else f" on {_problems(scores)} where one is well-posed"
-    if test.b == test.c == 0:
+    assert cell.pair is not None
+    assert isinstance(cell.value, float)
+    if cell.pair.first == cell.pair.second == 0:
         return f"; a majority vote{size} is right on exactly the same problems"
-    sure = "a difference" if test.p < SURE else "no difference these problems can show"
-    gap = _gap(test.gap, scores.interval(rad, draws, vote))
-    name = {"mcnemar": "exact McNemar", "sign-flip": "exact sign flips of problems"}[test.test]
-    return f"; against a majority vote{size} it is {gap}, {name} {p_text(test.p)}: {sure}"
+    gap = _gap(cell.value, scores.interval(scores.hits("rad"), draws, scores.hits("majority")))
+    name = {"mcnemar": "exact McNemar", "sign-flip": "exact sign flips of problems"}[cell.pair.test]
+    return f"; against a majority vote{size} it is {gap}, {name} {_by_holm(compared, cell)}"
 
 
 def _problems(scores: Scores) -> str:

@@ -133,8 +133,10 @@ class Scores:
         clusters = self.clusters
         if on is not None:
             gaps, clusters = gaps[on], clusters[on]
-        count = len(np.unique(clusters))
-        if count < 2 or np.ptp(gaps) == 0:
+        _, member = np.unique(clusters, return_inverse=True)
+        each = np.bincount(member)
+        count = len(each)
+        if count < 2 or np.ptp(np.bincount(member, gaps) / each) == 0:
             return None
         if count == len(gaps):
             return bootstrap_mean(gaps, resamples=draws.resamples, level=draws.level, seed=draws.seed)

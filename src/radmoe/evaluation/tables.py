@@ -13,7 +13,7 @@ from radmoe.evaluation.methods import METHODS
 from radmoe.evaluation.methods.registry import READS
 from radmoe.evaluation.pools import GradedPool
 from radmoe.evaluation.scores import GROUPINGS, Collection, Draws, Scores, compare, corrected, words_of_test
-from radmoe.evaluation.stats import poisson_binomial_test, random_envelope
+from radmoe.evaluation.stats import holm, poisson_binomial_test, random_envelope
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 
 MAIN = ("average", "majority", "majority-split", "deepconf", "rad", "rad+dc")
@@ -190,6 +190,7 @@ def coverage_table(collection: Collection) -> Table:
 
 def lift_table(collection: Collection, draws: Draws) -> Table:
     """App. "Per-model decomposition": what locating gains, and what selecting gains on top."""
+    tests: list[float] = []  # of the rows that have one, in their order
 
     def cells(scores: Scores) -> tuple[Cell, ...]:
         on = scores.eligible
@@ -199,9 +200,8 @@ def lift_table(collection: Collection, draws: Draws) -> Table:
             return (Cell(n, "count"), *[missing(reason)] * 8)
         rad = scores.hits("rad")
         full, cohort, dens = scores.full[on].mean(), scores.cohort[on].mean(), rad[on].mean()
-        test = poisson_binomial_test(scores.cohort[on], rad[on])
-        stars = next((stars for level, stars in LEVELS if test.p < level), "")
-        bounds = scores.bounds(rad, draws, scores.cohort, on=on) | {"note": f"PB-exact p = {test.p:.3g}"}
+        tests.append(poisson_binomial_test(scores.cohort[on], rad[on]).p)
+        bounds = scores.bounds(rad, draws, scores.cohort, on=on)
         headroom = 1.0 - cohort
         share = missing("no headroom: every located rollout is right")
         if headroom > 0:
@@ -214,7 +214,7 @@ def lift_table(collection: Collection, draws: Draws) -> Table:
             missing(vote) if vote else Cell(float(scores.hits("majority")[on].mean()), "percent"),
             Cell(float(dens), "percent"),
             Cell(float(cohort - full), "points"),
-            Cell(float(dens - cohort), "points", stars=stars, **bounds),
+            Cell(float(dens - cohort), "points", **bounds),
             Cell(float(dens - full), "points"),
             share,
         )
@@ -222,10 +222,21 @@ def lift_table(collection: Collection, draws: Draws) -> Table:
     columns = _columns("dataset", "n", "avg@full", "avg@coh", "maj", "dens", "Δanc", "Δsel", "Δfull", "Δsel/HR")
     notes = (
         "n: problems with two located rollouts. Δanc = avg@coh - avg@full, Δsel = dens - avg@coh, Δfull = their sum.",
-        "Δsel/HR: share of the headroom 1 - avg@coh. Stars: Poisson-binomial exact, one-sided, p < 0.05, 0.01, 0.001, each row "
-        "by itself.",
+        "Δsel/HR: share of the headroom 1 - avg@coh. Stars: Poisson-binomial exact, one-sided, p < 0.05, 0.01, 0.001, by Holm "
+        "over all rows.",
     )
-    return _table("lift", "Where RAD's lift comes from", columns, collection, cells, notes)
+    table = _table("lift", "Where RAD's lift comes from", columns, collection, cells, notes)
+    adjusted = iter(holm(tests).tolist())
+    at = [column.title for column in columns].index("Δsel")
+    rows = (row if row.cells[at].value is None else _starred(row, at, next(adjusted)) for row in table.rows)
+    return replace(table, rows=tuple(rows))
+
+
+def _starred(row: Row, at: int, p: float) -> Row:
+    """The row with the stars of a corrected p at one of its cells."""
+    stars = next((stars for level, stars in LEVELS if p < level), "")
+    cell = replace(row.cells[at], stars=stars, note=f"PB-exact, Holm p = {p:.3g}")
+    return replace(row, cells=(*row.cells[:at], cell, *row.cells[at + 1 :]))
 
 
 def paired_table(collection: Collection, draws: Draws) -> Table:

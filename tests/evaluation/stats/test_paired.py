@@ -187,6 +187,17 @@ def test_unanimous_problems_do_not_move_q(problems: int, selectors: int, data: s
     assert stats.cochran_q(padded).q == pytest.approx(stats.cochran_q(x).q)
 
 
+def test_cochrans_p_takes_rows_of_one_problem_together() -> None:
+    x = np.random.default_rng(1).random((60, 4)) < [0.5, 0.55, 0.6, 0.65]
+    once = stats.cochran_q(x)
+    four = stats.cochran_q(np.tile(x, (4, 1)), np.tile(np.arange(60), 4))
+    assert 0.01 < once.p < 0.2
+    assert four.p == pytest.approx(once.p, abs=0.02)
+    assert stats.cochran_q(np.tile(x, (4, 1))).p < 1e-4 < once.p  # as if there were 240 problems
+    assert stats.cochran_q(x, np.arange(60)) == once
+    assert stats.cochran_q([[1, 1], [0, 0]], ["a", "a"]).p == 1.0
+
+
 def test_selectors_that_never_disagree_give_q_zero_and_p_one() -> None:
     assert stats.cochran_q([[1, 1, 1], [0, 0, 0]]) == stats.CochranQ(0.0, 2, 1.0)
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.stats import cochran_q, holm, mcnemar
-from radmoe.evaluation.table import Cell, Column, Row, Table, missing
+from radmoe.evaluation.stats import cochran_q
+from radmoe.evaluation.table import SURE, Cell, Column, Row, Table, missing
 from radmoe_studies.base import Options
-from radmoe_studies.decision import ALPHA
-from radmoe_studies.evidence import Floats, Panel, Request
+from radmoe_studies.evidence import Bools, Floats, Panel, Request
 from radmoe_studies.gains import of_domains
 from radmoe_studies.picks import rad
-from radmoe_studies.pooling import problems_of, shown
+from radmoe_studies.pooling import PAIRED, adjusted, paired, problems_of, shown
 from radmoe_studies.resample import Quantity, Resampled, resample
 
 READOUTS = ("boundary@marker", "boundary@16", "delimiter@marker", "delimiter@16")
@@ -57,11 +56,12 @@ def wanted(panel: Panel) -> list[Request]:
 
 
 class BandArms(NamedTuple):
-    """Whether RAD is right with every band [rows, bands] at one readout with one kernel, NaN where it has no pick, and the means."""
+    """Whether RAD is right with every band [rows, bands] at one readout with one kernel, NaN where it has no pick, the problem of each row, and the means."""
 
     readout: str
     kernel: str
     hits: Floats
+    problems: list[Hashable]
     means: Resampled
 
     @property
@@ -91,10 +91,10 @@ class BandArms(NamedTuple):
 
 def arms_of(panels: list[Panel], readout: str, kernel: str, options: Options) -> BandArms:
     table = np.concatenate([_hits(panel, readout, kernel) for panel in panels])
-    paired = np.where(np.isfinite(table), table[:, :1], np.nan)  # the full network, on the problems of each band
-    both = np.concatenate([table, paired], axis=1)
-    means = resample(both, problems_of(panels), resamples=options.draws, seed=options.seed)
-    return BandArms(readout, kernel, table, means)
+    full = np.where(np.isfinite(table), table[:, :1], np.nan)  # the full network, on the problems of each band
+    both, problems = np.concatenate([table, full], axis=1), problems_of(panels)
+    means = resample(both, problems, resamples=options.draws, seed=options.seed)
+    return BandArms(readout, kernel, table, problems, means)
 
 
 def _hits(panel: Panel, readout: str, kernel: str) -> Floats:
@@ -103,44 +103,47 @@ def _hits(panel: Panel, readout: str, kernel: str) -> Floats:
     return np.column_stack([nothing if one is None else rad(panel, one) for one in requests])
 
 
-def loss_cells(arms: BandArms, band: str) -> tuple[Cell, Cell, float]:
-    """The accuracy that a band loses against all layers, with its interval, and McNemar's p."""
+def loss_cell(arms: BandArms, band: str) -> Cell:
+    """The accuracy that a band loses against all layers, with its interval."""
     if not arms.bands((band,)):
-        return missing("no layer"), missing("no layer"), 1.0
+        return missing("no layer")
     loss = arms.loss(band)
-    pair = arms.hits[:, [0, BANDS.index(band)]]
-    pair = pair[np.isfinite(pair).all(1)]
-    p = mcnemar(pair[:, 0], pair[:, 1]).p
-    return shown(loss.estimate, "points", loss.interval), shown(p, "p"), p
+    return shown(loss.estimate, "points", loss.interval)
 
 
-def omnibus(arms: BandArms, group: tuple[str, ...]) -> Cell:
-    """The p of Cochran's Q over a group of bands."""
-    table = arms.hits[:, [BANDS.index(band) for band in arms.bands(group)]]
-    table = table[np.isfinite(table).all(1)]
-    return shown(cochran_q(table).p, "p") if table.size and table.shape[1] > 1 else missing("fewer than two bands")
+def loss_p(arms: BandArms, band: str) -> float | None:
+    """The exact p of a band against all layers; None where the band holds no layer."""
+    if not arms.bands((band,)):
+        return None
+    pair, problems = _known(arms, (FULL, band))
+    return paired(pair[:, 0], pair[:, 1], problems).p
 
 
-def holm_of(arms: BandArms) -> dict[str, float]:
-    """McNemar's p of every band against all layers, corrected by Holm within each group of bands."""
-    out: dict[str, float] = {}
-    for group in GROUPS.values():
-        bands = arms.bands(group)
-        out |= dict(zip(bands, holm([loss_cells(arms, band)[2] for band in bands]).tolist(), strict=True))
-    return out
+def omnibus(arms: BandArms, group: tuple[str, ...]) -> float | None:
+    """The p of Cochran's Q over a group of bands; None where fewer than two hold layers."""
+    table, problems = _known(arms, arms.bands(group))
+    if not table.size or table.shape[1] < 2:
+        return None
+    numbers = {problem: i for i, problem in enumerate(dict.fromkeys(problems))}
+    return cochran_q(table, [numbers[problem] for problem in problems]).p
+
+
+def _known(arms: BandArms, bands: Sequence[str]) -> tuple[Floats, list[Hashable]]:
+    """The hits of some bands in the rows where all of them have a pick, and the problem of each row."""
+    table = arms.hits[:, [BANDS.index(band) for band in bands]]
+    known: Bools = np.asarray(np.isfinite(table).all(1))
+    return table[known], [problem for problem, here in zip(arms.problems, known, strict=True) if here]
 
 
 def bands_table(every: Mapping[tuple[str, str], BandArms]) -> Table:
     """A table of the accuracy that every band loses, at each readout with each kernel."""
-    adjusted = {arms: holm_of(own) for arms, own in every.items()}
-    rows = []
-    for band in BANDS[1:]:
-        if any(arms.bands((band,)) for arms in every.values()):
-            stars = ["*" if adjusted[arms].get(band, 1.0) < ALPHA else "" for arms in every]
-            losses = [loss_cells(arms, band)[0] for arms in every.values()]
-            rows.append(
-                Row((Cell(band), *(replace(loss, stars=star) for loss, star in zip(losses, stars, strict=True))))
-            )
+    names = [band for band in BANDS[1:] if any(arms.bands((band,)) for arms in every.values())]
+    tests = [loss_p(arms, band) for band in names for arms in every.values()]
+    stars = iter(["*" if p is not None and p < SURE else "" for p in adjusted(tests)])
+    rows = [
+        Row((Cell(band), *(replace(loss_cell(arms, band), stars=next(stars)) for arms in every.values())))
+        for band in names
+    ]
     columns = (Column("layers"), *(Column(arms.name) for arms in every.values()))
-    note = "s: one tenth alone, c: the shallowest together, x: all but one; * where McNemar's p, by Holm within each, is below .05."
-    return Table("layers-bands", "Accuracy with all layers minus that with some", columns, tuple(rows), (note,))
+    note = "s: one tenth alone, c: the shallowest together, x: all but one; * where p, corrected by Holm over all cells of the table, is below .05."
+    return Table("layers-bands", "Accuracy with all layers minus that with some", columns, tuple(rows), (note, PAIRED))

@@ -17,7 +17,7 @@ from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe_studies.base import Options
 from radmoe_studies.evidence import Floats, Panel
 from radmoe_studies.paper_tables import percent, printed
-from radmoe_studies.pooling import clusters, shown
+from radmoe_studies.pooling import HOLM, by_holm, clusters, shown
 from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Resampled, resample
 from radmoe_studies.trajectories import NEIGHBOURS, SIZES, MeasuredIssue, hit, measure, share
@@ -184,14 +184,21 @@ def main_table(every: list[Issues], options: Options) -> Table:
     heads = (
         *(Column("configuration"), Column("issues"), Column("mixed"), Column("Avg, mixed")),
         *(Column("with a patch, mixed"), Column("RAD, mixed")),
-        *(Column("lift, mixed", "95% CI"), Column("p"), Column("Avg, all"), Column("RAD, all"), Column("lift, all")),
+        *(
+            Column("lift, mixed", "95% CI"),
+            Column("Holm p"),
+            Column("Avg, all"),
+            Column("RAD, all"),
+            Column("lift, all"),
+        ),
         Column("oracle"),
     )
     notes = (
         "The lift over all issues is that on mixed ones times their share, up to issues on which RAD abstains: the others "
         "do not depend on who is picked. Beside the average of all stands that of those with a patch. p is the Poisson-binomial test on the mixed issues, exact and one-sided.",
+        HOLM,
     )
-    return Table("agent", "One patch of N: mixed issues and all", heads, tuple(rows), notes, "comparison")
+    return Table("agent", "One patch of N: mixed issues and all", heads, by_holm(rows, 7), notes, "comparison")
 
 
 def selector_table(every: list[Issues], options: Options, names: Mapping[str, str], key: str, title: str) -> Table:
@@ -215,8 +222,15 @@ def selector_table(every: list[Issues], options: Options, names: Mapping[str, st
                 missing("itself") if name == "rad" else shown(values[2], "points", intervals[2]),
             )
             rows.append(Row((Cell(words), *cells), one.name))
-    heads = (Column("selector"), Column("right"), Column("lift", "95% CI"), Column("p"), Column("minus RAD", "95% CI"))
-    return Table(key, title, heads, tuple(rows))
+    heads = (
+        Column("selector"),
+        Column("right"),
+        Column("lift", "95% CI"),
+        Column("Holm p"),
+        Column("minus RAD", "95% CI"),
+    )
+    note = f"p is the Poisson-binomial test, exact and one-sided. {HOLM}"
+    return Table(key, title, heads, by_holm(rows, 3), (note,))
 
 
 def patched_table(every: list[Issues], options: Options) -> Table:

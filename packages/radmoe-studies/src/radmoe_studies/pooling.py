@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.table import Cell, Unit, missing
+from radmoe.evaluation.stats import Paired, holm, paired_test
+from radmoe.evaluation.table import Cell, Row, Unit, missing
 from radmoe_studies.evidence import Bools, Floats, Panel
 from radmoe_studies.resample import Resampled, resample
 
@@ -19,7 +21,15 @@ POOLS: dict[str, tuple[str, ...]] = {
     "code": ("code",),
 }
 NOTHING = "no problem to compare"
-PAIRED = "p is exact McNemar where each problem occurs once, and exact sign flips of whole problems where several configurations have it."
+PAIRED = (
+    "p is exact McNemar where each problem occurs once, else exact sign flips of whole problems, each with all its configurations "
+    "and readouts."
+)
+STARS = (
+    "Stars: RAD against a random located rollout of each problem, exact and one-sided (Poisson-binomial); p below .05, .01 and .001, by "
+    "Holm over the table."
+)
+HOLM = "Holm's correction is over all p of the table that are ours."
 INSTRUCT = "instruct"
 
 
@@ -134,6 +144,30 @@ def shown(
     return Cell(float(value), unit, low, high, gain=gain, stars=stars)
 
 
-def stars_of(p: float) -> str:
-    """One to three stars for p below .05, .01 and .001, as the paper sets them."""
-    return "*" * sum(p < level for level in (0.05, 0.01, 0.001))
+def paired(x: Floats, y: Floats, problems: Sequence[Hashable]) -> Paired:
+    """The exact test of two selectors by their outcomes 0/1 in some rows, with the problem behind each row."""
+    numbers = {problem: i for i, problem in enumerate(dict.fromkeys(problems))}
+    return paired_test(x, y, [numbers[problem] for problem in problems])
+
+
+def adjusted(p: Sequence[float | None]) -> list[float | None]:
+    """The p-values of a table by Holm, corrected for all that there are."""
+    corrected = iter(holm([value for value in p if value is not None]).tolist())
+    return [None if value is None else next(corrected) for value in p]
+
+
+def by_holm(rows: Sequence[Row], column: int) -> tuple[Row, ...]:
+    """Rows whose p-values, in the cells of one column, are corrected for all that there are."""
+    p = adjusted(
+        [cell.value if isinstance(cell.value, float) else None for cell in (row.cells[column] for row in rows)]
+    )
+    made = []
+    for row, value in zip(rows, p, strict=True):
+        own = row.cells[column] if value is None else replace(row.cells[column], value=value)
+        made.append(replace(row, cells=(*row.cells[:column], own, *row.cells[column + 1 :])))
+    return tuple(made)
+
+
+def stars_of(p: float | None) -> str:
+    """One to three stars for p below .05, .01 and .001, as the paper sets them; none where there is no p."""
+    return "" if p is None else "*" * sum(p < level for level in (0.05, 0.01, 0.001))

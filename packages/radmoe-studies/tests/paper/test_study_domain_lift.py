@@ -36,8 +36,8 @@ def test_the_papers_order_is_found_where_it_was_planted() -> None:
     assert rows["code"].cells[2].value == pytest.approx(0.1, abs=0.03)
     assert rows["math"].cells[1].value == 60
     assert rows["math"].cells[5].value == pytest.approx(
-        3 * 2 / 301
-    )  # the least p of 300 resamples, times three domains
+        6 * 2 / 301
+    )  # the least p of 300 resamples, times three domains at two anchors
 
 
 def test_math_without_signal_and_a_domain_with_a_wrong_consensus_refute_it() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planted_panels import evidence, panel
+from radmoe.evaluation.stats import holm
 from radmoe.selection.kernels import density_scores
 from radmoe_studies.base import Options
 from radmoe_studies.decision import ClaimVerdict
@@ -78,3 +79,25 @@ def test_no_table_holds_a_number_that_is_none() -> None:
             for row in table.rows:
                 assert len(row.cells) == len(table.columns)
                 assert all(np.isfinite(cell.value) for cell in row.cells if isinstance(cell.value, float))
+
+
+def test_a_problem_that_four_configurations_answered_alike_counts_once_in_every_p() -> None:
+    """McNemar over all cells would call the same few problems, asked four times, a difference."""
+    one = planted({"weighted": 0.25, "binary": 0.05, "cosine": 0.25}, problems=30)
+    four = [replace(one, style=style) for style in ("thinking", "low", "medium", "high")]
+    once, often = (kernel(evidence(*own), OPTIONS).tables[:2] for own in ([one], four))
+    for table, repeated in zip(once, often, strict=True):
+        at = [column.title for column in table.columns].index("p")
+        for row, other in zip(table.rows, repeated.rows, strict=True):
+            if not row.section.startswith("paper"):
+                assert other.cells[at].value == row.cells[at].value
+                assert other.cells[at - 1].value == 4 * row.cells[at - 1].value  # type: ignore[operator]
+    assert any(0 < row.cells[7].value < 1 for row in once[0].rows if row.section == "here")  # type: ignore[operator]
+
+
+def test_p_is_corrected_over_all_that_a_table_prints() -> None:
+    found = kernel(evidence(planted({"weighted": 0.25, "binary": 0.05, "cosine": 0.25}, problems=30)), OPTIONS)
+    for table in found.tables[:2]:
+        at = [column.title for column in table.columns].index("Holm p")
+        own = [row.cells for row in table.rows if not row.section.startswith("paper")]
+        assert [cells[at].value for cells in own] == holm([cells[at - 1].value for cells in own]).tolist()  # type: ignore[arg-type]

@@ -10,10 +10,11 @@ import pytest
 from planted_panels import evidence
 from planted_picks import with_picks
 from planted_pools import graded_pool
+from radmoe.evaluation.stats import holm
 from radmoe.types import RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
-from radmoe_studies.bands import BANDS, READOUTS, arms_of, layers_of, wanted
+from radmoe_studies.bands import BANDS, READOUTS, SINGLE, arms_of, layers_of, loss_p, omnibus, wanted
 from radmoe_studies.base import Findings, Options, study_named
 from radmoe_studies.decision import ClaimVerdict
 from radmoe_studies.evidence import Panel, Request, gather
@@ -72,6 +73,26 @@ def test_layers_that_are_needed_together_refute_every_claim() -> None:
     without = [cell for row in found.tables[2].rows if str(row.cells[0].value)[0] == "x" for cell in row.cells[1:]]
     assert [float(str(cell.value)) for cell in without] == pytest.approx([0.3] * 80, abs=0.05)
     assert all(cell.stars == "*" for cell in without)
+
+
+def test_a_problem_that_four_configurations_answered_alike_counts_once_in_every_p() -> None:
+    """McNemar and Cochran's chi-squared would take the same problems, asked four times, for four times as many."""
+    one = with_picks(wanted, lambda request: 0.75 if request.layers is None else 0.55, problems=40, n=4)
+    once, often = (arms_of([one] * times, "boundary@marker", "weighted", OPTIONS) for times in (1, 4))
+    assert loss_p(often, "c0") == pytest.approx(loss_p(once, "c0"))
+    assert loss_p(once, "c0") != 1.0
+    assert omnibus(often, SINGLE) == pytest.approx(omnibus(once, SINGLE), abs=0.1)
+
+
+def test_p_is_corrected_over_all_that_a_table_prints() -> None:
+    found = layers(evidence(with_picks(wanted, only_all_together, problems=30, n=4)), OPTIONS)
+    summary, tenths = found.tables[:2]
+    plain, corrected = ([row.cells[at].value for row in tenths.rows[1:]] for at in (3, 4))
+    assert corrected == holm(plain).tolist()  # type: ignore[arg-type]
+    assert [column.title for column in summary.columns if "p" in column.title.split()] == [
+        "Q, single: Holm p", "Q, cumulative: Holm p", "Q, all but one: Holm p", "Holm p",
+    ]  # fmt: skip
+    assert "Holm's correction is over all p of the table" in " ".join(summary.notes)
 
 
 def test_the_labs_choice_questions_cannot_express_a_claim_about_gpqa() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from planted_outcomes import evaluated
 from planted_panels import evidence, panel
+from radmoe.evaluation.stats import holm
 from radmoe.evaluation.table import Table
 from radmoe_studies.base import Options
 from radmoe_studies.decision import ClaimVerdict
@@ -79,3 +80,11 @@ def test_a_problem_that_four_configurations_answered_alike_counts_once() -> None
     row = "RAD - Cons@N, first seen"
     assert once[row][0] == four[row][0] == 40
     assert four[row][2] == once[row][2]
+
+
+def test_p_is_corrected_over_all_comparisons_of_the_table() -> None:
+    one = evaluated(MATH, EQUAL | {"rad": 0.8, "rad+dc": 0.76})
+    own = [row.cells for row in main(evidence(one), OPTIONS).tables[2].rows]
+    plain = [cells[3].value for cells in own if cells[3].value is not None]
+    assert len(plain) > 1
+    assert [cells[4].value for cells in own if cells[4].value is not None] == holm(plain).tolist()  # type: ignore[arg-type]

@@ -45,5 +45,5 @@ def test_abstentions_are_wrong_and_missing_confidence_is_an_empty_cell() -> None
     one = replace(panel(requests=READ, located=0.0), scalars={})
     (table,) = random_envelope(evidence(one), OPTIONS).tables
     assert table.rows[0].cells[5].value == 0.0
-    assert table.rows[0].cells[8].value is None
+    assert table.rows[0].cells[9].value is None
     assert not random_envelope(evidence(panel(kind="text")), OPTIONS).tables

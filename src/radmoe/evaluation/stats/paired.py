@@ -156,21 +156,34 @@ def mcnemar_boundary(n: int, n_disc: int, *, alpha: float = 0.05) -> float:
     return math.inf if edge is None else (n_disc - 2 * edge) / n
 
 
-def cochran_q(x: ArrayLike) -> CochranQ:
-    """Do k selectors differ in accuracy? Outcomes 0/1 [problems, selectors]; chi-squared with k - 1 df.
+def cochran_q(x: ArrayLike, problems: ArrayLike | None = None, *, permutations: int = 5_000, seed: int = 0) -> CochranQ:
+    """Do k selectors differ in accuracy? Outcomes 0/1 [outcomes, selectors]; chi-squared with k - 1 df.
 
-    Q is 0 and p is 1 when every problem has the same outcome under all selectors.
+    `problems` has the label of the problem behind each row. Where some occur several times, their rows are not independent, and p
+    is that of permuting the selectors within each problem, in all its rows alike. Q is 0 and p is 1 when every row has the
+    same outcome under all selectors.
     """
     table = binary(x, "outcomes", ndim=2)
-    problems, k = table.shape
-    if problems < 1 or k < 2:
-        raise InputError(f"Cochran's Q needs at least 1 problem and 2 selectors, got {problems} and {k}")
+    n, k = table.shape
+    if n < 1 or k < 2:
+        raise InputError(f"Cochran's Q needs at least 1 problem and 2 selectors, got {n} and {k}")
+    count, member = (n, None) if problems is None else members(problems, "problems")
+    if member is not None:
+        same_length(table, member, "outcomes and problems")
     columns, rows = table.sum(axis=0).astype(float), table.sum(axis=1).astype(float)
     spread = float(np.sum(rows * (k - rows)))
     if spread == 0:
         return CochranQ(0.0, k - 1, 1.0)
     q = k * (k - 1) * float(np.sum((columns - columns.mean()) ** 2)) / spread
-    return CochranQ(q, k - 1, float(chdtrc(k - 1, q)))
+    if member is None or count == n:
+        return CochranQ(q, k - 1, float(chdtrc(k - 1, q)))
+    sums = np.zeros((count, k))
+    np.add.at(sums, member, table)
+    differing, rng = sums[np.ptp(sums, axis=1) > 0], np.random.default_rng(seed)
+    drawn = np.array([rng.permuted(differing, axis=1).sum(0) for _ in range(permutations)])
+    # Permuting within rows changes no row's sum, so Q grows with the spread of the columns' sums alone.
+    reached = int((drawn.var(axis=1) >= columns.var() * (1 - 1e-9)).sum())
+    return CochranQ(q, k - 1, (reached + 1) / (permutations + 1))
 
 
 def _check(n: int, n_disc: int, alpha: float) -> None:

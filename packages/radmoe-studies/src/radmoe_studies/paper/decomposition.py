@@ -7,7 +7,7 @@ from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.evidence import Evidence
 from radmoe_studies.lifts import COHORT, DENSE, FULL, MAJORITY, Lift, lifts, wanted
 from radmoe_studies.paper_tables import percent, pool_of, printed
-from radmoe_studies.pooling import POOLS, configuration, groups, of_pool, shown, stars_of
+from radmoe_studies.pooling import POOLS, STARS, adjusted, configuration, groups, of_pool, shown, stars_of
 from radmoe_studies.report.figures import Chart, Plot, Series
 
 MEANS = ("avg_full", "avg_coh", "maj", "dens")  # columns of the paper's table
@@ -42,7 +42,8 @@ def decomposition(evidence: Evidence, options: Options) -> Findings:
 
 def _table(parts: dict[tuple[str, str], Lift]) -> Table:
     rows = []
-    for (pool, name), lift in parts.items():
+    corrected = adjusted([lift.p for lift in parts.values()])
+    for ((pool, name), lift), p in zip(parts.items(), corrected, strict=True):
         anchor, gain, full, share = lift.anchor, lift.selection, lift.full, lift.headroom
         vote = shown(None if pool == "code" else lift.mean(MAJORITY), "percent", note="no vote over programs")
         cells = (
@@ -53,7 +54,7 @@ def _table(parts: dict[tuple[str, str], Lift]) -> Table:
             vote,
             shown(lift.mean(DENSE), "percent"),
             shown(anchor.estimate, "points", anchor.interval),
-            shown(gain.estimate, "points", gain.interval, stars=stars_of(lift.p)),
+            shown(gain.estimate, "points", gain.interval, stars=stars_of(p)),
             shown(full.estimate, "points", full.interval),
             shown(share.estimate, "percent", share.interval, note="no headroom: every located rollout is right"),
         )
@@ -66,7 +67,7 @@ def _table(parts: dict[tuple[str, str], Lift]) -> Table:
     heads = ("configuration", "eligible", "problems", "avg@full", "avg@coh", "maj", "dens")
     deltas = tuple(Column(f"delta-{name}", "95% CI") for name in ("anchor", "sel", "full"))
     columns = (*map(Column, heads), *deltas, Column("delta-sel / headroom", "95% CI"))
-    return Table("decomposition", "RAD's lift, taken apart", columns, tuple(rows), sections="comparison")
+    return Table("decomposition", "RAD's lift, taken apart", columns, tuple(rows), (STARS,), "comparison")
 
 
 def _charts(parts: dict[tuple[str, str], Lift]) -> tuple[Chart, ...]:

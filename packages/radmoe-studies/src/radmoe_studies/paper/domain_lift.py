@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from radmoe.evaluation.stats import holm
 from radmoe.evaluation.table import Cell as TableCell
 from radmoe.evaluation.table import Column, Row, Table, missing
 from radmoe_studies.base import Findings, Options
@@ -15,7 +14,7 @@ from radmoe_studies.decision import EFFECT, FEWEST, POINT, Claim, Decided, chang
 from radmoe_studies.evidence import Evidence, Request
 from radmoe_studies.gains import DOMAINS
 from radmoe_studies.paper.scaling import scaling_rates
-from radmoe_studies.pooling import THINKING
+from radmoe_studies.pooling import HOLM, THINKING, adjusted, shown
 from radmoe_studies.quantities import usable
 from radmoe_studies.rates import ANCHORS, BOUNDARY, DELIMITER, Rates, mean, paper_cell, remarks, subcohort_study
 from radmoe_studies.report.figures import Chart, Plot, Series
@@ -106,13 +105,14 @@ def domain_lift(evidence: Evidence, options: Options) -> Findings:
 
 def _table(rates: dict[Request, Rates], lifts: dict[Request, dict[str, list[Quantity | None]]]) -> Table:
     rows = []
+    tested = {(request, domain): _p(own[0]) for request, domains in lifts.items() for domain, own in domains.items()}
+    corrected = dict(zip(tested, adjusted(list(tested.values())), strict=True))
     for request, domains in lifts.items():
         size = rates[request].cells[-1].m if rates[request].cells else 0
-        corrected = _corrected({domain: own[0] for domain, own in domains.items()})
         for domain, own in domains.items():
             n = TableCell(int(rates[request].of(domain).sum()), "count")
             cells = [_cell(one) for one in own]
-            p = TableCell(corrected[domain], "p") if domain in corrected else missing("too few problems")
+            p = shown(corrected[request, domain], "p", note="too few problems")
             rows.append(Row((TableCell(domain), n, *cells, p), f"{request.readout}, m={size}"))
         for domain, (*printed, problems) in PAPER[request].items():
             numbers = [paper_cell(number, "points") for number in printed]
@@ -129,8 +129,8 @@ def _table(rates: dict[Request, Rates], lifts: dict[Request, dict[str, list[Quan
         Column("p of RAD (Holm)"),
     )
     notes = (
-        "n counts a problem once for each configuration, as the paper does; intervals are over problems. p is two-sided, "
-        "corrected over the domains.",
+        "n counts a problem once for each configuration, as the paper does; intervals are over problems. p is two-sided, by the "
+        f"bootstrap. {HOLM}",
     )
     return Table(
         "domain-lift", "Lift over chance with all rollouts, by domain", columns, tuple(rows), notes, "comparison"
@@ -143,14 +143,12 @@ def _cell(value: Quantity | None) -> TableCell:
     return TableCell(value.estimate, "points", *value.interval)
 
 
-def _corrected(lifts: dict[str, Quantity | None]) -> dict[str, float]:
-    """Two-sided p-values of the lifts that there are, by Holm."""
-    known = {domain: one for domain, one in lifts.items() if one is not None}
-    p = [
-        min(1.0, 2 * (1 + min(int(np.sum(one.draws <= 0)), int(np.sum(one.draws >= 0)))) / (1 + len(one.draws)))
-        for one in known.values()
-    ]
-    return {domain: float(value) for domain, value in zip(known, holm(p), strict=True)} if known else {}
+def _p(lift: Quantity | None) -> float | None:
+    """The two-sided p of a lift, by its draws."""
+    if lift is None:
+        return None
+    rarer = min(int(np.sum(lift.draws <= 0)), int(np.sum(lift.draws >= 0)))
+    return min(1.0, 2 * (1 + rarer) / (1 + len(lift.draws)))
 
 
 def _charts(rates: dict[Request, Rates], lifts: dict[Request, dict[str, list[Quantity | None]]]) -> tuple[Chart, ...]:

@@ -28,7 +28,7 @@ from radmoe_studies.lifts import (
 from radmoe_studies.needs import EFFORTS
 from radmoe_studies.paper_tables import percent, pool_of, printed
 from radmoe_studies.picks import standard
-from radmoe_studies.pooling import of_pool, shown, stars_of
+from radmoe_studies.pooling import STARS, adjusted, of_pool, shown, stars_of
 from radmoe_studies.report.figures import Chart, Plot, Series
 
 STYLES = ("low", "medium", "high")
@@ -121,7 +121,8 @@ def _decide(
 
 def _decomposition(own: Mapping[tuple[str, str], Lift]) -> Table:
     rows = []
-    for (pool, style), lift in own.items():
+    corrected = adjusted([lift.p if lift else None for lift in own.values()])
+    for ((pool, style), lift), p in zip(own.items(), corrected, strict=True):
         if lift:
             anchor, gain, full, share = lift.anchor, lift.selection, lift.full, lift.headroom
             cells = (
@@ -129,7 +130,7 @@ def _decomposition(own: Mapping[tuple[str, str], Lift]) -> Table:
                 shown(lift.mean(FULL), "percent"),
                 shown(lift.mean(MAJORITY), "percent"),
                 shown(anchor.estimate, "points", anchor.interval),
-                shown(gain.estimate, "points", gain.interval, stars=stars_of(lift.p)),
+                shown(gain.estimate, "points", gain.interval, stars=stars_of(p)),
                 shown(full.estimate, "points", full.interval),
                 shown(share.estimate, "percent", share.interval, note="no headroom"),
                 shown(lift.mean(DENSE), "percent"),
@@ -146,7 +147,7 @@ def _decomposition(own: Mapping[tuple[str, str], Lift]) -> Table:
     heads = [Column(name) for name in ("effort", "eligible", "Avg@N", "Cons@N")]
     heads += [Column(f"delta-{name}", "95% CI") for name in ("anchor", "sel", "full")]
     columns = (*heads, Column("delta-sel / headroom", "95% CI"), Column("RAD"), Column("RAD+DC"))
-    return Table("effort-lift", "RAD's lift by reasoning effort", columns, tuple(rows), sections="comparison")
+    return Table("effort-lift", "RAD's lift by reasoning effort", columns, tuple(rows), (STARS,), "comparison")
 
 
 def _trend(panels: Sequence[Panel], tables: Mapping[Panel, Floats], draws: int, seed: int) -> Table:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radmoe.evaluation.stats import Paired, holm, paired_test
+from radmoe.evaluation.stats import Paired, holm
 from radmoe.evaluation.table import Cell, Column, Row, Table, missing
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import Claim, ClaimDecision, within
@@ -19,7 +19,7 @@ from radmoe_studies.fusions import fused
 from radmoe_studies.needs import LOGPROBS
 from radmoe_studies.paper_tables import percent, pool_of, printed
 from radmoe_studies.picks import rad, standard
-from radmoe_studies.pooling import PAIRED, POOLS, configuration, groups, of_pool, shown, stack
+from radmoe_studies.pooling import HOLM, PAIRED, POOLS, configuration, groups, of_pool, paired, shown, stack
 from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Resampled, resample
 
@@ -121,8 +121,7 @@ def _group(pool: str, name: str, own: list[Panel], hits: Mapping[Panel, Floats],
     means = resample(*rows, resamples=options.draws, seed=options.seed)
     first, half, total = rows.table.T
     n, of = len(rows.table), sum(map(len, own))
-    problems = [str(problem) for problem in rows.problems]
-    tests = (paired_test(half, first, problems), paired_test(total, half, problems))
+    tests = (paired(half, first, rows.problems), paired(total, half, rows.problems))
     return Group(pool, name, means, n, of, *tests)
 
 
@@ -161,7 +160,7 @@ def _table(compared: Sequence[Group], one: int, other: int, which: str) -> Table
     tail = (f"{NAMES[one]} alone right", f"{NAMES[other]} alone right", "p", "Holm p")
     columns = (*map(Column, heads), Column("difference", "95% CI"), *map(Column, tail))
     title = "RAD+DC against RAD" if which == "dc" else "Two ways to fuse: rank sum against conf50"
-    return Table(f"fusion-{which}", title, columns, tuple(rows), (PAIRED,), "comparison")
+    return Table(f"fusion-{which}", title, columns, tuple(rows), (PAIRED, HOLM), "comparison")
 
 
 def _charts(compared: Sequence[Group]) -> tuple[Chart, ...]:

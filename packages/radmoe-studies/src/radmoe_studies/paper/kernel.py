@@ -13,9 +13,7 @@ import numpy as np
 
 from radmoe.evaluation.stats import (
     benjamini_hochberg,
-    holm,
     mcnemar_boundary,
-    mcnemar_exact,
     mcnemar_mde,
     mcnemar_power,
 )
@@ -26,7 +24,18 @@ from radmoe_studies.evidence import COSINE, Evidence, Floats, Panel, Request
 from radmoe_studies.gains import DOMAINS
 from radmoe_studies.paper_tables import percent, printed
 from radmoe_studies.picks import highest, hits
-from radmoe_studies.pooling import THINKING, Rows, clusters, configuration, groups, shown
+from radmoe_studies.pooling import (
+    HOLM,
+    PAIRED,
+    THINKING,
+    Rows,
+    adjusted,
+    clusters,
+    configuration,
+    groups,
+    paired,
+    shown,
+)
 from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Resampled, resample
 
@@ -72,9 +81,10 @@ def cells(panel: Panel, readout: str) -> Floats:
 
 
 class KernelCut(NamedTuple):
-    """The means over a part of the cells, and McNemar's test of the two kernels on them.
+    """The means over a part of the cells, and the test of the two kernels on them.
 
-    Of `n` cells, only the binary kernel is right in `b` and only the weighted one in `c`.
+
+    Of `n` cells, only the binary kernel is right in `b` and only the weighted one in `c`. A problem may have several cells, so p is by problems.
     """
 
     means: Resampled
@@ -147,13 +157,12 @@ def _cut(own: list[tuple[Panel, Floats]], options: Options) -> KernelCut | None:
     if not kept.any():
         return None
     data = Rows(rows[kept], [problem for problem, keep in zip(problems, kept, strict=True) if keep])
-    gap = data.table[:, GAP]
-    b, c = int((gap < 0).sum()), int((gap > 0).sum())
     means = resample(*data, resamples=options.draws, seed=options.seed)
-    return KernelCut(means, len(gap), b, c, mcnemar_exact(b, c))
+    test = paired(data.table[:, BINARY], data.table[:, WEIGHTED], data.problems)
+    return KernelCut(means, test.n, test.b, test.c, test.p)
 
 
-def _numbers(cut: KernelCut) -> tuple[Cell, ...]:
+def _numbers(cut: KernelCut, holm: float | None) -> tuple[Cell, ...]:
     e = cut.means.estimate
     return (
         Cell(cut.n, "count"),
@@ -163,6 +172,7 @@ def _numbers(cut: KernelCut) -> tuple[Cell, ...]:
         Cell(cut.b, "count"),
         Cell(cut.c, "count"),
         Cell(cut.p, "p"),
+        shown(holm, "p"),
     )
 
 
@@ -173,7 +183,8 @@ _HEADS = (
     Column("weighted - binary", "95% CI"),
     Column("binary alone right"),
     Column("weighted alone right"),
-    Column("McNemar p"),
+    Column("p"),
+    Column("Holm p"),
 )
 
 
@@ -184,13 +195,12 @@ def _paper(row: Mapping[str, str]) -> tuple[Cell, ...]:
 
 
 def _modes(modes: dict[str, KernelCut], pooled: KernelCut) -> Table:
-    adjusted = dict(zip(modes, holm([one.p for one in modes.values()]), strict=True))
+    every = modes | {"all": pooled}
     rows = []
-    for name, one in [*modes.items(), ("all", pooled)]:
-        last = shown(adjusted.get(name), "p", note="the sum is tested once")
-        extra = (last, shown(one.means.estimate[OTHER], "percent", one.means.interval(OTHER)))
+    for (name, one), holm in zip(every.items(), adjusted([one.p for one in every.values()]), strict=True):
+        other = shown(one.means.estimate[OTHER], "percent", one.means.interval(OTHER))
         cosine = shown(one.means.estimate[COSGAP], "points", one.means.interval(COSGAP))
-        rows.append(Row((Cell(name), *_numbers(one), *extra, cosine), "here"))
+        rows.append(Row((Cell(name), *_numbers(one, holm), other, cosine), "here"))
     for row in printed("wjja-main"):
         tail = (Cell(float(row["p"]), "p"), shown(float(row["holm"]) if row["holm"].strip("-") else None, "p"))
         none = [shown(None, "percent", note="not printed")] * 2
@@ -198,21 +208,29 @@ def _modes(modes: dict[str, KernelCut], pooled: KernelCut) -> Table:
     heads = (
         Column("readout"),
         *_HEADS,
-        Column("Holm p"),
         Column("other pick", "95% CI"),
         Column("weighted - cosine", "95% CI"),
     )
     return Table(
-        "kernel-modes", "Weighted against binary Jaccard, by readout", heads, tuple(rows), sections="comparison"
+        "kernel-modes",
+        "Weighted against binary Jaccard, by readout",
+        heads,
+        tuple(rows),
+        (PAIRED, HOLM),
+        "comparison",
     )
 
 
 def _categories(categories: dict[tuple[str, str], KernelCut]) -> Table:
-    rows = [Row((Cell(domain), *_numbers(one)), readout) for (readout, domain), one in categories.items()]
-    blank = shown(None, "p", note="not printed")
-    rows += [Row((Cell(r["category"]), *_paper(r), blank), f"paper, {r['mode']}") for r in printed("wjja-cat")]
+    corrected = adjusted([one.p for one in categories.values()])
+    rows = [
+        Row((Cell(domain), *_numbers(one, holm)), readout)
+        for ((readout, domain), one), holm in zip(categories.items(), corrected, strict=True)
+    ]
+    blank = [shown(None, "p", note="not printed")] * 2
+    rows += [Row((Cell(r["category"]), *_paper(r), *blank), f"paper, {r['mode']}") for r in printed("wjja-cat")]
     title = "Weighted against binary Jaccard, by readout and domain"
-    return Table("kernel-categories", title, (Column("domain"), *_HEADS), tuple(rows), sections="comparison")
+    return Table("kernel-categories", title, (Column("domain"), *_HEADS), tuple(rows), (PAIRED, HOLM), "comparison")
 
 
 def _power(modes: dict[str, KernelCut], pooled: KernelCut) -> Table:
@@ -242,7 +260,11 @@ def _power(modes: dict[str, KernelCut], pooled: KernelCut) -> Table:
         rows.append(Row((Cell(f"paper: {row['scope']}"), Cell(int(row["n_disc"]), "count"), *gaps, *chances, last)))
     heads = ("readout", "cells that differ", "seen with 80% power", "significant from", "power at 1 point")
     columns = tuple(Column(head) for head in (*heads, "power at 0.5 points", "gap seen"))
-    return Table("kernel-power", "What the comparison of kernels could have seen", columns, tuple(rows))
+    note = (
+        "Power is that of McNemar over cells, as in the paper, as if they were independent. Where a problem has several cells, "
+        "less could have been seen."
+    )
+    return Table("kernel-power", "What the comparison of kernels could have seen", columns, tuple(rows), (note,))
 
 
 def _chart(categories: dict[tuple[str, str], KernelCut], modes: dict[str, KernelCut], pooled: KernelCut) -> Chart:

@@ -22,8 +22,8 @@ from radmoe_studies.bands import (
     BandArms,
     arms_of,
     bands_table,
-    holm_of,
-    loss_cells,
+    loss_cell,
+    loss_p,
     omnibus,
     wanted,
 )
@@ -42,7 +42,7 @@ from radmoe_studies.decision import (
 )
 from radmoe_studies.evidence import Panel
 from radmoe_studies.gains import of_domains
-from radmoe_studies.pooling import THINKING, configuration, groups, no_science, shown
+from radmoe_studies.pooling import HOLM, PAIRED, THINKING, adjusted, configuration, groups, no_science, shown
 from radmoe_studies.report.figures import Chart, Line, Plot, Series
 from radmoe_studies.resample import Quantity
 
@@ -93,7 +93,7 @@ SCIENCE = Claim(
 )
 NOTES = (
     "The paper gives 0.7 points for the shallowest tenth in its appendix (an estimate), and 1.7 in its text (an interval's end).",
-    "McNemar and Cochran's Q count a problem once per configuration; intervals and verdicts resample problems.",
+    "Where several configurations have a problem, the p of Cochran's Q is that of permuting the bands within whole problems.",
 )
 MARGINS = {NECESSARY: NEEDED, SUFFICIENT: TENTH, FLAT: FLATNESS}
 
@@ -161,36 +161,42 @@ def _summary(every: dict[tuple[str, str], BandArms]) -> Table:
         "readout and kernel",
         "problems",
         "all layers",
-        *(f"Q p, {name}" for name in GROUPS),
+        *(f"Q, {name}: Holm p" for name in GROUPS),
         "largest loss, all but one",
     )
-    columns = (*map(Column, titles), Column("loss, shallowest tenth", "95% CI"), Column("McNemar p"))
+    columns = (*map(Column, titles), Column("loss, shallowest tenth", "95% CI"), Column("Holm p"))
+    groups_of = [*GROUPS.values()]
+    tests = [[*(omnibus(arms, group) for group in groups_of), loss_p(arms, "c0")] for arms in every.values()]
+    corrected = iter(adjusted([p for own in tests for p in own]))
     rows = []
     for arms in every.values():
+        *q, p = (shown(next(corrected), "p", note="fewer than two bands to compare") for _ in range(len(groups_of) + 1))
         known = np.isfinite(arms.hits[:, 0])
         if not known.any():
             rows.append(Row((Cell(arms.name), *[missing("no problem has two located rollouts")] * (len(columns) - 1))))
             continue
         losses = [arms.loss(band).estimate for band in arms.bands(WITHOUT)]
         cells = [Cell(arms.name), Cell(int(known.sum()), "count"), shown(float(arms.means.estimate[0]), "percent")]
-        cells += [omnibus(arms, group) for group in GROUPS.values()]
-        cells += [shown(max(losses, key=abs, default=None), "points"), *loss_cells(arms, "c0")[:2]]
+        cells += [*q, shown(max(losses, key=abs, default=None), "points"), loss_cell(arms, "c0"), p]
         rows.append(Row(tuple(cells)))
-    return Table("layers", "Does it matter which layers are read?", columns, tuple(rows))
+    return Table("layers", "Does it matter which layers are read?", columns, tuple(rows), (PAIRED, HOLM))
 
 
 def _tenths(arms: BandArms) -> Table:
     """The paper's table: each tenth alone, beside what the paper prints."""
-    rows, adjusted = [], holm_of(arms)
-    for band in arms.bands((FULL, *SINGLE)):
+    bands = arms.bands((FULL, *SINGLE))
+    tests = [None if band == FULL else loss_p(arms, band) for band in bands]
+    rows = []
+    for band, *p in zip(bands, tests, adjusted(tests), strict=True):
         accuracy = shown(float(arms.means.estimate[BANDS.index(band)]), "percent")
-        compared = [missing("itself")] * 3
-        if band != FULL:
-            compared = [*loss_cells(arms, band)[:2], shown(adjusted[band], "p")]
+        loss = missing("itself") if band == FULL else loss_cell(arms, band)
+        compared = (loss, *(shown(value, "p", note="itself") for value in p))
         rows.append(Row((Cell(band), accuracy, *compared, Cell(PAPER[band] / 100, "percent"))))
-    titles = ("layers", "accuracy", "all layers minus these", "McNemar p", "Holm", "paper")
+    titles = ("layers", "accuracy", "all layers minus these", "p", "Holm p", "paper")
     columns = tuple(Column(title, "95% CI" if "minus" in title else "") for title in titles)
-    return Table("layers-tenths", f"Accuracy with one tenth of the layers, {arms.name}", columns, tuple(rows))
+    return Table(
+        "layers-tenths", f"Accuracy with one tenth of the layers, {arms.name}", columns, tuple(rows), (PAIRED, HOLM)
+    )
 
 
 def _configurations(panels: list[Panel], options: Options) -> Table:
@@ -198,7 +204,7 @@ def _configurations(panels: list[Panel], options: Options) -> Table:
     rows = []
     for name, own in groups(panels, configuration).items():
         every = [arms_of(own, readout, "weighted", options) for readout in READOUTS]
-        rows.append(Row((Cell(name), *(loss_cells(arms, "c0")[0] for arms in every))))
+        rows.append(Row((Cell(name), *(loss_cell(arms, "c0") for arms in every))))
     return Table(
         "layers-configurations", "All layers minus the shallowest tenth, weighted kernel", columns, tuple(rows)
     )

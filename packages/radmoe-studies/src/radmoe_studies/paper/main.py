@@ -10,14 +10,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from radmoe.evaluation.stats import paired_test
 from radmoe.evaluation.table import Cell, Column, Row, Table
 from radmoe_studies.accuracies import POOLED, VOTES, accuracy_table
 from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.decision import EFFECT, POINT, POINTS, Claim, ClaimDecision, above, changed, within
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.picks import of_method
-from radmoe_studies.pooling import PAIRED, configuration, groups, of_pool, problems_of, shown, stack
+from radmoe_studies.pooling import (
+    HOLM,
+    PAIRED,
+    adjusted,
+    configuration,
+    groups,
+    of_pool,
+    paired,
+    problems_of,
+    shown,
+    stack,
+)
 from radmoe_studies.report.figures import Chart, Plot, Series
 from radmoe_studies.resample import Resampled
 
@@ -135,7 +145,7 @@ def _decide(claim: Claim, result: Resampled) -> ClaimDecision:
 
 
 def _differences(panels: Sequence[Panel], options: Options) -> Table:
-    rows = []
+    rows, tests = list[tuple[str, list[Cell], Cell]](), list[float | None]()
     for one, other, pool in COMPARISONS:
         result = difference(panels, pool, one, other, options)
         if result is None:
@@ -145,28 +155,27 @@ def _differences(panels: Sequence[Panel], options: Options) -> Table:
         known = np.isfinite(pairs).all(0)
         x, y = pairs[:, known]
         exact = np.isin(x, (0, 1)).all() and np.isin(y, (0, 1)).all()
-        problems = [str(problem) for problem in problems_of(own)]
-        test = paired_test(x, y, np.array(problems)[known]) if exact else None
-        rows.append(
-            Row(
-                (
-                    Cell(f"{METHODS[one]} - {METHODS[other]}"),
-                    Cell(result.n, "count"),
-                    shown(result.estimate[2], "points", result.interval(2)),
-                    shown(test.p if test else None, "p", note="not every problem is right or wrong"),
-                    shown(PRINTED_GAPS.get((one, other, pool)), "points", note="not printed"),
-                ),
-                pool,
-            )
-        )
+        problems = [problem for problem, here in zip(problems_of(own), known, strict=True) if here]
+        tests.append(paired(x, y, problems).p if exact else None)
+        ours = [
+            Cell(f"{METHODS[one]} - {METHODS[other]}"),
+            Cell(result.n, "count"),
+            shown(result.estimate[2], "points", result.interval(2)),
+        ]
+        rows.append((pool, ours, shown(PRINTED_GAPS.get((one, other, pool)), "points", note="not printed")))
     columns = (
         Column("comparison"),
         Column("problems"),
         Column("difference", "95% CI"),
         Column("p"),
+        Column("Holm p"),
         Column("paper"),
     )
-    return Table("main-differences", "Methods on the same problems", columns, tuple(rows), (PAIRED,), "comparison")
+    made = []
+    for (pool, ours, printed), *p in zip(rows, tests, adjusted(tests), strict=True):
+        both = (shown(value, "p", note="not every problem is right or wrong") for value in p)
+        made.append(Row((*ours, *both, printed), pool))
+    return Table("main-differences", "Methods on the same problems", columns, tuple(made), (PAIRED, HOLM), "comparison")
 
 
 def _charts(panels: Sequence[Panel], options: Options) -> tuple[Chart, ...]:

@@ -17,7 +17,7 @@ from radmoe_studies.base import Findings, Options, study
 from radmoe_studies.evidence import Evidence, Floats, Panel
 from radmoe_studies.fusions import fused
 from radmoe_studies.lifts import wanted
-from radmoe_studies.pooling import groups, shown, stack
+from radmoe_studies.pooling import HOLM, adjusted, groups, shown, stack
 from radmoe_studies.report.figures import Chart, Plot, Series
 
 
@@ -85,12 +85,13 @@ def _table(shards: list[EnvelopeShard]) -> Table:
                 shown(one.rad, "percent"),
                 shown(one.rad - one.wald.upper, "points"),
                 Cell(one.p, "p"),
+                shown(corrected, "p"),
                 shown(one.fused, "percent", note="no confidences"),
                 shown(one.fused - one.wald.upper, "points", note="no confidences"),
             ),
             one.dataset,
         )
-        for one in shards
+        for one, corrected in zip(shards, adjusted([one.p for one in shards]), strict=True)
     ]
     heads = (
         "configuration",
@@ -101,11 +102,12 @@ def _table(shards: list[EnvelopeShard]) -> Table:
         "RAD",
         "RAD - U95",
         "p",
+        "Holm p",
         "RAD+DC",
         "RAD+DC - U95",
     )
     title = "Accuracy above the envelope of a random rollout"
-    return Table("random-envelope", title, tuple(map(Column, heads)), tuple(rows), sections="comparison")
+    return Table("random-envelope", title, tuple(map(Column, heads)), tuple(rows), (HOLM,), "comparison")
 
 
 def _chart(shards: list[EnvelopeShard]) -> Chart:

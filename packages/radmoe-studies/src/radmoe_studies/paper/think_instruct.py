@@ -14,7 +14,7 @@ from radmoe_studies.evidence import Evidence, Panel
 from radmoe_studies.lifts import COHORT, DENSE, FULL, FUSED, Contrast, Lift, lifts, paired, wanted
 from radmoe_studies.needs import PAIRS
 from radmoe_studies.paper_tables import percent, printed
-from radmoe_studies.pooling import configuration, groups, of_pool, shown, stars_of
+from radmoe_studies.pooling import STARS, adjusted, configuration, groups, of_pool, shown, stars_of
 from radmoe_studies.report.figures import Chart, Plot, Series
 
 STYLES = ("instruct", "thinking")
@@ -95,6 +95,7 @@ def think_instruct(evidence: Evidence, options: Options) -> Findings:
 
 def _table(own: Mapping[tuple[str, str], Lift]) -> Table:
     rows = []
+    corrected = dict(zip(own, adjusted([lift.p if lift else None for lift in own.values()]), strict=True))
     for name in dict.fromkeys(name for name, _ in own):
         math = own[name, "math"]
         means = [shown(math.mean(column) if math else None, "percent") for column in (FULL, COHORT, DENSE, FUSED)]
@@ -103,7 +104,7 @@ def _table(own: Mapping[tuple[str, str], Lift]) -> Table:
             lift = own[name, pool]
             gain = lift.selection if lift else None
             value, bounds = (None, None) if gain is None else (gain.estimate, gain.interval)
-            gains.append(shown(value, "points", bounds, stars=stars_of(lift.p) if lift else ""))
+            gains.append(shown(value, "points", bounds, stars=stars_of(corrected[name, pool])))
         rows.append(Row((Cell(name), Cell(math.n, "count"), *means[:2], *gains, *means[2:]), "here"))
     for row in printed("think-instruct"):
         first = [shown(percent(row[key]), "percent") for key in ("avg64", "avg_coh")]
@@ -113,7 +114,7 @@ def _table(own: Mapping[tuple[str, str], Lift]) -> Table:
     heads = (Column("configuration"), Column("eligible, math"), Column("Avg@N, math"), Column("avg@coh, math"))
     gain_heads = tuple(Column(f"delta-sel, {pool}", "95% CI") for pool in POOLS)
     columns = (*heads, *gain_heads, Column("RAD, math"), Column("RAD+DC, math"))
-    return Table("think-instruct", "RAD's gain with and without thinking", columns, tuple(rows), sections="comparison")
+    return Table("think-instruct", "RAD's gain with and without thinking", columns, tuple(rows), (STARS,), "comparison")
 
 
 def _contrasts(contrasts: Mapping[str, Contrast]) -> Table:
