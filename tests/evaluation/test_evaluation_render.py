@@ -19,9 +19,9 @@ from pools import evaluated
 from radmoe.evaluation import Report, build_report
 from radmoe.evaluation.render import as_json, comma_separated, latex, markdown, value_text
 from radmoe.evaluation.scores import Draws
-from radmoe.evaluation.screen import plain
+from radmoe.evaluation.screen import plain, summary
 from radmoe.evaluation.table import Cell, Column, Row, Table
-from radmoe.system.printing import visible
+from radmoe.system.printing import console, visible
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,20 @@ def test_every_block_of_a_table_has_names_with_numbers(shown: Report, key: str, 
             assert re.search(rf"^{name}( +[a-z, ]+)? +(\d+\.\d|--)", block, re.MULTILINE), (name, block)
     shown_titles = " ".join(line for block in blocks for line in block.split("\n")[:1])
     assert all(title in shown_titles for title in titles)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_one_screen_shows_the_interval_of_every_gain_whatever_its_width(shown: Report, width: int) -> None:
+    """At 80 columns, from two kinds on, it left the intervals out."""
+    out = io.StringIO()
+    summary(shown, console(file=out, width=width))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert "interval" not in out.getvalue().partition("Percent right")[2]
+    found = [
+        re.findall(r"75\.0 +\+12\.5 \[[+-]\d+\.\d, [+-]\d+\.\d\]", line) for line in lines if line.startswith("RAD  ")
+    ]
+    assert sum(map(len, found)) == len(("all math", "math-1", "math_2", "choice", "code"))
 
 
 def test_markdown_rows_have_as_many_cells_as_their_heads(shown: Report) -> None:

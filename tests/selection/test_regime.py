@@ -9,12 +9,12 @@ import pytest
 
 from radmoe.errors import InputError
 from radmoe.selection.regime import FEWEST, SCATTERED, SETTLED, Signs, Survey, advise, survey
-from radmoe.types import RolloutGroup, RouterShape
+from radmoe.types import KINDS, RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 
 SHAPE = RouterShape(8, 32, 4)
-SIGNS = Signs(0.5, 0.9, 4.0, 0.4, 0.2, 0.05, 0.3)
+SIGNS = Signs(0.5, 0.9, 4.0, 0.4, 0.2, 0.05, 0.3, 64)
 
 
 def seen(**recipe: object) -> tuple[Survey, float]:
@@ -83,7 +83,7 @@ def test_best_is_recommended_beside_likelihood_from_which_it_is_not_distinguisha
 def test_without_log_probabilities_there_is_one_way_to_select() -> None:
     advice = advise(Survey((replace(SIGNS, spread=None, together=None),), 0.5, "math"))
     assert (advice.regime, advice.preset) == ("scattered", "paper")
-    assert "no log-probabilities" in advice.sentences[1]
+    assert "no log-probabilities, and no other way to read routing alone is shown to be better" in advice.sentences[1]
     assert seen(problems=2, logprobs=False)[0].problems[0].spread is None
 
 
@@ -98,5 +98,18 @@ def test_programs_sampled_with_a_nucleus_are_chosen_by_the_routing_of_the_whole_
     advice = advise(Survey(signs, 0.4, "code", nucleus=True))
     assert (advice.preset, advice.fusion) == ("best", "none")
     assert "--fusion none" in advice.sentences[1]
-    for other in (Survey(signs, 0.4, "code"), Survey(signs, 0.4, "text", nucleus=True)):
+    few = tuple(replace(one, located=32) for one in signs)  # for which the registered test says nothing
+    for other in (
+        Survey(signs, 0.4, "code"),
+        Survey(signs, 0.4, "text", nucleus=True),
+        Survey(few, 0.4, "code", nucleus=True),
+    ):
         assert advise(other).fusion is None
+
+
+def test_advice_says_no_more_of_likelihood_than_was_shown_and_names_the_vote_where_answers_can_be_counted() -> None:
+    second = {kind: advise(Survey((SIGNS,), 0.4, kind)).sentences[1] for kind in KINDS}
+    assert not any("above preset paper" in sentence for sentence in second.values())
+    assert {kind for kind, sentence in second.items() if "a majority of them is as good or better" in sentence} == {
+        "math", "choice",
+    }  # fmt: skip

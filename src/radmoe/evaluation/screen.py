@@ -32,18 +32,9 @@ def summary(report: Report, screen: Screen) -> None:
     kinds = next((table for table in report.tables if table.key == "kinds"), None)
     if kinds is not None:
         *_, whole = kinds.by_section().values()
-        shown = replace(whole, title="Percent right, and points over a random rollout [95% CI]")
-        if _width(list(_lines(shown, stacked=False))) > screen.width:
-            shown = replace(
-                shown,
-                title="Percent right, and points over a random rollout (intervals: --full, or a wider terminal)",
-                rows=tuple(
-                    replace(row, cells=tuple(replace(cell, gain_low=None, gain_high=None) for cell in row.cells))
-                    for row in whole.rows
-                ),
-            )
         screen.print()
-        show_table(shown, screen)
+        shown = replace(whole, title="Percent right, and points over a random rollout [95% CI]")
+        show_table(shown, screen, stacked=False)
 
 
 def terminal(report: Report, screen: Screen) -> None:
@@ -57,10 +48,10 @@ def terminal(report: Report, screen: Screen) -> None:
     screen.print(report.verdict)
 
 
-def show_table(table: Table, screen: Screen) -> None:
-    """Print a visible table: its title, the rows as wide as the screen allows, the notes."""
+def show_table(table: Table, screen: Screen, *, stacked: bool = True) -> None:
+    """Print a visible table: its title, the rows as wide as the screen allows, the notes. `stacked` is for a table that is too wide (`_fit`)."""
     screen.print(table.title, style="bold")
-    for part in _fit(table, screen.width):
+    for part in _fit(table, screen.width, stacked):
         for line in part:
             screen.print(styled(*line), soft_wrap=True)
     for note in table.notes:
@@ -74,18 +65,20 @@ def plain(report: Report, width: int = 120) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 
-def _fit(table: Table, width: int) -> Iterator[list[Line]]:
+def _fit(table: Table, width: int, stacked: bool) -> Iterator[list[Line]]:
     """The table whole, with all that belongs to a value beside it; where that is too wide, in parts of as many columns as
-    fit, with words below the names and intervals below the values. Every part repeats the names, and has numbers."""
+    fit, `stacked` with words below the names and intervals below the values. Every part repeats the names, and has numbers."""
     lines = list(_lines(table, stacked=False))
     if _width(lines) <= width:
         yield lines
         return
     first, last = table.text_columns, len(table.columns)
+    alone = (list(_lines(_part(table, at, at + 1), stacked=False)) for at in range(first, last))
+    stacked = stacked or max(map(_width, alone), default=0) > width
     while first < last:
         stop = first + 1
-        lines = list(_lines(_part(table, first, stop), stacked=True))
-        while stop < last and _width(wider := list(_lines(_part(table, first, stop + 1), stacked=True))) <= width:
+        lines = list(_lines(_part(table, first, stop), stacked=stacked))
+        while stop < last and _width(wider := list(_lines(_part(table, first, stop + 1), stacked=stacked))) <= width:
             lines, stop = wider, stop + 1
         yield lines
         if stop < last:

@@ -28,6 +28,7 @@ Regime = Literal["settled", "contested", "scattered"]
 SETTLED = 0.5  # of all pairs agree or more: there is one large basin
 SCATTERED = 0.2  # of all pairs agree or fewer: there are more than five basins of equal size, or none
 FEWEST = 8  # located rollouts that a problem needs to say anything
+MANY = 32  # programs; what the routing of the whole answer is worth was shown for more than so many
 NEAREST = 3  # neighbours whose similarity is that of agreement
 SAMPLE = (32, 4)  # problems, and rollouts of each, that are compared across problems
 
@@ -43,6 +44,7 @@ class Signs:
     separation  the mean similarity within basins minus that between them; None where there is one basin
     spread      the standard deviation of the rollouts' mean log-probabilities; None where they were not kept
     together    the correlation of density and log-probability over the rollouts; None where it has none
+    located     how many rollouts are located
     """
 
     alike: float
@@ -52,6 +54,7 @@ class Signs:
     separation: float | None
     spread: float | None
     together: float | None
+    located: int
 
     def agreement(self, between: float) -> float:
         """The share of the pairs that agree, by the mean similarity `between` problems."""
@@ -142,6 +145,7 @@ def _signs(group: RolloutGroup, setting: Setting) -> tuple[Signs, NDArray[np.flo
         float(similar[same].mean() - similar[~same].mean()) if mixed else None,
         spread,
         together,
+        n,
     )
     return shown, reading.Z[: SAMPLE[1]]
 
@@ -154,7 +158,10 @@ def advise(survey: Survey) -> Advice:
     separation = _median([one.separation for one in known])
     spread, together = _median([one.spread for one in known]), _median([one.together for one in known])
     regime: Regime = "settled" if agreement >= SETTLED else "contested" if agreement > SCATTERED else "scattered"
-    whole = kind == "code" and nucleus  # the registered test of docs/confirmation.md, "At the paper's sampling"
+    many = np.median([one.located for one in known]) > MANY
+    whole = (
+        kind == "code" and nucleus and many
+    )  # the registered test of docs/confirmation.md, "At the paper's sampling"
     preset = "best" if whole or (regime != "settled" and spread is not None) else "paper"
     apart = "" if separation is None else f" that are {separation:.2f} more alike inside than across"
     more = ", or more, since different problems share the letters of their answers too" if kind == "choice" else ""
@@ -162,7 +169,8 @@ def advise(survey: Survey) -> Advice:
         f"Two rollouts of a problem agree in their routing in about {agreement:.0%} of all pairs{more} (median of "
         f"{len(known)} problems, {basins:.1f} basins{apart}, {share:.0%} of the rollouts in the pick's): {_MEANING[regime]}."
     )
-    sentences = first, _WHOLE if whole else _reason(regime, spread, together)
+    second = _WHOLE if whole else _reason(regime, spread, together)
+    sentences = first, f"{second} {_COUNT}" if kind in ("math", "choice") else second
     medians = agreement, basins, share, separation, spread, together
     return Advice(regime, preset, "none" if whole else None, len(known), *medians, sentences)
 
@@ -174,22 +182,23 @@ _MEANING: dict[Regime, str] = {
 }
 
 _WHOLE = (
-    "Use preset best with --fusion none, the routing of the whole answer alone: for programs sampled with a top-p below 1 it was "
+    "Use preset best with --fusion none, the routing of the whole answer alone: of 64 programs sampled with a top-p below 1 it was "
     "1.9 points above likelihood and 2.2 above preset paper in the lab (docs/choosing.md)."
 )
+_COUNT = "Where answers may be read, a majority of them is as good or better."
 
 
 def _reason(regime: Regime, spread: float | None, together: float | None) -> str:
     """Which preset to use, and why."""
     if spread is None:
-        return "Use preset paper: the pool has no log-probabilities, which every other way to select needs."
+        return "Use preset paper: the pool has no log-probabilities, and no other way to read routing alone is shown to be better."
     r = "do not vary" if together is None else f"correlate with density at r = {together:.2f}"
     likelihoods = f"log-probabilities per token (standard deviation {spread:.3f} within a problem) {r}"
     if regime == "settled":
         return f"Use preset paper, and fewer rollouts would do (radmoe capture --adaptive); {likelihoods}."
     return (
         "Use preset best, which adds the ranks of density and likelihood, or likelihood alone: in the lab neither is shown to be "
-        f"better than the other, and both are above preset paper on code (docs/choosing.md); {likelihoods}."
+        f"better than the other (docs/choosing.md); {likelihoods}."
     )
 
 

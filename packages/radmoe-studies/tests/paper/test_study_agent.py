@@ -66,7 +66,7 @@ def test_planted_agreement_is_found_and_lengths_say_nothing(strong: Path) -> Non
     main = tables["agent"]
     assert cell(main, "planted", "mixed") == 40
     assert cell(main, "planted", "lift, mixed") > 0.2
-    assert cell(main, "planted", "p") < 1e-4
+    assert cell(main, "planted", "Holm p") < 1e-4
     assert cell(main, "planted", "lift, all") == pytest.approx(cell(main, "planted", "lift, mixed"))
     assert cell(main, "Qwen3.6-35B-A3B", "lift, mixed") == pytest.approx(0.047)
     assert cell(tables["agent-selectors"], "RAD", "lift") == pytest.approx(cell(main, "planted", "lift, mixed"))

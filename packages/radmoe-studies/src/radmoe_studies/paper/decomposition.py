@@ -30,7 +30,7 @@ def decomposition(evidence: Evidence, options: Options) -> Findings:
     }
     notes = [
         "Delta-anchor is what reaching the anchor tells about a rollout; delta-sel is what RAD adds to a random located "
-        "rollout. Stars are the exact Poisson-binomial test of the latter: * below .05, ** below .01, *** below .001. Votes are scored by expectation over tied answers.",
+        "rollout. Votes are scored by expectation over tied answers.",
         "In the paper 3,153 of 3,180 well-posed and 1,625 of 1,670 code problems are eligible.",
     ]
     nobody = sorted({f"{name} ({pool})" for (pool, name), lift in parts.items() if not lift and name != "all"})

@@ -73,7 +73,7 @@ def think_instruct(evidence: Evidence, options: Options) -> Findings:
     }
     rows = paired(of_pool(panels, "math"), *STYLES, tables)
     decisions: list[ClaimDecision] = []
-    notes = ["Stars are the exact Poisson-binomial test of RAD's hits against a random located rollout per problem."]
+    notes = list[str]()
     contrasts: dict[str, Contrast] = {}
     if len(rows.table):
         contrast = Contrast(rows, options.draws, options.seed)
