@@ -83,3 +83,8 @@ def test_holm_is_over_the_p_values_that_there_are() -> None:
     assert [row.cells[1].value for row in by_holm(rows, 1)] == [0.02, None, 0.04]
     assert adjusted([None]) == [None]
     assert stars_of(None) == ""
+
+
+def test_an_interval_without_width_is_none() -> None:
+    assert (shown(0.0, "points", (0.0, 0.0)).low, shown(0.0, "points", (-0.1, 0.0)).low) == (None, -0.1)
+    assert shown(0.0, "points", (np.nan, 0.1)).low is None

@@ -137,10 +137,10 @@ def shown(
     gain: float | None = None,
     note: str = NOTHING,
 ) -> Cell:
-    """A number in a table, with its interval; what is no number is an empty cell that says why."""
+    """A number in a table, with its interval, unless that has no width: all problems alike tell nothing. What is no number is an empty cell that says why."""
     if value is None or not np.isfinite(value):
         return missing(note)
-    low, high = interval if interval is not None and np.isfinite(interval).all() else (None, None)
+    low, high = interval if interval is not None and interval[0] < interval[1] else (None, None)
     return Cell(float(value), unit, low, high, gain=gain, stars=stars)
 
 
