@@ -55,7 +55,7 @@ SIGNATURES = {
     "Step": "given start kept",
     "Decision": "stop reason selection finished survived needed",
     "Calibration": "origin rule kinds tasks pools",
-    "Calibration.judge": "selection *abstain_below",
+    "Calibration.judge": "selection group *abstain_below",
 }
 
 

@@ -182,7 +182,7 @@ def test_a_shipped_calibration_is_used_for_its_weights_and_its_way_to_select(
     python = find_calibration(open_pool(pool))
     assert python.calibration is not None
     for row, group in zip(rows, open_pool(pool).groups(), strict=True):
-        assert row["probability"] == python.judge(radmoe.select(group)).probability
+        assert row["probability"] == python.judge(radmoe.select(group), group).probability
     assert any(row["probability"] is not None for row in rows)
     assert lines(run("select", pool, "--preset", "paper", "--json")) == rows
     for words in (("--k", 3), ("--preset", "best"), ("--layers", "0-1")):

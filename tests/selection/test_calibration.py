@@ -31,8 +31,8 @@ from radmoe.selection.calibration import (
 from radmoe.selection.curves import Curve, Dense, Fit, closeness
 from radmoe.selection.origin import Origin, origin_of
 from radmoe.selection.rule import Rule
-from radmoe.selection.selector import select
-from radmoe.types import Fusion, RolloutGroup, RouterShape, Selection
+from radmoe.selection.selector import select, similarity
+from radmoe.types import Fusion, Rollout, RolloutGroup, RouterShape, Selection
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 
@@ -130,7 +130,7 @@ def test_outside_of_what_was_fitted_there_is_no_number_but_a_reason(group: Any, 
     made = group()
     if made.kind == "choice":
         selection = replace(select(groups()[0], k=3), kind="choice")
-        judged = calibration.judge(selection)
+        judged = calibration.judge(selection, made)
     else:
         judged = calibration.select(made)
     assert judged.index is not None  # it is a pick all the same
@@ -139,7 +139,7 @@ def test_outside_of_what_was_fitted_there_is_no_number_but_a_reason(group: Any, 
     with pytest.raises(
         InputError, match=r"abstaining below 0\.3 needs a probability, and there is none: outside"
     ) as raised:
-        calibration.judge(replace(judged, probability_reason=""), abstain_below=0.3)
+        calibration.judge(replace(judged, probability_reason=""), made, abstain_below=0.3)
     assert "\n" not in str(raised.value)
 
 
@@ -148,7 +148,50 @@ def test_a_density_far_from_the_fitted_ones_has_no_number() -> None:
     far = replace(OURS, kinds={"math": Fit((replace(CURVE, rollouts=10, low=5.0),), 98, 1.0)})
     assert "the pick's mean similarity is" in far.select(group).probability_reason
     assert far.select(group).probability is None
-    assert far.dense(select(group, k=3)) is None
+    assert far.select(group).dense is None
+    edge = closeness(float(np.nanmax(select(group, k=3).density)))
+    for low, number in ((edge, True), (edge + 0.001, False)):  # there is no number outside the range, however near
+        ours = replace(OURS, kinds={"math": Fit((replace(CURVE, rollouts=10, low=low),), 98, 1.0)})
+        assert (ours.select(group).probability is not None) == number
+
+
+def test_curves_take_how_much_all_rollouts_agree_at_their_readout() -> None:
+    group = groups()[0]
+    marker = replace(OURS, kinds={"math": replace(FIT, evidence="delimiter@marker")})
+    plain, ours = OURS.select(group), marker.select(group)
+    S, reading = similarity(group, replace(Rule(k=3).settle("math", 10), readout="delimiter@marker"))
+    agreeing = float(np.mean([np.sort(np.delete(row, i))[-3:].mean() for i, row in enumerate(S)]))
+    assert reading.located.all()
+    assert ours.index == plain.index  # the pick is not touched
+    assert ours.probability == pytest.approx(FIT.probability(10, agreeing))
+    assert ours.probability != plain.probability
+    assert ours.dense == (agreeing >= DENSE.density)
+    assert Calibration.from_json(json.loads(json.dumps(marker.to_json()))) == marker
+    far = replace(
+        OURS, kinds={"math": replace(FIT, curves=(replace(CURVE, rollouts=10, low=5.0),), evidence="delimiter@marker")}
+    )
+    assert "the mean similarity of all rollouts at delimiter@marker is" in far.select(group).probability_reason
+
+
+def test_rollouts_without_the_rows_that_a_curve_reads_have_no_number() -> None:
+    group = groups()[0]
+    before = replace(OURS, kinds={"math": replace(FIT, evidence="pre-delim@32")})
+    windows = [
+        kept(rollout, anchor.start) for rollout, anchor in zip(group.rollouts, select(group).anchors, strict=True)
+    ]
+    cut = RolloutGroup("p", windows, group.shape, group.vocab, "math")
+    assert OURS.select(cut).probability is not None
+    ours = before.select(cut)
+    assert ours.index is not None
+    assert ours.probability is None
+    assert "the routing that pre-delim@32 reads was not kept" in ours.probability_reason
+
+
+def kept(rollout: Rollout, start: int) -> Rollout:
+    """The rollout with the routing of its window delimiter@16 alone."""
+    rows = np.arange(start, min(start + 16, len(rollout)), dtype=np.int32)
+    weights = None if rollout.weights is None else rollout.weights[rows]
+    return Rollout(rollout.token_ids, rollout.expert_ids[rows], weights, positions=rows)
 
 
 def test_one_rollout_in_ten_without_an_answer_breaks_no_number() -> None:
@@ -164,9 +207,8 @@ def nothing() -> Selection:
 
 
 def test_a_selection_that_abstained_has_no_probability() -> None:
-    assert OURS.probability(nothing()) is None
-    assert OURS.judge(nothing(), abstain_below=0.5).probability is None
-    assert OURS.dense(nothing()) is None
+    judged = OURS.judge(nothing(), groups()[0], abstain_below=0.5)
+    assert (judged.probability, judged.dense, judged.probability_reason) == (None, None, "")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +233,7 @@ def test_a_given_calibration_is_for_rollouts_of_its_own_origin(change: dict[str,
     match = find_calibration(replace(ORIGIN, **change), OURS, rule=OURS.rule)
     assert (match.calibration is OURS) == (not reason)
     assert reason in match.reason
-    judged = match.judge(select(groups()[0], k=3))
+    judged = match.judge(select(groups()[0], k=3), groups()[0])
     assert (judged.probability is None) == bool(reason)
     assert judged.probability_reason == match.reason
 
@@ -293,7 +335,7 @@ HOSTILE: dict[str, dict[str, object]] = {
     ("change", "message"),
     [
         ({"format": "x"}, "is no calibration"),
-        ({"version": 1}, "of version 1, 3 is read: fit it anew"),
+        ({"version": 1}, "of version 1, 4 is read: fit it anew"),
         ({"kinds": {}}, "unknown kinds, or none"),
         ({"kinds": {"prose": MATH}}, "unknown kinds"),
         ({"kinds": {"math": {}}}, "cannot be read"),
@@ -303,6 +345,11 @@ HOSTILE: dict[str, dict[str, object]] = {
         (with_curve(low=9), "low up to high"),
         ({"kinds": {"math": MATH | {"curves": MATH["curves"][::-1]}}}, r"rising numbers of rollouts.*got \[16, 8\]"),
         ({"kinds": {"math": MATH | {"curves": []}}}, "rising numbers of rollouts"),
+        ({"kinds": {"math": MATH | {"evidence": ["all"]}}}, "is no readout"),
+        (
+            {"kinds": {"math": MATH | {"evidence": "trajectory:/(a|a)*$/@16"}}},
+            "no file may choose the regular expression",
+        ),
         ({"kinds": {"math": MATH | {"located": 3}}}, "located rollouts from 0 to 1"),
         ({"rule": {"window": 3}}, "a rule has the parts preset, readout"),
         ({"origin": OURS.to_json()["origin"] | {"checkpoint": 7}}, "must consist of texts or null"),

@@ -189,10 +189,9 @@ def test_a_calibration_says_how_sure_the_pick_is_where_it_was_fitted_for_such_ro
     drawn = {"temperature": 0.8, "top_p": 1.0, "chat_template_kwargs": {"enable_thinking": True}}
     answer = made.ask(**drawn).json()["radmoe"]
     n = answer["sampled"]["rollouts"]
-    library = select(
-        RolloutGroup("it", [server._rollout(i) for i in range(n)], server.made.group.shape, server.made.group.vocab)
-    )
-    assert answer["probability"] == pytest.approx(calibration.judge(library).probability)
+    rollouts, planted = [server._rollout(i) for i in range(n)], server.made.group
+    group = RolloutGroup("it", rollouts, planted.shape, planted.vocab)
+    assert answer["probability"] == pytest.approx(calibration.judge(select(group), group).probability)
     assert 0.5 < answer["probability"] < 1.0
     assert answer["probability_reason"] is None
     for body, reason in (

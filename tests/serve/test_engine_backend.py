@@ -77,7 +77,8 @@ def test_a_shipped_calibration_is_used_as_python_uses_it(tmp_path: Path) -> None
     origin = replace(
         origin_of(pool), style="thinking", temperature=0.8, top_p=1.0
     )  # requests of a pool may differ in them
-    judged = find_calibration(origin).judge(select(pool.group(answer["id"])))
+    group = pool.group(answer["id"])
+    judged = find_calibration(origin).judge(select(group), group)
     assert judged.probability is not None
     assert answer["radmoe"]["probability"] == judged.probability
     assert answer["radmoe"]["probability_reason"] is None

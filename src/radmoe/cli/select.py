@@ -30,7 +30,7 @@ from radmoe.system.printing import bar, console, json_text, say, say_block
 if TYPE_CHECKING:
     from radmoe.pool import Pool
     from radmoe.selection.rule import Rule
-    from radmoe.types import Kind, Selection
+    from radmoe.types import Kind, RolloutGroup, Selection
 
 EXAMPLES = (
     "radmoe select pool/",
@@ -95,14 +95,17 @@ def command(
         kinds = settled_kinds(opened, kind, rule.readout, problems)
         sureness = find_sureness(opened, calibration, abstain_below, rule)
         rule = sureness.rule
-        groups = (replace(opened.group(name), kind=own) for name, own in kinds.items())
-        selections = progress(select_many(groups, threads=jobs, rule=rule), sizes_of(opened, kinds), "selecting")
+
+        def groups() -> Iterator[RolloutGroup]:
+            return (replace(opened.group(name), kind=own) for name, own in kinds.items())
+
+        selections = progress(select_many(groups(), threads=jobs, rule=rule), sizes_of(opened, kinds), "selecting")
         made: list[Selection] = []
 
         def judged() -> Iterator[Judged]:
-            for selection in selections:
+            for selection, group in zip(selections, groups(), strict=True):
                 made.append(selection)
-                yield sureness.judge(selection.with_noise(noise))
+                yield sureness.judge(selection.with_noise(noise), group)
 
         if as_json or out is not None:
             picks = _write_json(problems, judged(), out)
@@ -152,7 +155,7 @@ def _write_json(problems: list[str], judged: Iterator[Judged], out: Path | None)
     picks, lines = [], []
     for problem, one in zip(problems, judged, strict=True):
         picks.append(one)
-        lines.append(json_text({"problem_id": problem} | one.selection.to_dict() | {"dense": one.dense}))
+        lines.append(json_text({"problem_id": problem} | one.selection.to_dict() | {"dense": one.selection.dense}))
         if out is None:
             say(lines.pop())
     if out is not None:

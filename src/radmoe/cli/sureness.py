@@ -14,26 +14,23 @@ if TYPE_CHECKING:
     from radmoe.pool import Pool
     from radmoe.selection.calibration import Match
     from radmoe.selection.rule import Rule
-    from radmoe.types import Selection
+    from radmoe.types import RolloutGroup, Selection
 
 ABSENT = "--"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A selection with its probability and whether it is dense, or with its rank by density if no probability was asked
-    for.
-    """
+    """A selection, with its rank by density if no probability was asked for."""
 
     selection: Selection
-    dense: bool | None = None
     rank: int | None = None
 
     def __str__(self) -> str:
         if self.rank is not None:
             return _ordinal(self.rank)
         if self.selection.probability is not None:
-            return f"{self.selection.probability:.2f}{' dense' if self.dense else ''}"
+            return f"{self.selection.probability:.2f}{' dense' if self.selection.dense else ''}"
         return ABSENT if self.selection.index is not None else ""
 
 
@@ -54,11 +51,9 @@ class Sureness:
         """The heading of the column."""
         return "rank" if self.ranked else "sure"
 
-    def judge(self, selection: Selection) -> Judged:
-        """Add to a selection its probability, or the reason why it has none."""
-        judged = self.match.judge(selection, abstain_below=self.abstain_below)
-        calibration = self.match.calibration
-        return Judged(judged, None if calibration is None else calibration.dense(selection))
+    def judge(self, selection: Selection, group: RolloutGroup) -> Judged:
+        """Add to a selection from this group its probability, or the reason why it has none."""
+        return Judged(self.match.judge(selection, group, abstain_below=self.abstain_below))
 
     def column(self, judged: Sequence[Judged]) -> list[Judged]:
         """All judged selections of a pool, with ranks if no probabilities were asked for."""

@@ -2,8 +2,9 @@
 
 A calibration is fitted on graded pools (`radmoe calibrate`, in `radmoe_studies.calibration.fit`) and applied here, where no
 label can be seen. It is for one checkpoint in one style, sampled in one way and selected by one rule. For each kind of answer it
-has a curve per number of rollouts N: a logistic function of the pick's density, which never falls as the density rises.
-Between two fitted N the curve is interpolated. Outside of what was fitted there is no number but a reason.
+has a curve per number of rollouts N: a logistic function of the pick's density, or of how much all rollouts agree at a readout
+before the answer, which never falls as that rises. Between two fitted N the curve is interpolated. Outside of what was fitted
+there is no number but a reason.
 
 What a calibration cannot do: rollouts that share one error agree as rollouts do that are right. `Curve.dense` says how often
 the densest picks of the graded pools were wrong; nothing here can tell which ones.
@@ -12,21 +13,28 @@ the densest picks of the graded pools were wrong; nothing here can tell which on
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from radmoe.errors import InputError
+import numpy as np
+from numpy.typing import NDArray
+
+from radmoe.errors import InputError, RolloutError
 from radmoe.selection.curves import Fit
+from radmoe.selection.kernels import knn_density
 from radmoe.selection.origin import Origin, Recorded, origin_of, shown, to_float
 from radmoe.selection.readout import Readout
 from radmoe.selection.rule import Rule
-from radmoe.selection.selector import select
+from radmoe.selection.selector import select, similarity
 from radmoe.system.foreign import read_file
 from radmoe.types import KINDS, Kind, RolloutGroup, Selection
 
-FORMAT, VERSION = "radmoe-calibration", 3
+FORMAT, VERSION = "radmoe-calibration", 4
+
+NEAREST = 3  # of each rollout, whose similarity says how much all rollouts of a problem agree
 
 SHELF = Path(__file__).parent / "calibrations"  # where calibrations lie that ship with the package
 
@@ -45,56 +53,49 @@ class Calibration:
     pools: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        readout = self.rule.readout
-        if readout is not None and Readout.parse(readout).is_regex:
-            raise InputError(f"a calibration is a file, and no file may choose the regular expression {readout!r:.60}")
+        for readout in (self.rule.readout, *(fit.evidence or None for fit in self.kinds.values())):
+            if readout is not None and Readout.parse(readout).is_regex:
+                raise InputError(
+                    f"a calibration is a file, and no file may choose the regular expression {readout!r:.60}"
+                )
 
-    def outside(self, selection: Selection) -> str:
-        """Why the pick has no probability; empty where it has one, and where there is no pick."""
-        if selection.index is None:
-            return ""
-        if selection.kind not in self.kinds:
-            return f"the kind is {selection.kind}, and it was fitted for {', '.join(self.kinds)}"
-        located = float(selection.located.mean())
-        return self.kinds[selection.kind].outside(
-            len(selection.located), located, float(selection.density[selection.index])
-        )
+    def judge(self, selection: Selection, group: RolloutGroup, *, abstain_below: float | None = None) -> Selection:
+        """The selection with its probability and whether it is `dense`, or `probability_reason` where it has none.
 
-    def probability(self, selection: Selection) -> float | None:
-        """The probability that the pick is right; None where there is no pick, and outside of what was fitted."""
-        if selection.index is None or selection.kind is None or self.outside(selection):
-            return None
-        return self.kinds[selection.kind].probability(len(selection.located), float(selection.density[selection.index]))
-
-    def dense(self, selection: Selection) -> bool | None:
-        """Whether the pick is as dense as the densest third of the graded ones; None where it has no probability."""
-        if selection.index is None or selection.kind is None or self.outside(selection):
-            return None
-        curve = self.kinds[selection.kind].near(len(selection.located))
-        return float(selection.density[selection.index]) >= curve.dense.density
-
-    def judge(self, selection: Selection, *, abstain_below: float | None = None) -> Selection:
-        """The selection with its probability, or `probability_reason` where it has none.
-
-        With `abstain_below` there is no pick where its probability is smaller. Raises an InputError if the pick has none, for
-        then nobody can say whether it is.
+        `group` is what was selected from. With `abstain_below` there is no pick where its probability is smaller. Raises an
+        InputError if the pick has none, for then nobody can say whether it is.
         """
         if abstain_below is not None and not 0 <= abstain_below <= 1:
             raise InputError(f"abstain_below is a probability from 0 to 1, got {abstain_below}")
-        if reason := self.outside(selection):
-            reason = f"outside of what the calibration of {shown(self.origin.model)} was fitted for: {reason}"
-            return unknown(selection, reason, abstain_below)
-        sure = self.probability(selection)
-        if sure is not None and abstain_below is not None and sure < abstain_below:
-            return replace(selection, index=None, rollout_index=None, probability=sure)
-        return replace(selection, probability=sure)
+        if selection.index is None or selection.kind is None:
+            return selection
+        fit = self.kinds.get(selection.kind)
+        if fit is None:
+            return self._unknown(
+                selection, f"the kind is {selection.kind}, and it was fitted for {', '.join(self.kinds)}", abstain_below
+            )
+        n, located = len(selection.located), float(selection.located.mean())
+        try:
+            own = evidence(selection, group, self.rule, fit.evidence)
+        except RolloutError:
+            return self._unknown(selection, f"the routing that {fit.evidence} reads was not kept", abstain_below)
+        if reason := fit.outside(n, located, own):
+            return self._unknown(selection, reason, abstain_below)
+        sure, dense = fit.probability(n, own), own >= fit.near(n).dense.density
+        if abstain_below is not None and sure < abstain_below:
+            return replace(selection, index=None, rollout_index=None, probability=sure, dense=dense)
+        return replace(selection, probability=sure, dense=dense)
+
+    def _unknown(self, selection: Selection, reason: str, abstain_below: float | None) -> Selection:
+        reason = f"outside of what the calibration of {shown(self.origin.model)} was fitted for: {reason}"
+        return unknown(selection, reason, abstain_below)
 
     def select(self, group: RolloutGroup, *, abstain_below: float | None = None) -> Selection:
         """Select in the way that this was fitted for, and say how sure the pick is.
 
         A group does not say which model it is of, in which style and how it was sampled: `find_calibration` asks its pool.
         """
-        return self.judge(select(group, rule=self.rule), abstain_below=abstain_below)
+        return self.judge(select(group, rule=self.rule), group, abstain_below=abstain_below)
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, "version": VERSION} | asdict(self) | {"rule": self.rule.to_json()}
@@ -124,6 +125,24 @@ def _origin(body: dict[str, Any]) -> Origin:
         raise ValueError("its origin must consist of texts or null")
     temperature, top_p = to_float(body["temperature"]), to_float(body["top_p"])
     return Origin(**texts, temperature=temperature, top_p=top_p, adaptive=bool(body["adaptive"]))
+
+
+def evidence(selection: Selection, group: RolloutGroup, rule: Rule, readout: str) -> float:
+    """The similarity that a curve takes: the pick's density, or how much the rollouts of its problem agree at a readout.
+
+    That is the mean similarity of all located rollouts to their nearest three, NaN where fewer than two are located.
+    """
+    assert selection.index is not None
+    if not readout:
+        return float(selection.density[selection.index])
+    setting = replace(rule.settle(selection.kind, len(group)), readout=readout, kernel="weighted")
+    return agreement(similarity(group, setting)[0])
+
+
+def agreement(S: NDArray[np.float32]) -> float:
+    """The mean similarity of n rollouts to their nearest three, from their similarities [n, n]; NaN where n is below 2."""
+    k = min(NEAREST, len(S) - 1)
+    return float(knn_density(S, k).mean()) / k if k > 0 else math.nan
 
 
 def unknown(selection: Selection, reason: str, abstain_below: float | None) -> Selection:
@@ -171,11 +190,11 @@ class Match:
     source: str = ""
     reason: str = ""
 
-    def judge(self, selection: Selection, *, abstain_below: float | None = None) -> Selection:
-        """The selection with its probability, or with the reason why it has none."""
+    def judge(self, selection: Selection, group: RolloutGroup, *, abstain_below: float | None = None) -> Selection:
+        """The selection from this group with its probability, or with the reason why it has none."""
         if self.calibration is None:
             return unknown(selection, self.reason, abstain_below)
-        return self.calibration.judge(selection, abstain_below=abstain_below)
+        return self.calibration.judge(selection, group, abstain_below=abstain_below)
 
 
 def find_calibration(

@@ -1,4 +1,7 @@
-"""The probability that a pick is right, as a function of its density and the number of rollouts: what `radmoe calibrate` fits."""
+"""The probability that a pick is right, as a function of one similarity and the number of rollouts: what `radmoe calibrate` fits.
+
+The similarity is the pick's density, or how much all rollouts of the problem agree at some readout (`Fit.evidence`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def closeness(similarity: float) -> float:
 
 @dataclass(frozen=True)
 class Dense:
-    """The densest third of the graded picks: from which mean similarity on, how many picks, and how many were wrong."""
+    """The third of the graded picks with the highest similarity: from which similarity on, how many, and how many were wrong."""
 
     density: float
     picks: int
@@ -51,7 +54,7 @@ class Dense:
 class Curve:
     """The probability among so many `rollouts`: the logistic function of intercept + slope (closeness - mean) / scale.
 
-    `low` and `high` are the smallest and the largest closeness (of the pick's mean similarity) that it was fitted on.
+    `low` and `high` are the smallest and the largest closeness (of a similarity) that it was fitted on.
     """
 
     rollouts: int
@@ -73,8 +76,9 @@ class Curve:
 class Fit:
     """The curves of one kind, by rising number of rollouts.
 
-    It was fitted on the picks of so many `problems`, of which at least the share `located` of the rollouts was located, and
-    `measured` has what cross-validation said of it. No probability is nearer to 0 or 1 than Laplace's rule of succession allows
+    `evidence` is the readout at which the rollouts of a problem are compared, and the similarity then is the mean of all of them to
+    their nearest three; empty, it is the pick's density. It was fitted on the picks of so many `problems`, of which at least the
+    share `located` of the rollouts was located, and `measured` has what cross-validation said of it. No probability is nearer to 0 or 1 than Laplace's rule of succession allows
     after so many problems.
     """
 
@@ -82,6 +86,7 @@ class Fit:
     problems: int
     located: float
     measured: dict[str, float] = field(default_factory=dict)
+    evidence: str = ""
 
     def __post_init__(self) -> None:
         sizes = [curve.rollouts for curve in self.curves]
@@ -109,7 +114,12 @@ class Fit:
         sizes = np.log2([curve.rollouts for curve in self.curves])
         return float(np.interp(math.log2(rollouts), sizes, [getattr(curve, name) for curve in self.curves]))
 
-    def outside(self, rollouts: int, located: float, density: float) -> str:
+    @property
+    def what(self) -> str:
+        """The similarity that the curves take, in words."""
+        return f"mean similarity of all rollouts at {self.evidence}" if self.evidence else "pick's mean similarity"
+
+    def outside(self, rollouts: int, located: float, similarity: float) -> str:
         """Why there is no number for such a pick; empty where there is one."""
         low, high = self.rollouts
         if not low <= rollouts <= high:
@@ -118,17 +128,18 @@ class Fit:
         least = min(self.located, LOCATED)
         if located < least:
             return f"{located:.0%} of the rollouts are located, and it was fitted for {least:.0%} or more"
-        scale, own = self._at(rollouts, "scale"), closeness(density)
+        if math.isnan(similarity):
+            return f"fewer than two rollouts can be compared at {self.evidence}"
         lowest, highest = self._at(rollouts, "low"), self._at(rollouts, "high")
-        if not lowest - scale <= own <= highest + scale:
+        if not lowest <= closeness(similarity) <= highest:
             span = f"{1 - math.exp(-lowest):.3f} to {1 - math.exp(-highest):.3f}"
-            return f"the pick's mean similarity is {density:.3f}, and it was fitted for {span}"
+            return f"the {self.what} is {similarity:.3f}, and it was fitted for {span}"
         return ""
 
-    def probability(self, rollouts: int, density: float) -> float:
-        """The probability that a pick of this density among so many rollouts is right."""
+    def probability(self, rollouts: int, similarity: float) -> float:
+        """The probability that a pick is right, among so many rollouts and at this similarity."""
         intercept, slope, mean, scale = (self._at(rollouts, name) for name in ("intercept", "slope", "mean", "scale"))
-        total = intercept + slope * (closeness(density) - mean) / scale
+        total = intercept + slope * (closeness(similarity) - mean) / scale
         edge = 1 / (self.problems + 2)
         return min(max(1 / (1 + math.exp(-max(-500.0, min(500.0, total)))), edge), 1 - edge)
 
@@ -143,7 +154,10 @@ class Fit:
             names = [one.name for one in fields(Curve) if one.name not in ("rollouts", "dense")]
             curves.append(Curve(_count(own["rollouts"]), **{name: _number(own[name]) for name in names}, dense=dense))
         measured = {str(name): float(value) for name, value in body["measured"].items()}
-        return cls(tuple(curves), _count(body["problems"]), _number(body["located"]), measured)
+        evidence = body["evidence"]
+        if not isinstance(evidence, str):
+            raise ValueError(f"{evidence!r:.60} is no readout")
+        return cls(tuple(curves), _count(body["problems"]), _number(body["located"]), measured, evidence)
 
 
 def _count(value: Any) -> int:

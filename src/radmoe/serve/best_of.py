@@ -150,7 +150,7 @@ def pick(
             if not all(rollout.has_weights for rollout in group.rollouts):
                 origin = replace(origin, routing=f"{origin.routing} without weights")
             rule, source = Rule(preset=best.preset), "the server's calibration"
-            selection = find_calibration(origin, calibration, rule=rule, source=source).judge(selection)
+            selection = find_calibration(origin, calibration, rule=rule, source=source).judge(selection, group)
         return ServedPick(order, _document(best, sampled, "rad", order, selection, ""), group, selection)
     if best.fallback == "likelihood" and sampled.likelihoods is not None:
         likelihoods = sampled.likelihoods

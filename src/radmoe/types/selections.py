@@ -37,7 +37,7 @@ class Selection:
     `margin` is the pick's score minus the best score in any other basin, NaN where there is none. `kind`, `readout`, `kernel`,
     `preset`, `fusion` (None: confidence did not count), `confidence` and `compare` say by which rule. `probability` is that of the
     pick's being right, where a calibration was applied (`radmoe.selection.calibration`); `probability_reason` says why one that was
-    looked for gives none. `noise` is how far a second pass moves differences of densities, where that was measured (`with_noise`).
+    looked for gives none, and `dense` whether the pick is among the third of the graded ones with the highest similarity. `noise` is how far a second pass moves differences of densities, where that was measured (`with_noise`).
     `rollout` is the pick itself, and `text` what it says.
     """
 
@@ -61,6 +61,7 @@ class Selection:
     compare: Compare = "routing"
     probability: float | None = None
     probability_reason: str = ""
+    dense: bool | None = None
     noise: float | None = None
     rollout: Trace | None = None
     vocab: Vocab | None = None

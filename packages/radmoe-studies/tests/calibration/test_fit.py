@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 from planted_pools import graded_pool
 from radmoe.errors import InputError
 from radmoe.grading.labels import Label, write_labels
-from radmoe.pool import open_pool
+from radmoe.pool import Pool, open_pool
+from radmoe.selection.calibration import agreement
 from radmoe.selection.rule import Rule
-from radmoe.selection.selector import select
+from radmoe.selection.selector import select, similarity
 from radmoe.types import RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
@@ -53,6 +55,12 @@ def truth(close: Any, slope: float = 1.5, shift: float = 0.4) -> Any:
     return 1 / (1 + np.exp(-(shift + slope * (close - 2.0) / 0.4)))
 
 
+def agreeing(pool: Pool, n: int) -> dict[str, float]:
+    """How much the n rollouts of each problem agree before their marker."""
+    setting = replace(Rule().settle("math", n), readout="pre-delim@32")
+    return {group.problem_id: agreement(similarity(group, setting)[0]) for group in pool.groups()}
+
+
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = Planted(problems=40, rollouts=16, tokens=20, shape=SHAPE)
@@ -72,7 +80,7 @@ def test_picks_among_fewer_rollouts_are_judged_by_picks_among_as_few() -> None:
     # What shipped once had log2(N) for a feature, fitted at N = 63 and 64: at 16 it said 6.6e-70.
     picks = graded(2000)
     few, fitted = picks.where(picks.sizes == 16), fit(picks)
-    sure = [fitted.probability(16, float(density)) for density in few.density]
+    sure = [fitted.probability(16, float(own)) for own in few.similarity]
     assert abs(np.mean(sure) - few.right.mean()) < 0.01
     assert min(sure) > 0.001
 
@@ -148,10 +156,10 @@ def test_the_calibration_error_of_perfect_probabilities_is_what_chance_shows() -
 def test_probabilities_that_say_nothing_are_called_so(pool: Path, tmp_path: Path) -> None:
     path = graded_pool(tmp_path / "p", list(planted.groups(Planted(problems=40, rollouts=8, tokens=20, shape=SHAPE))))
     opened = open_pool(path)
-    density = {group.problem_id: np.nanmax(select(group).density) for group in opened.groups()}
-    middle = np.median(list(density.values()))
-    labels = [Label(p, i, "1", density[p] < middle) for p in opened.problems for i in opened.rollout_indices(p)]
-    write_labels(path, labels)  # dense picks are wrong ones, which a model that rises with density cannot say
+    # Picks are right where rollouts agree least, at the answer and before it, which a model that rises with agreement cannot say.
+    sums = {p: a + float(np.nanmax(select(opened.group(p)).density)) for p, a in agreeing(opened, 8).items()}
+    middle = np.median(list(sums.values()))
+    write_labels(path, [Label(p, i, "1", sums[p] < middle) for p in opened.problems for i in range(8)])
     assert any("are no better than" in note for note in calibrate([path]).notes)
     assert not any("are no better than" in note for note in calibrate([pool]).notes)
 
@@ -260,6 +268,28 @@ def test_a_calibration_is_checked_on_pools_it_was_not_fitted_on(pool: Path, tmp_
     assert {name.task for name in forecast.problems} == {"others"}
     with pytest.raises(InputError):
         calibrate([pool], check=[pool])
+
+
+@pytest.mark.slow
+def test_what_tells_most_on_problems_that_were_not_fitted_is_taken(pool: Path, tmp_path: Path) -> None:
+    # Every rollout of a problem is right where the rollouts agree before their answer, which the density of a pick does not say.
+    path = tmp_path / "pool"
+    shutil.copytree(pool, path)
+    opened, plain = open_pool(path), calibrate([pool]).calibration
+    agrees = agreeing(opened, 16)
+    middle = np.median(list(agrees.values()))
+    write_labels(
+        path, [Label(p, i, "1", agrees[p] > middle) for p in opened.problems for i in opened.rollout_indices(p)]
+    )
+    made = calibrate([path])
+    assert plain.kinds["math"].evidence == ""
+    assert made.calibration.kinds["math"].evidence == "pre-delim@32"
+    assert made.calibration.kinds["math"].tells
+    shown = made.forecasts[0].of(16)
+    group = next(iter(opened.groups()))
+    sure = made.calibration.select(group).probability
+    assert shown.sure.mean() == pytest.approx(0.5, abs=0.1)
+    assert sure is None or (sure > 0.5) == (agrees[group.problem_id] > middle)
 
 
 def test_too_few_picks_and_several_models_are_refused(pool: Path, tmp_path: Path) -> None:

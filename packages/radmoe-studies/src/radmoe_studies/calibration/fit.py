@@ -1,7 +1,8 @@
-"""Fits the probability that a pick is right on graded pools: from its density, for each kind and number of rollouts.
+"""Fits the probability that a pick is right on graded pools: from one similarity, for each kind and number of rollouts.
 
-Of each graded problem there are picks among all its rollouts and among random subsets of them, with the pick's density and
-whether it is right. For each number of rollouts the curve is a logistic regression whose slope may not be negative, with a
+The similarity is the pick's density, or how much all rollouts of the problem agree before the answer begins: of the candidates in
+`EVIDENCE`, what cross-validation finds best for a kind. Of each graded problem there are picks among all its rollouts and among
+random subsets of them, with these similarities and whether the pick is right. For each number of rollouts the curve is a logistic regression whose slope may not be negative, with a
 little ridge. It is measured by cross-validation over problems: a problem that several pools share is in one fold.
 """
 
@@ -17,22 +18,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.errors import InputError
+from radmoe.errors import InputError, ReadoutError, RolloutError
 from radmoe.evaluation.cache import checksum
 from radmoe.evaluation.pools import GradedPool, check_distinct, dataset_of, open_graded
 from radmoe.evaluation.problem import GradedProblem
 from radmoe.pool import Pool
-from radmoe.selection.calibration import Calibration
-from radmoe.selection.curves import Curve, Dense, Fit, closeness
+from radmoe.selection.calibration import Calibration, agreement
+from radmoe.selection.curves import GAIN, Curve, Dense, Fit, closeness
 from radmoe.selection.origin import Origin, origin_of
 from radmoe.selection.rule import Rule
-from radmoe.selection.selector import select
+from radmoe.selection.selector import select, similarity
 from radmoe.types import Kind, RolloutGroup
 
 FEWEST = 20  # problems of a kind that a fit needs
 # Numbers of rollouts; densities bend at k + 1 = 11.
 SIZES = (8, 9, 10, 11, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
 MEASURED = (8, 16, 32, 64)  # the sizes that are measured, and the largest one
+EVIDENCE = (
+    "",
+    "pre-delim@32",
+)  # the pick's density, or the readout at which all rollouts are compared (`Fit.evidence`)
 DRAWS = 4  # random subsets of each size
 RIDGE = 1.0  # the penalty on the squared slope, against a sum of log losses
 FOLDS = 5
@@ -42,6 +47,7 @@ BIN_PICKS = 20  # that a bin should have at least; fewer picks make fewer bins
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Matrix = NDArray[np.float32]
 Progress = Callable[[int, int], None]
 
 
@@ -53,25 +59,25 @@ class Name(NamedTuple):
 
 
 class Graded(NamedTuple):
-    """Picks of one kind [n]: among how many rollouts, in which draw of that size, the pick's density, and whether it is right."""
+    """Picks of one kind [n]: among how many rollouts, in which draw of that size, a similarity, and whether the pick is right."""
 
     sizes: Ints
     draws: Ints
-    density: Floats
+    similarity: Floats
     right: Bools
     problems: tuple[Name, ...]
 
     def where(self, chosen: Bools) -> Graded:
         """The picks that are chosen by a mask [n]."""
         problems = tuple(name for name, here in zip(self.problems, chosen, strict=True) if here)
-        return Graded(self.sizes[chosen], self.draws[chosen], self.density[chosen], self.right[chosen], problems)
+        return Graded(self.sizes[chosen], self.draws[chosen], self.similarity[chosen], self.right[chosen], problems)
 
 
 class Forecast(NamedTuple):
     """Probabilities of picks by curves that were fitted without them [n]: one pick of each problem and size.
 
     `sure` is the calibration's; `base` is the share of right picks among the fitted ones of the same task and size. `outside`
-    counts the picks whose density lies outside of what was fitted, so that they have no probability.
+    counts the picks whose similarity lies outside of what was fitted, so that they have no probability.
     """
 
     kind: Kind
@@ -110,7 +116,7 @@ class Calibrated:
 class _Pick(NamedTuple):
     size: int
     draw: int
-    density: float
+    similarities: tuple[float, ...]  # by the candidates in EVIDENCE; NaN where the pool keeps no such rows
     right: bool
     problem: Name
 
@@ -123,9 +129,21 @@ class _Picks:
     located: dict[Kind, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def graded(self, kind: Kind) -> Graded:
-        sizes, draws, density, right, problems = zip(*self.kinds[kind], strict=True)
-        return Graded(np.array(sizes), np.array(draws), np.array(density), np.array(right), problems)
+    def graded(self, kind: Kind, evidence: str) -> Graded:
+        sizes, draws, similarities, right, problems = zip(*self.kinds[kind], strict=True)
+        own = np.array(similarities)[:, EVIDENCE.index(evidence)]
+        return Graded(np.array(sizes), np.array(draws), own, np.array(right), problems)
+
+    def best(self, kind: Kind, folds: int, seed: int) -> tuple[str, Forecast]:
+        """The candidate whose forecasts of problems that were not fitted are best, with these; the pick's density unless another
+        is clearly better."""
+        found = []
+        for evidence in EVIDENCE:
+            graded = self.graded(kind, evidence)
+            if not np.isnan(graded.similarity).any():
+                forecast = cross_validated(kind, graded, folds=folds, seed=seed)
+                found.append((measures(forecast)["brier"] + (GAIN if evidence else 0.0), evidence, forecast))
+        return min(found, key=lambda one: one[0])[1:]
 
 
 def calibrate(
@@ -165,20 +183,20 @@ def calibrate(
     others = _picked(checking, rule, sizes, 1, seed, lambda done: progress(fitted + done, fitted + checked))
     fits, forecasts, notes = {}, [], [*picks.notes, *others.notes]
     for own in picks.kinds:
-        graded = picks.graded(own)
-        count = len(set(graded.problems))
+        count = len({pick.problem for pick in picks.kinds[own]})
         if count < FEWEST:
             notes.append(f"{own}: {count} problems with a pick are too few, {FEWEST} are needed: grade more problems")
             continue
-        forecast = cross_validated(own, graded, folds=folds, seed=seed)
-        fits[own] = fit(graded, located=picks.located[own], measured=measures(forecast))
+        evidence, forecast = picks.best(own, folds, seed)
+        graded = picks.graded(own, evidence)
+        fits[own] = fit(graded, located=picks.located[own], measured=measures(forecast), evidence=evidence)
         if not check:
             forecasts.append(forecast)
         elif own in others.kinds:
-            forecasts.append(held_out(own, graded, others.graded(own)))
+            forecasts.append(held_out(own, graded, others.graded(own, evidence)))
         if forecasts and forecasts[-1].kind == own and forecasts[-1].outside:
             notes.append(
-                f"{own}: {forecasts[-1].outside} picks lie outside of the fitted densities and have no probability"
+                f"{own}: {forecasts[-1].outside} picks lie outside of the fitted similarities and have no probability"
             )
         if not fits[own].tells:
             notes.append(
@@ -260,6 +278,7 @@ def _draws(
     group, made = problem.group, []
     if size > len(group):
         return []
+    agreeing = problem.once("agreeing", lambda: _agreeing(problem, kind, rule))
     rng = np.random.default_rng([seed, size, zlib.crc32("\0".join(name).encode())])
     for draw in range(draws if size < len(group) else 1):
         chosen = np.sort(rng.permutation(len(group))[:size])
@@ -268,15 +287,36 @@ def _draws(
         if selection.index is not None:
             right = bool(problem.correct[chosen[selection.index]])
             located = float(selection.located.mean())
-            made.append((_Pick(size, draw, float(selection.density[selection.index]), right, name), located))
+            own = float(selection.density[selection.index]), *(agree(chosen) for agree in agreeing)
+            made.append((_Pick(size, draw, own, right, name), located))
     return made
 
 
-def fit(graded: Graded, *, located: float = 1.0, measured: dict[str, float] | None = None) -> Fit:
+def _agreeing(problem: GradedProblem, kind: Kind, rule: Rule) -> list[Callable[[Ints], float]]:
+    """For each readout in EVIDENCE a function that says how much the chosen rollouts of a problem agree there."""
+    made: list[Callable[[Ints], float]] = []
+    for readout in EVIDENCE[1:]:
+        setting = replace(rule.settle(kind, len(problem)), readout=readout, kernel="weighted")
+        try:
+            S, reading = similarity(problem.group, setting)
+        except (RolloutError, ReadoutError):
+            made.append(lambda chosen: math.nan)
+            continue
+        place = np.cumsum(reading.located) - 1
+
+        def agree(chosen: Ints, S: Matrix = S, located: Bools = reading.located, place: Ints = place) -> float:
+            own = place[chosen[located[chosen]]]
+            return agreement(S[np.ix_(own, own)])
+
+        made.append(agree)
+    return made
+
+
+def fit(graded: Graded, *, located: float = 1.0, measured: dict[str, float] | None = None, evidence: str = "") -> Fit:
     """The curves of one kind, fitted on all its picks."""
     sizes = [size for size in np.unique(graded.sizes).tolist() if _problems(graded, size) >= FEWEST]
     curves = tuple(_curve(graded.where(graded.sizes == size)) for size in sizes or [int(graded.sizes.max())])
-    return Fit(curves, len(set(graded.problems)), located, measured or {})
+    return Fit(curves, len(set(graded.problems)), located, measured or {}, evidence)
 
 
 def _problems(graded: Graded, size: int) -> int:
@@ -288,19 +328,19 @@ def _curve(graded: Graded) -> Curve:
     _, inverse, counts = np.unique(
         ["\0".join(name) for name in graded.problems], return_inverse=True, return_counts=True
     )
-    close = np.array([closeness(density) for density in graded.density.tolist()])
+    close = np.array([closeness(own) for own in graded.similarity.tolist()])
     model = logistic(close, graded.right, 1.0 / counts[inverse])
     first = graded.where(graded.draws == graded.draws.min())
-    least = math.floor(1e6 * float(np.quantile(first.density, 2 / 3, method="higher"))) / 1e6
-    dense = first.density >= least
+    least = math.floor(1e6 * float(np.quantile(first.similarity, 2 / 3, method="higher"))) / 1e6
+    dense = first.similarity >= least
     return Curve(
         int(graded.sizes[0]),
         round(model.intercept, 6),
         round(model.slope, 6),
         round(model.mean, 6),
         round(model.scale, 6),
-        low=round(float(close.min()), 6),
-        high=round(float(close.max()), 6),
+        low=math.floor(1e6 * float(close.min())) / 1e6,  # no fitted pick lies outside
+        high=math.ceil(1e6 * float(close.max())) / 1e6,
         dense=Dense(least, int(dense.sum()), int((dense & ~first.right).sum())),
     )
 
@@ -362,10 +402,10 @@ def held_out(kind: Kind, graded: Graded, others: Graded) -> Forecast:
     low, high = fitted.rollouts
     asked = np.isin(others.sizes, [*MEASURED, high]) & (others.sizes >= low) & (others.sizes <= high)
     others = others.where(asked & (others.draws == 0))
-    pairs = zip(others.sizes.tolist(), others.density.tolist(), strict=True)
-    inside = np.array([not fitted.outside(size, 1.0, density) for size, density in pairs], bool)
+    pairs = zip(others.sizes.tolist(), others.similarity.tolist(), strict=True)
+    inside = np.array([not fitted.outside(size, 1.0, own) for size, own in pairs], bool)
     others = others.where(inside)
-    sure = [fitted.probability(int(n), float(x)) for n, x in zip(others.sizes, others.density, strict=True)]
+    sure = [fitted.probability(int(n), float(x)) for n, x in zip(others.sizes, others.similarity, strict=True)]
     shares = _shares(graded)
     base = [
         shares.get((name.task, n), shares["", n])

@@ -204,16 +204,18 @@ def _curves(calibrated: Calibrated) -> Table:
             if curve.rollouts not in MEASURED and curve is not fit.curves[-1]:
                 continue
             low, high = (1 - math.exp(-close) for close in (curve.low, curve.high))
-            ends = [Cell(fit.probability(curve.rollouts, density), "percent") for density in (low, high)]
-            densities = (Cell(f"{low:.3f}"), Cell(f"{high:.3f}"))
-            rows.append(Row((Cell(curve.rollouts, "count"), *densities, *ends, *_dense(curve)), kind))
+            ends = [Cell(fit.probability(curve.rollouts, own), "percent") for own in (low, high)]
+            similarities = (Cell(f"{low:.3f}"), Cell(f"{high:.3f}"))
+            rows.append(
+                Row((Cell(curve.rollouts, "count"), *similarities, *ends, *_dense(curve)), f"{kind}: {fit.what}")
+            )
     columns = (
-        *map(Column, ("N", "density from", "to", "probability from", "to ", "dense from", "dense picks")),
+        *map(Column, ("N", "similarity from", "to", "probability from", "to ", "dense from", "dense picks")),
         Column("wrong", "95% CI"),
     )
     notes = (
-        "The densities (mean similarities) of the fitted picks, and the probabilities at both ends. Dense picks are the densest "
-        "third of the graded ones: those of them that are wrong are dense wrong basins, where rollouts share one error. Routing "
+        "The similarities of the fitted picks, and the probabilities at both ends. Dense picks are the third of the graded ones "
+        "with the highest: those of them that are wrong are dense wrong basins, where rollouts share one error. Routing "
         "cannot tell these from right ones.",
     )
     return Table("curves", "What was fitted", columns, tuple(rows), notes, "comparison")
