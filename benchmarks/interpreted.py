@@ -1,4 +1,4 @@
-"""OpenAI's Triton kernels as on an H100 or H200, in Triton's interpreter on a CPU (`benchmarks.vllm_mxfp4 --interpret`).
+"""OpenAI's Triton kernels as on an H100 or H200, in Triton's interpreter on a CPU (`benchmarks.vllm_mxfp4 --interpret WHEEL`).
 
 The kernels' own Python runs, block by block, on the layout that Hopper's kernels want of MXFP4 weights. What the interpreter lacks is
 given to it here: a target, bfloat16 (it computes on the bits), the two pieces of PTX that unpack MXFP4, and kernels of which arguments are fixed.
@@ -7,7 +7,6 @@ given to it here: a target, bfloat16 (it computes on the bits), the two pieces o
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -60,8 +59,11 @@ class Specialized:
         return launch
 
 
-def install() -> None:
-    """Have Triton interpret kernels as if for a GPU of compute capability 9.0, and vLLM take them for fit to run here."""
+def install(kernels: str) -> None:
+    """Have Triton interpret kernels as if for a GPU of compute capability 9.0, and vLLM take them for fit to run here.
+
+    `kernels` is a folder with `triton_kernels`, which vLLM's CPU build lacks.
+    """
     os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
     import triton
     import triton.language as tl
@@ -123,11 +125,10 @@ def install() -> None:
     )
 
     import vllm.third_party
-    from vllm.utils.import_utils import has_triton_kernels
+    from vllm.utils.import_utils import import_triton_kernels
 
-    vllm.third_party.__path__ += [f"{folder}/vllm/third_party" for folder in sys.path]
-    if not has_triton_kernels():
-        raise SystemExit("there is no folder with vllm/third_party/triton_kernels on PYTHONPATH: see docs/engines.md")
+    vllm.third_party.__path__.append(kernels)
+    import_triton_kernels()
     import triton_kernels.matmul_ogs as products
     from triton_kernels import routing
     from triton_kernels.matmul_ogs_details.opt_flags import update_opt_flags_constraints

@@ -1,7 +1,7 @@
 """What vLLM's kernels for gpt-oss in MXFP4 choose, as the plugin hears it: random weights in gpt-oss's shape.
 
     python -m benchmarks.vllm_mxfp4 [--layers 4] [--experts 32] [--backends triton,marlin]
-    python -m benchmarks.vllm_mxfp4 --interpret        a small model, `triton` alone, on a CPU (benchmarks/interpreted.py)
+    python -m benchmarks.vllm_mxfp4 --interpret vllm-0.30.0-*.whl     a small model, `triton` alone, on a CPU (benchmarks/interpreted.py)
 
 `triton` is OpenAI's kernel, which routes by itself; `marlin` asks the router. Each backend is a vLLM in a process of its own
 and answers, for its MoE layers called alone and for whole rollouts under CUDA graphs:
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +47,7 @@ class Sizes(NamedTuple):
 
 
 INTERPRETED = Sizes((1, 17, 256), 4, 24, 16)
+KERNELS = "vllm/third_party"  # in the wheel
 
 
 def config(layers: int, experts: int, small: bool) -> dict[str, Any]:
@@ -332,7 +334,9 @@ def main() -> None:
     parser.add_argument("--experts", type=int, default=32, help="32 as gpt-oss-20b, 128 as gpt-oss-120b")
     parser.add_argument("--backends", default="triton,marlin")
     parser.add_argument(
-        "--interpret", action="store_true", help="a small model on a CPU, with Triton's kernels in its interpreter"
+        "--interpret",
+        metavar="WHEEL",
+        help="a small model on a CPU, with the kernels in vLLM's CUDA wheel in Triton's interpreter",
     )
     parser.add_argument("--limit", type=int, default=600, help="seconds")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -340,19 +344,25 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.one:
         if chosen.interpret:
-            interpreted.install()
+            interpreted.install(chosen.interpret)
         one_backend(Path(chosen.path), chosen.one, INTERPRETED if chosen.interpret else Sizes())
         return
     backends = ["triton"] if chosen.interpret else chosen.backends.split(",")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        shape = config(chosen.layers, chosen.experts, chosen.interpret)
+        shape = config(chosen.layers, chosen.experts, small=bool(chosen.interpret))
         write_checkpoint(path, shape)
         print(
             f"gpt-oss in MXFP4, {chosen.layers} layers of {chosen.experts} experts, hidden size {shape['hidden_size']}",
             flush=True,
         )
-        options = ["--path", folder, *(["--interpret"] if chosen.interpret else [])]
+        options = ["--path", folder]
+        if chosen.interpret:
+            with zipfile.ZipFile(chosen.interpret) as wheel:
+                wheel.extractall(
+                    path, [name for name in wheel.namelist() if name.startswith(f"{KERNELS}/triton_kernels/")]
+                )
+            options += ["--interpret", str(path / KERNELS)]
         command = [sys.executable, "-m", "benchmarks.vllm_mxfp4", *options, "--one"]
         logs = {backend: (path / f"{backend}.log").open("w+") for backend in backends}
         running = {b: subprocess.Popen([*command, b], stdout=log, stderr=subprocess.STDOUT) for b, log in logs.items()}
