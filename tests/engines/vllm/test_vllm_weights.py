@@ -1,4 +1,4 @@
-"""Weights that are not the checkpoint's own: LoRA adapters and FP8, with torch in the place of kernels that only GPUs have."""
+"""LoRA adapters, FP8 and AWQ, with torch in the place of kernels that only GPUs have."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from radmoe.engines.vllm.plugin import TAKE
 from vllm_parts import FLOAT32_AGREES, GPU, OPTIONS, STOCK, WEIGHTS_APART, replayed, same_sets, weights_apart
 
 RANK, PROMPT = 4, [5, 6, 7, 8]
+GROUP = 32  # numbers that share an AWQ scale
 
 
 def experts_by_torch(
@@ -30,15 +31,27 @@ def experts_by_torch(
     a1q_scale: Any = None,
     **__: Any,
 ) -> None:
-    """The sum over experts that vLLM's Triton kernel computes; FP8 is multiplied by its scales first."""
+    """The sum over experts that vLLM's Triton kernels compute."""
     x = hidden_states.float() * (1 if a1q_scale is None else a1q_scale)
-    up_scale, down_scale = ([1] * len(w1) if scale is None else scale for scale in (self.w1_scale, self.w2_scale))
+    quantised = self.quant_config
     output.zero_()
     for expert in topk_ids.unique().tolist():
         rows, place = (topk_ids == expert).nonzero(as_tuple=True)
-        gate, up = (x[rows] @ (w1[expert].float() * up_scale[expert]).T).chunk(2, -1)
-        term = (torch.nn.functional.silu(gate) * up) @ (w2[expert].float() * down_scale[expert]).T
+        gate, up = (x[rows] @ matrix(expert, w1, self.w1_scale, quantised.w1_zp).T).chunk(2, -1)
+        term = (torch.nn.functional.silu(gate) * up) @ matrix(expert, w2, self.w2_scale, quantised.w2_zp).T
         output.index_add_(0, rows, (term * topk_weights[rows, place, None]).to(output.dtype))
+
+
+def matrix(expert: int, weights: Any, scale: Any, zero: Any) -> Any:
+    """One expert's matrix in float32, of unquantised, FP8 or 4-bit weights."""
+    if scale is None:
+        return weights[expert].float()
+    if zero is None:
+        return weights[expert].float() * scale[expert]
+    codes = torch.stack([weights[expert] & 15, weights[expert] >> 4], -1).flatten(1)
+    zeros = torch.stack([zero[expert] & 15, zero[expert] >> 4], 1).flatten(0, 1)
+    fine = [each.float().repeat_interleave(GROUP, -1) for each in (zeros, scale[expert])]
+    return (codes - fine[0]) * fine[1]
 
 
 def fp8_by_torch(data: Any, scale: Any = None, *_: Any, output: Any = None, **__: Any) -> tuple[Any, Any]:
@@ -51,13 +64,17 @@ def fp8_by_torch(data: Any, scale: Any = None, *_: Any, output: Any = None, **__
 @pytest.fixture
 def triton_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     import vllm._custom_ops
-    from vllm.model_executor.layers.fused_moe.experts.triton_moe import TritonExperts
+    from vllm.model_executor.layers.fused_moe.experts.triton_moe import TritonExperts, TritonWNA16Experts
+    from vllm.model_executor.layers.quantization.auto_awq import AutoAWQConfig
 
-    if not GPU:
-        monkeypatch.setattr(vllm._custom_ops, "scaled_fp8_quant", fp8_by_torch)
-        monkeypatch.setattr(TritonExperts, "apply", experts_by_torch)
+    if GPU:
+        return
+    monkeypatch.setattr(vllm._custom_ops, "scaled_fp8_quant", fp8_by_torch)
+    monkeypatch.setattr(AutoAWQConfig, "get_min_capability", classmethod(lambda _: -1))
+    for experts in (TritonExperts, TritonWNA16Experts):
+        monkeypatch.setattr(experts, "apply", experts_by_torch)
         for supported in ("_supports_current_device", "_supports_quant_scheme"):
-            monkeypatch.setattr(TritonExperts, supported, staticmethod(lambda *_: True))
+            monkeypatch.setattr(experts, supported, staticmethod(lambda *_: True))
 
 
 def adapted(base: Path, folder: Path) -> tuple[Path, Path]:
@@ -109,6 +126,65 @@ def test_requests_with_an_adapter_have_its_rows_and_the_others_the_models(
         assert same_sets(captured[0], truth[0]).mean() >= FLOAT32_AGREES
         assert weights_apart(captured, truth) < WEIGHTS_APART
         assert same_sets(captured[0], replayed(other, PROMPT, tokens)[0]).mean() < 0.9
+
+
+def in_awq(base: Path, folder: Path) -> tuple[Path, Path]:
+    """The checkpoint with its experts in AWQ's 4 bits, and what these stand for."""
+    quantised, meant = folder / "quantised", folder / "meant"
+    for copy in (quantised, meant):
+        shutil.copytree(base, copy)
+    plain = load_file(base / "model.safetensors")
+    packed, order = {}, [0, 2, 4, 6, 1, 3, 5, 7]
+
+    def words(codes: torch.Tensor) -> torch.Tensor:
+        eight = codes.long().unflatten(1, (-1, 8))[..., order]
+        return (eight << 4 * torch.arange(8)).sum(-1).to(torch.uint32).view(torch.int32)
+
+    for name, weights in list(plain.items()):
+        if ".experts." not in name:
+            packed[name] = weights
+            continue
+        groups = weights.float().T.unflatten(0, (-1, GROUP))
+        low, high = groups.amin(1).clamp(max=0), groups.amax(1).clamp(min=0)
+        scale = ((high - low) / 15).clamp(min=1e-6).half()
+        zero = (-low / scale).round().clamp(0, 15)
+        codes = (groups / scale[:, None] + zero[:, None]).round().clamp(0, 15)
+        plain[name] = ((codes - zero[:, None]) * scale[:, None].float()).flatten(0, 1).T.contiguous()
+        parts = {"qweight": words(codes.flatten(0, 1)), "qzeros": words(zero), "scales": scale}
+        packed |= {name.replace("weight", part): data for part, data in parts.items()}
+    for copy, tensors in ((quantised, packed), (meant, plain)):
+        save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((base / "config.json").read_text())
+    config["quantization_config"] = {
+        "quant_method": "awq",
+        "bits": 4,
+        "group_size": GROUP,
+        "zero_point": True,
+        "version": "gemm",
+        "modules_to_not_convert": ["self_attn", "lm_head", "mlp.gate"],
+    }
+    (quantised / "config.json").write_text(json.dumps(config))
+    return quantised, meant
+
+
+@pytest.mark.usefixtures("triton_by_torch")
+def test_a_model_in_awq_has_the_rows_of_what_its_weights_stand_for(checkpoint: Any, tmp_path: Path) -> None:
+    from radmoe.engines.base import Sampling
+    from radmoe.engines.torch.engine import TransformersEngine
+    from radmoe.engines.vllm.engine import VllmEngine
+
+    quantised, meant = in_awq(checkpoint("lab-qwen"), tmp_path)
+    awq = {"quantization": "moe_wna16", "moe_backend": "triton"}
+    engine = VllmEngine(quantised, dtype="bfloat16", **(OPTIONS | awq))
+    try:
+        (done,) = engine.generate([PROMPT], 1, sampling=Sampling(temperature=0, max_tokens=40))
+    finally:
+        engine.close()
+    same = {}
+    for name, path in (("meant", meant), ("plain", checkpoint("lab-qwen"))):
+        ids, _ = replayed(TransformersEngine(path, dtype="float32"), PROMPT, done.rollout.token_ids)
+        same[name] = same_sets(done.rollout.expert_ids, ids).mean()
+    assert same["meant"] > max(0.85, same["plain"] + 0.1)  # bfloat16 changes 4% of sets, and 4 bits a quarter
 
 
 @pytest.mark.skipif(not STOCK, reason="this vLLM returns no routed experts without a GPU")
