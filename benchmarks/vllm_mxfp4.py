@@ -363,6 +363,7 @@ def main() -> None:
                     path, [name for name in wheel.namelist() if name.startswith(f"{KERNELS}/triton_kernels/")]
                 )
             options += ["--interpret", str(path / KERNELS)]
+            os.environ |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}  # passes are tiny
         command = [sys.executable, "-m", "benchmarks.vllm_mxfp4", *options, "--one"]
         logs = {backend: (path / f"{backend}.log").open("w+") for backend in backends}
         running = {b: subprocess.Popen([*command, b], stdout=log, stderr=subprocess.STDOUT) for b, log in logs.items()}
