@@ -1,11 +1,13 @@
 """What vLLM's kernels for gpt-oss in MXFP4 choose, as the plugin hears it: random weights in gpt-oss's shape.
 
     python -m benchmarks.vllm_mxfp4 [--layers 4] [--experts 32] [--backends triton,marlin]
+    python -m benchmarks.vllm_mxfp4 --interpret vllm-0.30.0-*.whl     a small model, `triton` alone, on a CPU (benchmarks/interpreted.py)
 
 `triton` is OpenAI's kernel, which routes by itself; `marlin` asks the router. Each backend is a vLLM in a process of its own
 and answers, for its MoE layers called alone and for whole rollouts under CUDA graphs:
 
     is a layer's output the sum over the experts that were heard, weighed as was heard?   (and over others: the control)
+    are these the experts that the layer's router would choose, which `marlin` asks?
     do the same hidden states give the same experts in eager passes, in replayed CUDA graphs and under the other backend?
     does a rollout that was decoded in graphs have the experts that its tokens have as a prompt?
 """
@@ -20,17 +22,32 @@ import sys
 import tempfile
 import time
 import traceback
+import zipfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from benchmarks import interpreted
+
 os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 VALUES = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # of E2M1; the fourth bit is the sign
-BATCHES, STEP, GRAPHS = (1, 17, 256, 2048), 2.0**-8, 20  # STEP: of bfloat16
-PROMPTS, PROMPT, TOKENS = 16, 96, 64
+STEP, GRAPHS = 2.0**-8, 20  # STEP: of bfloat16
+
+
+class Sizes(NamedTuple):
+    """Positions of the layers' passes, and rollouts, tokens of their prompts and of theirs."""
+
+    batches: tuple[int, ...] = (1, 17, 256, 2048)
+    prompts: int = 16
+    prompt: int = 96
+    tokens: int = 64
+
+
+INTERPRETED = Sizes((1, 17, 256), 4, 24, 16)
+KERNELS = "vllm/third_party"  # in the wheel
 
 
 def config(layers: int, experts: int, small: bool) -> dict[str, Any]:
@@ -136,7 +153,7 @@ def mixture(path: Path, layer: int, x: torch.Tensor, ids: torch.Tensor, weights:
     return total, size
 
 
-def layers_alone(llm: Any, path: Path) -> dict[str, np.ndarray]:
+def layers_alone(llm: Any, path: Path, sizes: Sizes) -> dict[str, np.ndarray]:
     """What the MoE layers choose for the same hidden states, and whether their output is the sum over that."""
     from vllm.forward_context import set_forward_context
 
@@ -152,7 +169,7 @@ def layers_alone(llm: Any, path: Path) -> dict[str, np.ndarray]:
         kernels = {type(block.experts._quant_method.moe_kernel.fused_experts).__name__ for block in blocks}
         print(f"kernel: {', '.join(sorted(kernels))}", flush=True)
         found, device = moe_layers(model, weights=True), next(model.parameters()).device
-        tape = Tape(len(found), max(BATCHES), found[0].top_k, weights=True, device=device)
+        tape = Tape(len(found), max(sizes.batches), found[0].top_k, weights=True, device=device)
         for i, one in enumerate(found):
             one.listen(partial(tape.write, i))
 
@@ -172,13 +189,23 @@ def layers_alone(llm: Any, path: Path) -> dict[str, np.ndarray]:
                 out = [block(x.clone()).clone() for block in blocks]
             return out, *heard(len(x))
 
-        for n in BATCHES:
+        for n in sizes.batches:
             x = states(n, n)
             out, ids, weights = eager(x)
             saved[f"ids{n}"], saved[f"weights{n}"] = ids.numpy(), weights.numpy()
             saved[f"out{n}"] = torch.stack(out, 1).float().cpu().numpy() if n <= 256 else np.empty(0)
             low, high = (float(f(weights.sum(-1))) for f in (torch.min, torch.max))
-            print(f"{n} positions: weights sum to {low:.4f} .. {high:.4f}", flush=True)
+            logits = torch.stack([block.router(x) for block in blocks], 1).cpu()
+            asked = [block.experts.router._compute_routing(x, block.router(x), None)[1].cpu() for block in blocks]
+            theirs, own = torch.stack(asked, 1).long().sort(-1).values, ids.long().sort(-1).values
+            other = (theirs != own).any(-1)
+            tied = (logits.gather(-1, theirs).sort(-1).values == logits.gather(-1, own).sort(-1).values).all(-1)
+            print(
+                f"{n} positions: {other.numel():,} (position, layer) sets, {int(other.sum())} other than those of "
+                f"{type(blocks[0].experts.router).__name__}, of which {int((other & tied).sum())} differ among experts of equal "
+                f"logits alone; weights sum to {low:.4f} .. {high:.4f}",
+                flush=True,
+            )
             if n != 256:
                 continue
             for i in (0, len(blocks) - 1):
@@ -221,7 +248,7 @@ def layers_alone(llm: Any, path: Path) -> dict[str, np.ndarray]:
     return saved
 
 
-def rollouts(llm: Any) -> dict[str, np.ndarray]:
+def rollouts(llm: Any, sizes: Sizes) -> dict[str, np.ndarray]:
     """Rollouts decoded by the engine, and the same tokens as prompts."""
     from radmoe.engines.vllm.engine import taken
     from radmoe.engines.vllm.plugin import TAKE
@@ -241,21 +268,21 @@ def rollouts(llm: Any) -> dict[str, np.ndarray]:
         whole = [p + list(o.outputs[0].token_ids) for p, o in zip(prompts, outputs, strict=True)]
         return whole, [each.ids[: len(w) - 1] for each, w in zip(routing, whole, strict=True)]
 
-    prompts = [[(7919 * (i + 1) + 31 * j) % 8000 for j in range(PROMPT)] for i in range(PROMPTS)]
-    whole, sampled = rows(prompts, TOKENS, "sampled")
+    prompts = [[(7919 * (i + 1) + 31 * j) % 8000 for j in range(sizes.prompt)] for i in range(sizes.prompts)]
+    whole, sampled = rows(prompts, sizes.tokens, "sampled")
     _, again = rows([w[:-1] for w in whole], 1, "again")
     pairs = [(np.sort(a), np.sort(b[: len(a)])) for a, b in zip(sampled, again, strict=True)]
-    for what, part in (("prompt", slice(0, PROMPT)), ("decoded", slice(PROMPT, None))):
+    for what, part in (("prompt", slice(0, sizes.prompt)), ("decoded", slice(sizes.prompt, None))):
         same = np.concatenate([(a == b).all(-1)[part] for a, b in pairs])
         by_layer = ", ".join(f"{share:.1%}" for share in same.mean(0))
         print(
             f"rollouts, {what} positions against the same tokens as a prompt: {same.size:,} sets, by layer {by_layer}",
             flush=True,
         )
-    return {"prompt": np.stack([s[:PROMPT] for s in sampled])}
+    return {"prompt": np.stack([s[: sizes.prompt] for s in sampled])}
 
 
-def one_backend(path: Path, backend: str) -> None:
+def one_backend(path: Path, backend: str, sizes: Sizes) -> None:
     from vllm import LLM
 
     gpu = {"attention_backend": "TRITON_ATTN", "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32]}
@@ -266,7 +293,7 @@ def one_backend(path: Path, backend: str) -> None:
         moe_backend=backend,
         max_model_len=1024,
         max_num_seqs=32,
-        max_num_batched_tokens=max(BATCHES),
+        max_num_batched_tokens=max(sizes.batches),
         kv_cache_memory_bytes=1 << 30,
         enable_prefix_caching=False,
         additional_config={"radmoe": {"rows": "all"}},
@@ -275,7 +302,7 @@ def one_backend(path: Path, backend: str) -> None:
     )
     print(llm.collective_rpc("radmoe_status")[0], flush=True)
     saved = {}
-    for stage in (partial(layers_alone, llm, path), partial(rollouts, llm)):
+    for stage in (partial(layers_alone, llm, path, sizes), partial(rollouts, llm, sizes)):
         try:
             saved |= stage()
         except Exception:  # the other stage may still say something
@@ -286,7 +313,7 @@ def one_backend(path: Path, backend: str) -> None:
 def compare(path: Path, a: str, b: str) -> None:
     """Ids and outputs of two backends on the same hidden states."""
     one, two = np.load(path / f"{a}.npz"), np.load(path / f"{b}.npz")
-    for n in BATCHES:
+    for n in Sizes().batches:
         if f"ids{n}" not in one.files or f"ids{n}" not in two.files:
             continue
         same = (np.sort(one[f"ids{n}"]) == np.sort(two[f"ids{n}"])).all(-1)
@@ -307,25 +334,37 @@ def main() -> None:
     parser.add_argument("--experts", type=int, default=32, help="32 as gpt-oss-20b, 128 as gpt-oss-120b")
     parser.add_argument("--backends", default="triton,marlin")
     parser.add_argument(
-        "--small", action="store_true", help="a small hidden size, to try this on a CPU (--backends cpu)"
+        "--interpret",
+        metavar="WHEEL",
+        help="a small model on a CPU, with the kernels in vLLM's CUDA wheel in Triton's interpreter",
     )
     parser.add_argument("--limit", type=int, default=600, help="seconds")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--path", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
-        one_backend(Path(chosen.path), chosen.one)
+        if chosen.interpret:
+            interpreted.install(chosen.interpret)
+        one_backend(Path(chosen.path), chosen.one, INTERPRETED if chosen.interpret else Sizes())
         return
-    backends = chosen.backends.split(",")
+    backends = ["triton"] if chosen.interpret else chosen.backends.split(",")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        shape = config(chosen.layers, chosen.experts, chosen.small)
+        shape = config(chosen.layers, chosen.experts, small=bool(chosen.interpret))
         write_checkpoint(path, shape)
         print(
             f"gpt-oss in MXFP4, {chosen.layers} layers of {chosen.experts} experts, hidden size {shape['hidden_size']}",
             flush=True,
         )
-        command = [sys.executable, "-m", "benchmarks.vllm_mxfp4", "--path", folder, "--one"]
+        options = ["--path", folder]
+        if chosen.interpret:
+            with zipfile.ZipFile(chosen.interpret) as wheel:
+                wheel.extractall(
+                    path, [name for name in wheel.namelist() if name.startswith(f"{KERNELS}/triton_kernels/")]
+                )
+            options += ["--interpret", str(path / KERNELS)]
+            os.environ |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}  # passes are tiny
+        command = [sys.executable, "-m", "benchmarks.vllm_mxfp4", *options, "--one"]
         logs = {backend: (path / f"{backend}.log").open("w+") for backend in backends}
         running = {b: subprocess.Popen([*command, b], stdout=log, stderr=subprocess.STDOUT) for b, log in logs.items()}
         deadline = time.monotonic() + chosen.limit

@@ -56,7 +56,7 @@ class OAITritonMxfp4ExpertsMonolithic:
 
 @pytest.fixture(params=[topk, sparse_topk])
 def triton_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A stand-in for the package, which runs on GPUs only (benchmarks/vllm_mxfp4.py runs it there)."""
+    """A stand-in for the package, which vLLM's CPU build lacks (benchmarks/vllm_mxfp4.py runs the real one)."""
     package, module = ModuleType("triton_kernels"), ModuleType("triton_kernels.topk")
     module.topk = request.param  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "triton_kernels", package)
