@@ -285,7 +285,12 @@ REGISTERED = Path(__file__).parents[2] / "registered"  # in a checkout, in no pa
 
 @pytest.mark.parametrize(
     ("seed", "directory", "tasks"),
-    [(0, None, set(TASKS)), (471, REGISTERED / "471", set(TASKS)), (472, REGISTERED / "472", {"code", "code-wide"})],
+    [
+        (0, None, set(TASKS)),
+        (471, REGISTERED / "471", set(TASKS)),
+        (472, REGISTERED / "472", {"code", "code-wide"}),
+        (473, REGISTERED / "473", {"code", "code-wide"}),
+    ],
 )
 def test_the_rollouts_at_the_papers_sampling_are_whole_and_of_the_shipped_weights(
     seed: int, directory: Path | None, tasks: set[str]
