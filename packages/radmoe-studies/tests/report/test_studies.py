@@ -19,6 +19,7 @@ from radmoe_studies.paper.readouts import READOUTS
 from radmoe_studies.report.readings import Readings, read_readings
 from radmoe_studies.report.studies import (
     ReportSource,
+    by_name,
     decisions_of,
     ledger,
     rules,
@@ -54,6 +55,11 @@ def test_a_study_is_a_page_csv_json_and_figures(tmp_path: Path) -> None:
     with (tmp_path / "readouts.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 6  # one configuration and all; problems and five readouts
+
+
+def test_pools_of_one_name_in_several_directories_all_count() -> None:
+    pools = [Path("fresh/31/a"), Path("fresh/32/a"), Path("fresh/31/b")]
+    assert by_name(pools) == dict(zip(("31/a", "32/a", "b"), pools, strict=True))
 
 
 def test_a_hostile_model_name_breaks_neither_page_nor_table(tmp_path: Path) -> None:

@@ -228,6 +228,7 @@ def _show(
     from radmoe_studies.evidence import sampling_of
     from radmoe_studies.report.studies import (
         ReportSource,
+        by_name,
         decisions_of,
         estimate_text,
         ledger,
@@ -238,7 +239,7 @@ def _show(
     )
 
     ways = Counter(sampling_of(pool) for pool in pools)
-    source = ReportSource(typed, {pool.name: checksum(pool) for pool in pools}, dict(ways))
+    source = ReportSource(typed, {name: checksum(pool) for name, pool in by_name(pools).items()}, dict(ways))
     if out is not None:
         for ran in rans:
             write_study(ran, out, source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,12 @@ class ReportSource:
 
     def __str__(self) -> str:
         return f"{visible(self.command)}, {len(self.pools)} pools ({self.digest}), radmoe {__version__}"
+
+
+def by_name(pools: Sequence[Path]) -> dict[str, Path]:
+    """Pools by the names of their directories, with the directory above where two pools have one name."""
+    count = Counter(pool.name for pool in pools)
+    return {pool.name if count[pool.name] == 1 else f"{pool.parent.name}/{pool.name}": pool for pool in pools}
 
 
 def write_study(ran: StudyRun, directory: Path, source: ReportSource) -> list[Path]:
