@@ -21,8 +21,6 @@ from radmoe.types import RolloutGroup, RouterShape
 from radmoe_lab import planted
 from radmoe_lab.planted import Planted
 from radmoe_studies.calibration.fit import (
-    Graded,
-    Name,
     brier,
     calibrate,
     calibration_error,
@@ -33,6 +31,7 @@ from radmoe_studies.calibration.fit import (
     logistic,
     measures,
 )
+from radmoe_studies.calibration.picks import Graded, Name
 from radmoe_studies.calibration.tables import risk, tables
 
 SHAPE = RouterShape(4, 16, 2)

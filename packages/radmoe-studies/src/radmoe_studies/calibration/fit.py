@@ -1,43 +1,35 @@
 """Fits the probability that a pick is right on graded pools: from one similarity, for each kind and number of rollouts.
 
-The similarity is the pick's density, or how much all rollouts of the problem agree before the answer begins: of the candidates in
-`EVIDENCE`, what cross-validation finds best for a kind. Of each graded problem there are picks among all its rollouts and among
-random subsets of them, with these similarities and whether the pick is right. For each number of rollouts the curve is a logistic regression whose slope may not be negative, with a
+The similarity is the pick's density, or how much all rollouts of the problem agree before the answer begins: what cross-validation
+finds best for a kind. For each number of rollouts the curve is a logistic regression whose slope may not be negative, with a
 little ridge. It is measured by cross-validation over problems: a problem that several pools share is in one fold.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radmoe.errors import InputError, ReadoutError, RolloutError
+from radmoe.errors import InputError
 from radmoe.evaluation.cache import checksum
-from radmoe.evaluation.pools import GradedPool, check_distinct, dataset_of, open_graded
-from radmoe.evaluation.problem import GradedProblem
-from radmoe.pool import Pool
-from radmoe.selection.calibration import Calibration, agreement
+from radmoe.evaluation.pools import GradedPool, check_distinct, open_graded
+from radmoe.selection.calibration import Calibration
 from radmoe.selection.curves import GAIN, Curve, Dense, Fit, closeness
 from radmoe.selection.origin import Origin, origin_of
 from radmoe.selection.rule import Rule
-from radmoe.selection.selector import select, similarity
-from radmoe.types import Kind, RolloutGroup
+from radmoe.types import Kind
+from radmoe_studies.calibration.picks import EVIDENCE, Graded, Name, Picks, picked, pool_of, task_of
 
 FEWEST = 20  # problems of a kind that a fit needs
 # Numbers of rollouts; densities bend at k + 1 = 11.
 SIZES = (8, 9, 10, 11, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
 MEASURED = (8, 16, 32, 64)  # the sizes that are measured, and the largest one
-EVIDENCE = (
-    "",
-    "pre-delim@32",
-)  # the pick's density, or the readout at which all rollouts are compared (`Fit.evidence`)
 DRAWS = 4  # random subsets of each size
 RIDGE = 1.0  # the penalty on the squared slope, against a sum of log losses
 FOLDS = 5
@@ -47,30 +39,7 @@ BIN_PICKS = 20  # that a bin should have at least; fewer picks make fewer bins
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Matrix = NDArray[np.float32]
 Progress = Callable[[int, int], None]
-
-
-class Name(NamedTuple):
-    """A problem, by its data set and its name there."""
-
-    task: str
-    problem_id: str
-
-
-class Graded(NamedTuple):
-    """Picks of one kind [n]: among how many rollouts, in which draw of that size, a similarity, and whether the pick is right."""
-
-    sizes: Ints
-    draws: Ints
-    similarity: Floats
-    right: Bools
-    problems: tuple[Name, ...]
-
-    def where(self, chosen: Bools) -> Graded:
-        """The picks that are chosen by a mask [n]."""
-        problems = tuple(name for name, here in zip(self.problems, chosen, strict=True) if here)
-        return Graded(self.sizes[chosen], self.draws[chosen], self.similarity[chosen], self.right[chosen], problems)
 
 
 class Forecast(NamedTuple):
@@ -113,39 +82,6 @@ class Calibrated:
         return sorted({int(size) for forecast in self.forecasts for size in forecast.sizes})
 
 
-class _Pick(NamedTuple):
-    size: int
-    draw: int
-    similarities: tuple[float, ...]  # by the candidates in EVIDENCE; NaN where the pool keeps no such rows
-    right: bool
-    problem: Name
-
-
-@dataclass(eq=False)
-class _Picks:
-    """The picks of graded pools by kind, the smallest share of located rollouts by kind, and notes."""
-
-    kinds: dict[Kind, list[_Pick]] = field(default_factory=dict)
-    located: dict[Kind, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def graded(self, kind: Kind, evidence: str) -> Graded:
-        sizes, draws, similarities, right, problems = zip(*self.kinds[kind], strict=True)
-        own = np.array(similarities)[:, EVIDENCE.index(evidence)]
-        return Graded(np.array(sizes), np.array(draws), own, np.array(right), problems)
-
-    def best(self, kind: Kind, folds: int, seed: int) -> tuple[str, Forecast]:
-        """The candidate whose forecasts of problems that were not fitted are best, with these; the pick's density unless another
-        is clearly better."""
-        found = []
-        for evidence in EVIDENCE:
-            graded = self.graded(kind, evidence)
-            if not np.isnan(graded.similarity).any():
-                forecast = cross_validated(kind, graded, folds=folds, seed=seed)
-                found.append((measures(forecast)["brier"] + (GAIN if evidence else 0.0), evidence, forecast))
-        return min(found, key=lambda one: one[0])[1:]
-
-
 def calibrate(
     pools: Sequence[str | Path],
     *,
@@ -179,15 +115,15 @@ def calibrate(
     origin = _one_origin([*fitting, *checking])
     sizes = _sizes(fitting)
     fitted, checked = (sum(int(one.here.sum()) for one in own) for own in (fitting, checking))
-    picks = _picked(fitting, rule, sizes, DRAWS, seed, lambda done: progress(done, fitted + checked))
-    others = _picked(checking, rule, sizes, 1, seed, lambda done: progress(fitted + done, fitted + checked))
+    picks = picked(fitting, rule, sizes, DRAWS, seed, lambda done: progress(done, fitted + checked))
+    others = picked(checking, rule, sizes, 1, seed, lambda done: progress(fitted + done, fitted + checked))
     fits, forecasts, notes = {}, [], [*picks.notes, *others.notes]
     for own in picks.kinds:
         count = len({pick.problem for pick in picks.kinds[own]})
         if count < FEWEST:
             notes.append(f"{own}: {count} problems with a pick are too few, {FEWEST} are needed: grade more problems")
             continue
-        evidence, forecast = picks.best(own, folds, seed)
+        evidence, forecast = _best(picks, own, folds, seed)
         graded = picks.graded(own, evidence)
         fits[own] = fit(graded, located=picks.located[own], measured=measures(forecast), evidence=evidence)
         if not check:
@@ -207,27 +143,29 @@ def calibrate(
         raise InputError(f"nothing to fit: {'; '.join(notes) or 'no problem has a pick'}")
     if not forecasts:
         raise InputError(f"nothing to check on: no pool to check has a pick of {', '.join(fits)}")
-    tasks = dict.fromkeys(_task(one) for one in fitting)
+    tasks = dict.fromkeys(task_of(one) for one in fitting)
     sums = tuple(checksum(Path(path)) for path in pools)
     calibration = Calibration(replace(origin, task=None), rule, fits, tuple(tasks), sums)
     return Calibrated(calibration, tuple(forecasts), tuple(notes), bool(check))
 
 
-def _pool(graded: GradedPool) -> Pool:
-    assert graded.pool is not None
-    return graded.pool
-
-
-def _task(graded: GradedPool) -> str:
-    """The task of a pool, whatever kinds it has."""
-    return dataset_of(_pool(graded))
+def _best(picks: Picks, kind: Kind, folds: int, seed: int) -> tuple[str, Forecast]:
+    """The candidate whose forecasts of problems that were not fitted are best, with these; the pick's density unless another
+    is clearly better."""
+    found = []
+    for evidence in EVIDENCE:
+        graded = picks.graded(kind, evidence)
+        if not np.isnan(graded.similarity).any():
+            forecast = cross_validated(kind, graded, folds=folds, seed=seed)
+            found.append((measures(forecast)["brier"] + (GAIN if evidence else 0.0), evidence, forecast))
+    return min(found, key=lambda one: one[0])[1:]
 
 
 def _one_origin(pools: Sequence[GradedPool]) -> Origin:
     """The origin that all pools share. Raises an InputError that names the first difference where they do not."""
-    first = origin_of(_pool(pools[0]))
+    first = origin_of(pool_of(pools[0]))
     for one in pools[1:]:
-        if difference := first.difference(origin_of(_pool(one))):
+        if difference := first.difference(origin_of(pool_of(one))):
             raise InputError(
                 "a calibration is for one checkpoint, style and way of sampling, and the pools differ: by "
                 f"{pools[0].path} {difference} ({one.path}): give those of one"
@@ -239,77 +177,6 @@ def _sizes(pools: Sequence[GradedPool]) -> list[int]:
     """The numbers of rollouts to fit: the usual number of the pools, and the smaller ones in SIZES."""
     most = int(np.median(np.concatenate([one.here.sum(1) for one in pools])))
     return [*(size for size in SIZES if size < most), most]
-
-
-def _picked(
-    pools: Sequence[GradedPool],
-    rule: Rule,
-    sizes: Sequence[int],
-    draws: int,
-    seed: int,
-    progress: Callable[[int], None],
-) -> _Picks:
-    """Select in every problem of graded pools, from all its rollouts and from random subsets."""
-    picks, done, abstained = _Picks(), 0, 0
-    for graded in pools:
-        assert graded.kind is not None
-        for note in (f"{graded.path}: {note}" for note in (*graded.notes, graded.inferred) if note):
-            if note not in picks.notes:  # kinds of one pool share what was inferred of them
-                picks.notes.append(note)
-        for problem in graded:
-            name = Name(_task(graded), problem.problem_id)
-            own = [pick for size in sizes for pick in _draws(problem, graded.kind, name, size, draws, seed, rule)]
-            done += len(problem)
-            progress(done)
-            if not own:
-                abstained += 1
-                continue
-            picks.kinds.setdefault(graded.kind, []).extend(pick for pick, _ in own)
-            picks.located[graded.kind] = min(picks.located.get(graded.kind, 1.0), *(located for _, located in own))
-    if abstained:
-        picks.notes.append(f"{abstained} of {sum(map(len, pools))} problems have no pick and are left out")
-    return picks
-
-
-def _draws(
-    problem: GradedProblem, kind: Kind, name: Name, size: int, draws: int, seed: int, rule: Rule
-) -> list[tuple[_Pick, float]]:
-    """Picks among random subsets of a problem's rollouts, with the share of them that is located."""
-    group, made = problem.group, []
-    if size > len(group):
-        return []
-    agreeing = problem.once("agreeing", lambda: _agreeing(problem, kind, rule))
-    rng = np.random.default_rng([seed, size, zlib.crc32("\0".join(name).encode())])
-    for draw in range(draws if size < len(group) else 1):
-        chosen = np.sort(rng.permutation(len(group))[:size])
-        subset = RolloutGroup(name.problem_id, [group.rollouts[i] for i in chosen], group.shape, group.vocab, kind)
-        selection = select(subset, rule=rule)
-        if selection.index is not None:
-            right = bool(problem.correct[chosen[selection.index]])
-            located = float(selection.located.mean())
-            own = float(selection.density[selection.index]), *(agree(chosen) for agree in agreeing)
-            made.append((_Pick(size, draw, own, right, name), located))
-    return made
-
-
-def _agreeing(problem: GradedProblem, kind: Kind, rule: Rule) -> list[Callable[[Ints], float]]:
-    """For each readout in EVIDENCE a function that says how much the chosen rollouts of a problem agree there."""
-    made: list[Callable[[Ints], float]] = []
-    for readout in EVIDENCE[1:]:
-        setting = replace(rule.settle(kind, len(problem)), readout=readout, kernel="weighted")
-        try:
-            S, reading = similarity(problem.group, setting)
-        except (RolloutError, ReadoutError):
-            made.append(lambda chosen: math.nan)
-            continue
-        place = np.cumsum(reading.located) - 1
-
-        def agree(chosen: Ints, S: Matrix = S, located: Bools = reading.located, place: Ints = place) -> float:
-            own = place[chosen[located[chosen]]]
-            return agreement(S[np.ix_(own, own)])
-
-        made.append(agree)
-    return made
 
 
 def fit(graded: Graded, *, located: float = 1.0, measured: dict[str, float] | None = None, evidence: str = "") -> Fit:
